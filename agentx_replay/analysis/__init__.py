@@ -1,0 +1,1 @@
+"""Pure functions over result tables: metrics, curve, confidence, cost, comparison."""

@@ -1,0 +1,1 @@
+"""The wire: connections, the token tap, one module an API."""

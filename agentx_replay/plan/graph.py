@@ -1,0 +1,130 @@
+"""A session as it will be replayed: streams of steps, and what each step waits for.
+
+The values here are what the closed loop runs on. How a recording becomes one (spawn times,
+flattened agents, joins, order across streams) is in ``streams.py``.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from agentx_replay.traces.model import RecordedRequest
+
+
+class StepId(NamedTuple):
+    """A step by its stream's index in the session and its turn in the stream."""
+
+    stream: int
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """A child stream, and all it spawned, that must have drained before a step may fire.
+
+    ``pause_s`` is what is waited after the child's live end (0 where the rules say so).
+    """
+
+    stream: int
+    pause_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One request in its stream.
+
+    ``start_s`` and ``end_s`` are recorded seconds from the session's zero under the rules the
+    graph was built with. ``gap_s`` (never negative) counts from the predecessor's live end; for a
+    stream's first step it counts from the spawn. ``after`` are steps of other streams that must
+    have ended, whatever their outcome; no gap is added after them.
+    """
+
+    request: RecordedRequest
+    start_s: float
+    end_s: float
+    gap_s: float
+    joins: tuple[Join, ...] = ()
+    after: tuple[StepId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Spawn:
+    """When a child stream starts: at the issue or the live end of a step, plus ``offset_s``.
+
+    ``after`` is None where the stream starts with the play.
+    """
+
+    after: StepId | None
+    at_issue: bool
+    offset_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A chain of requests. ``name`` is ``main``, ``sa:<agent id>`` (a subagent's) or ``fa:<n>``
+    (a flattened agent's), with the inner chain's name appended for a subagent's own flattened
+    streams. ``spawn`` is None for the main stream. ``background`` means nothing waits for it.
+    """
+
+    index: int
+    name: str
+    steps: tuple[Step, ...]
+    spawn: Spawn | None
+    background: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SessionGraph:
+    """All streams of one session; ``streams[0]`` is the main one.
+
+    ``dropped_requests`` counts recorded requests that the rules leave out, with the reason in
+    ``drop_reason`` (empty where none is).
+    """
+
+    session_id: str
+    streams: tuple[Stream, ...]
+    dropped_requests: int = 0
+    drop_reason: str = ""
+
+    @property
+    def first_start_s(self) -> float:
+        """Earliest recorded start of any request of the tree."""
+        return min(step.start_s for stream in self.streams for step in stream.steps)
+
+    @property
+    def last_start_s(self) -> float:
+        """Latest recorded start of any request of the tree."""
+        return max(step.start_s for stream in self.streams for step in stream.steps)
+
+
+@dataclass(frozen=True, slots=True)
+class GraphRules:
+    """How a recording is read, the official way or corrected (the ``[faithful]`` marks).
+
+    ``corrected_spawns``: a marker's ``t`` may be its completion; else it is read as the spawn.
+    ``think_time_gaps``: a request's recorded think time is its gap where there is one.
+    ``keep_join_pauses``: the recorded pause after a join is kept. ``keep_spawn_waits``: so is the
+    wait from the spawning request's end. ``keep_early_markers``: a marker before every main
+    request is spawned at the play's start, not dropped. ``split_only_overlapping``: flattened
+    agents are pulled apart only where streams truly overlap in time.
+    """
+
+    corrected_spawns: bool = False
+    think_time_gaps: bool = False
+    keep_join_pauses: bool = False
+    keep_spawn_waits: bool = False
+    keep_early_markers: bool = False
+    split_only_overlapping: bool = False
+
+
+OFFICIAL = GraphRules()
+"""What the official harness does."""
+
+FAITHFUL = GraphRules(
+    corrected_spawns=True,
+    think_time_gaps=True,
+    keep_join_pauses=True,
+    keep_spawn_waits=True,
+    keep_early_markers=True,
+    split_only_overlapping=True,
+)
+"""The official way with its replay errors corrected."""

@@ -1,0 +1,1 @@
+"""Recorded lengths and blocks to message arrays to JSON bytes."""

@@ -1,0 +1,27 @@
+"""One prompt as a value: how long it is, which blocks it holds, and its bytes when asked for."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prompt:
+    """What one request says.
+
+    ``tokens`` is the length the server should count, chat template included. ``block_ids``
+    (uint64, shape ``(whole blocks,)``) identifies the content of each whole block: two prompts
+    hold the same block at the same place if and only if the ids are equal, so an engine that has
+    no wire needs no text. ``reusable_tokens`` is how many leading tokens an unlimited prefix
+    cache would already hold, given everything sent before under the same salt.
+
+    ``messages_json()`` builds, on the first call, the JSON array of chat messages (ASCII,
+    nothing to escape); a replay in virtual time never calls it.
+    """
+
+    tokens: int
+    reusable_tokens: int
+    block_ids: NDArray[np.uint64]
+    messages_json: Callable[[], bytes]

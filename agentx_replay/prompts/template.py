@@ -1,0 +1,44 @@
+"""What a server's chat template costs, in tokens: the other half of a prompt's length.
+
+A conversation of messages costs, exactly, one constant plus a constant for each message plus its
+words (measured under the real templates of DeepSeek V3, Gemma 3, Llama 3.1 and Qwen 3, when every
+message opens with one fixed word that is a single token with and without its space). This module
+holds the numbers and says nothing of how they are found.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Role = Literal["system", "user", "assistant"]
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateCost:
+    """Tokens of a chat template, each message's opening word included in the message's cost.
+
+    ``with_system`` and ``without_system`` are the constants of a conversation that has, or has
+    not, a system message of its own (a default system prompt, begin-of-text and the generation
+    prompt are in them). ``system``, ``user`` and ``assistant`` are the cost of one such message
+    around its words. ``assumed`` is true where nothing was measured.
+    """
+
+    with_system: int
+    without_system: int
+    system: int
+    user: int
+    assistant: int
+    assumed: bool = True
+
+    def message(self, role: Role) -> int:
+        """Return the cost of one message of ``role`` around its words."""
+        return {"system": self.system, "user": self.user, "assistant": self.assistant}[role]
+
+    def conversation(self, *, has_system: bool) -> int:
+        """Return the constant of a conversation."""
+        return self.with_system if has_system else self.without_system
+
+
+CHATML = TemplateCost(with_system=3, without_system=3, system=6, user=6, assistant=6)
+"""``<|im_start|>role\\n`` + opening word + … + ``<|im_end|>\\n``: 3 + 1 + 2 tokens a message, and
+``<|im_start|>assistant\\n``, 3 tokens, to generate. What the simulator renders, and what is
+assumed of a server that was not measured."""

@@ -1,0 +1,1 @@
+"""The closed loop: lanes, session trees, idle clock, warm-up, window and drain."""

@@ -1,0 +1,198 @@
+"""The ports of the closed loop: what it needs of time, of a server and of a recorder.
+
+The loop imports none of their implementations. Values that cross a port are frozen: a
+``Dispatch`` goes out, a ``Response`` comes back, both go to the recorder.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentx_replay.prompts.prompt import Prompt
+
+
+def _no_arrivals() -> NDArray[np.int64]:
+    return np.empty(0, np.int64)
+
+
+class Phase(StrEnum):
+    """Which part of a run a request belongs to."""
+
+    PRIMER = "primer"
+    PRESSURE = "pressure"
+    WINDOW = "window"
+
+
+class Status(StrEnum):
+    """How a request ended. Exactly one, always."""
+
+    OK = "ok"
+    LENGTH_MISMATCH = "length_mismatch"
+    FAILED = "failed"
+    OVERFLOW = "overflow"
+    CUT = "cut"
+
+
+class ErrorCategory(StrEnum):
+    """Why a request failed."""
+
+    CONNECT = "connect"
+    TLS = "tls"
+    RESET = "reset"
+    TIMEOUT = "timeout"
+    UNAUTHORIZED = "unauthorized"
+    NOT_FOUND = "not_found"
+    RATE_LIMITED = "rate_limited"
+    BAD_REQUEST = "bad_request"
+    SERVER_ERROR = "server_error"
+    HTTP = "http"
+    STREAM_ERROR = "stream_error"
+    TRUNCATED = "truncated"
+    MALFORMED = "malformed"
+    TOO_LARGE = "too_large"
+    CONTEXT_OVERFLOW = "context_overflow"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dispatch:
+    """One request as the protocol decided to send it.
+
+    ``play_id`` names one live replay of a session (level, lane and ordinal); ``stream_id`` one
+    of its streams; ``turn`` the request's place in its stream and ``request_index`` its place in
+    the session. ``gap_s`` is the recorded end-to-start gap before it and ``intended_start_ns``
+    when the protocol said to send, after idle caps. ``recorded_input_tokens`` and
+    ``recorded_output_tokens`` are the recording's; ``max_tokens`` is what is asked of the server.
+    ``shared_blocks`` is how many leading blocks the recorded graph says were already in the play.
+    """
+
+    request_id: str
+    play_id: str
+    stream_id: str
+    concurrency: int
+    lane: int
+    ordinal: int
+    session_id: str
+    stream: int
+    turn: int
+    request_index: int
+    phase: Phase
+    intended_start_ns: int
+    gap_s: float
+    recorded_input_tokens: int
+    recorded_output_tokens: int
+    shared_blocks: int
+    max_tokens: int
+    prompt: Prompt
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Response:
+    """What came back, stamped on the clock of the run, in ns.
+
+    ``arrival_ns`` (int64) has one entry a *token event* in order of arrival; ``arrival_tokens``
+    (int32, same shape) the tokens in each, or None where the server does not tell. ``send_ns`` is
+    just before the first write, ``sent_ns`` when the last byte has left the user-space buffer.
+    ``connect_start_ns`` and ``connected_ns`` are None on a connection that was already open.
+    ``retries`` counts requests sent again because a reused idle connection was found closed
+    before any byte of a response.
+    """
+
+    status: Status
+    send_ns: int
+    end_ns: int
+    sent_ns: int | None = None
+    connect_start_ns: int | None = None
+    connected_ns: int | None = None
+    first_byte_ns: int | None = None
+    arrival_ns: NDArray[np.int64] = field(default_factory=_no_arrivals)
+    arrival_tokens: NDArray[np.int32] | None = None
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    completion_tokens: int | None = None
+    finish_reason: str | None = None
+    http_status: int | None = None
+    error_category: ErrorCategory | None = None
+    error_text: str | None = None
+    retries: int = 0
+
+    @property
+    def first_token_ns(self) -> int | None:
+        """Arrival of the first token event, None where none came."""
+        return int(self.arrival_ns[0]) if len(self.arrival_ns) else None
+
+    @property
+    def last_token_ns(self) -> int | None:
+        """Arrival of the last token event, None where none came."""
+        return int(self.arrival_ns[-1]) if len(self.arrival_ns) else None
+
+
+def recorded_status(dispatch: Dispatch, response: Response) -> Status:
+    """Return the status to record: ok is a length mismatch where other tokens came than asked."""
+    if response.status is Status.OK and response.completion_tokens != dispatch.max_tokens:
+        return Status.LENGTH_MISMATCH
+    return response.status
+
+
+class TimerHandle(Protocol):
+    """A pending call that can be taken back."""
+
+    def cancel(self) -> None:
+        """Take the call back; harmless when it was made already."""
+
+
+class Clock(Protocol):
+    """Monotonic time in ns, and calls at an instant that are never early."""
+
+    def now_ns(self) -> int:
+        """Return the time now."""
+
+    def call_at(self, when_ns: int, call: Callable[[], None]) -> TimerHandle:
+        """Arrange for ``call`` at ``when_ns`` or as soon after as can be."""
+
+
+class Endpoint(Protocol):
+    """A server that answers requests. A failure is a ``Response``, never an exception."""
+
+    async def send(self, dispatch: Dispatch) -> Response:
+        """Send one request and return when its response has ended, in whatever way."""
+
+    def cut(self) -> None:
+        """End every response in flight now: each ``send`` returns ``CUT`` with what arrived."""
+
+    def stream_ended(self, stream_id: str) -> None:
+        """Say that no further request of the stream will come: its connection may close."""
+
+    async def close(self) -> None:
+        """Close every connection."""
+
+
+class Recorder(Protocol):
+    """Where records go. Both calls append and return; they never wait for a disk."""
+
+    def record(self, dispatch: Dispatch, response: Response) -> None:
+        """Keep one response."""
+
+    def record_play(self, play: "PlayRecord") -> None:
+        """Keep one play, when its tree has drained or the run ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlayRecord:
+    """One play from start to end; ``end_ns`` is None where the run ended before it did."""
+
+    play_id: str
+    concurrency: int
+    lane: int
+    ordinal: int
+    session_id: str
+    t_star_s: float | None
+    start_ns: int
+    end_ns: int | None
+    requests_sent: int
+    requests_skipped: int
+    system_skipped_s: float
+    tree_skipped_s: float

@@ -1,0 +1,1 @@
+"""What a person sees: console tables and the HTML page."""

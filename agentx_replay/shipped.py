@@ -1,0 +1,15 @@
+"""Where the files shipped with the package lie: the bundled corpus and the scenario files.
+
+An installed wheel carries them under ``_shipped``; a checkout (and an editable install) has them
+at the top of the repository.
+"""
+
+from pathlib import Path
+
+_PACKAGE = Path(__file__).parent
+
+
+def shipped_directory(name: str) -> Path:
+    """Return the directory of shipped ``traces`` or ``scenarios``."""
+    installed = _PACKAGE / "_shipped" / name
+    return installed if installed.is_dir() else _PACKAGE.parent / name

@@ -1,0 +1,1 @@
+"""A modelled engine with a real prefix cache behind an OpenAI-compatible server."""

@@ -1,0 +1,1 @@
+"""What was recorded: readers, the session model, corpora and their statistics."""
