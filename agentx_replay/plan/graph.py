@@ -128,3 +128,6 @@ FAITHFUL = GraphRules(
     split_only_overlapping=True,
 )
 """The official way with its replay errors corrected."""
+
+RULES_BY_READING = {"official": OFFICIAL, "faithful": FAITHFUL}
+"""The rules of each ``reading`` a scenario can name."""

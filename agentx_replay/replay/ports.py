@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentx_replay.prompts.prompt import Prompt
+from agentx_replay.traces.model import RecordedRequest
 
 
 def _no_arrivals() -> NDArray[np.int64]:
@@ -152,6 +153,16 @@ class Clock(Protocol):
 
     def call_at(self, when_ns: int, call: Callable[[], None]) -> TimerHandle:
         """Arrange for ``call`` at ``when_ns`` or as soon after as can be."""
+
+
+class PromptSource(Protocol):
+    """The prompts of one play."""
+
+    def prompt(self, stream: int, request: RecordedRequest) -> Prompt:
+        """Return the prompt of a request that is about to be sent on ``stream``."""
+
+    def forget(self, stream: int) -> None:
+        """Say that the stream has ended: its text may go."""
 
 
 class Endpoint(Protocol):

@@ -1,0 +1,16 @@
+"""Which session a lane's n-th play is: a function of lane and ordinal, never of speed."""
+
+import numpy as np
+
+
+def session_of(lane: int, ordinal: int, *, lanes: int, sessions: int, seed: int) -> int:
+    """Return the index of the session that ``lane`` plays as its ``ordinal``-th.
+
+    Counting plays across lanes, q = lane + ordinal·lanes: the first ``sessions`` plays take the
+    corpus in its order, each later round a shuffle of its own. (Without the shuffle, as many
+    lanes as sessions would repeat one session a lane for ever.)
+    """
+    round_, place = divmod(lane + ordinal * lanes, sessions)
+    if round_ == 0:
+        return place
+    return int(np.random.default_rng([seed, round_]).permutation(sessions)[place])

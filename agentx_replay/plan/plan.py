@@ -1,0 +1,87 @@
+"""A run's plan: for every lane and ordinal, the session, its graph and where it starts."""
+
+import hashlib
+from dataclasses import dataclass, field
+
+import orjson
+
+from agentx_replay.plan.graph import RULES_BY_READING, SessionGraph
+from agentx_replay.plan.lanes import session_of
+from agentx_replay.plan.selection import Selection
+from agentx_replay.plan.spawns import SpawnIndex, index_spawns
+from agentx_replay.plan.start import StartPosition, from_t_star, from_the_beginning, t_star_s
+from agentx_replay.plan.streams import build_graph
+from agentx_replay.scenario import Scenario
+from agentx_replay.traces.model import Session
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlannedPlay:
+    """One play: the session's place in the selection, its recording, its graph, its start."""
+
+    session_index: int
+    session: Session
+    graph: SessionGraph
+    spawns: SpawnIndex
+    start: StartPosition
+
+
+@dataclass(slots=True, eq=False)
+class GraphLibrary:
+    """The graphs of a selection, each built when first played and then shared by all plays."""
+
+    selection: Selection
+    scenario: Scenario
+    _graphs: dict[int, tuple[SessionGraph, SpawnIndex]] = field(default_factory=dict)
+
+    def graph(self, session_index: int) -> tuple[SessionGraph, SpawnIndex]:
+        """Return the graph of a session of the selection, and its spawns by step."""
+        if session_index not in self._graphs:
+            graph = build_graph(
+                self.selection.sessions[session_index], RULES_BY_READING[self.scenario.reading]
+            )
+            self._graphs[session_index] = graph, index_spawns(graph)
+        return self._graphs[session_index]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """What ``concurrency`` lanes play. Same corpus, scenario and seed: same plan, anywhere."""
+
+    scenario: Scenario
+    corpus_fingerprint: str
+    library: GraphLibrary
+    concurrency: int
+
+    def play(self, lane: int, ordinal: int) -> PlannedPlay:
+        """Return the ``ordinal``-th play of ``lane``; the first starts at t*."""
+        selection = self.library.selection
+        index = session_of(
+            lane,
+            ordinal,
+            lanes=self.concurrency,
+            sessions=len(selection.sessions),
+            seed=self.scenario.seed,
+        )
+        graph, spawns = self.library.graph(index)
+        start = self._first_start(graph, lane) if ordinal == 0 else from_the_beginning(graph)
+        return PlannedPlay(index, selection.sources[index], graph, spawns, start)
+
+    def _first_start(self, graph: SessionGraph, lane: int) -> StartPosition:
+        scenario = self.scenario
+        t_star = t_star_s(graph, seed=scenario.seed, lane=lane, fraction=scenario.start_fraction)
+        return from_t_star(graph, t_star, primer_lead_s=scenario.primer_lead_s)
+
+    @property
+    def fingerprint(self) -> str:
+        """16 hex digits: what is sent and when, but for the salt and the server's speed."""
+        firsts = [self.play(lane, 0) for lane in range(self.concurrency)]
+        facts = [
+            self.scenario.fingerprint,
+            self.corpus_fingerprint,
+            self.concurrency,
+            [session.id for session in self.library.selection.sessions],
+            [len(session.requests()) for session in self.library.selection.sessions],
+            [[play.session.id, play.start.t_star_s, play.start.turns] for play in firsts],
+        ]
+        return hashlib.sha256(orjson.dumps(facts)).hexdigest()[:16]

@@ -1,0 +1,90 @@
+"""Where a lane's first play starts: t*, and what lies before and after it.
+
+Later plays start at request 0. Nothing here depends on a clock or a server.
+"""
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+
+from agentx_replay.plan.graph import SessionGraph, StepId
+
+
+@dataclass(frozen=True, slots=True)
+class Primer:
+    """A step sent once before the rest, whole prompt and one output token, to fill the cache.
+
+    ``lead_s`` is how long before t* it fires.
+    """
+
+    step: StepId
+    lead_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class StartPosition:
+    """Where each stream of a play starts.
+
+    ``turns[s]`` is stream s's first turn to send (its length where it is over), ``live[s]``
+    whether it had been spawned. ``t_star_s`` is None for a play that starts at the beginning.
+    """
+
+    turns: tuple[int, ...]
+    live: tuple[bool, ...]
+    primers: tuple[Primer, ...] = ()
+    t_star_s: float | None = None
+
+
+def t_star_s(graph: SessionGraph, *, seed: int, lane: int, fraction: tuple[float, float]) -> float:
+    """Return t*, in recorded seconds: the official formula.
+
+    ``fraction`` of the span from the first to the last recorded request *start* of the whole
+    tree bounds it; the draw depends on seed, session and lane alone (agentx-harness 1.0.12,
+    verified against the lanes of a recorded run).
+    """
+    digest = hashlib.sha256(f"{seed}:{graph.session_id}:{lane}".encode()).digest()
+    rng = np.random.default_rng(int.from_bytes(digest[:8], "big"))
+    first_s, last_s = graph.first_start_s, graph.last_start_s
+    span_s = last_s - first_s
+    return float(rng.uniform(first_s + fraction[0] * span_s, first_s + fraction[1] * span_s))
+
+
+def from_the_beginning(graph: SessionGraph) -> StartPosition:
+    """Return the start of a recycled play: request 0, and what starts with the play."""
+    return StartPosition(
+        turns=(0,) * len(graph.streams),
+        live=tuple(stream.spawn is None or stream.spawn.after is None for stream in graph.streams),
+    )
+
+
+def from_t_star(graph: SessionGraph, t_star: float, *, primer_lead_s: float) -> StartPosition:
+    """Return the start at ``t_star``: each stream at its first request that starts at or after it.
+
+    A stream with a request before t* and one left is primed with its last request before t*. A
+    child whose spawning step lies before t* is live, even if it has not started.
+    """
+    turns = tuple(
+        sum(1 for step in stream.steps if step.start_s < t_star) for stream in graph.streams
+    )
+    primers = tuple(
+        Primer(
+            StepId(stream.index, turn - 1),
+            min(t_star - stream.steps[turn - 1].start_s, primer_lead_s),
+        )
+        for stream, turn in zip(graph.streams, turns, strict=True)
+        if 0 < turn < len(stream.steps)
+    )
+    return StartPosition(
+        turns=turns,
+        live=tuple(_is_live(graph, turns, stream) for stream in range(len(graph.streams))),
+        primers=primers,
+        t_star_s=t_star,
+    )
+
+
+def _is_live(graph: SessionGraph, turns: tuple[int, ...], stream: int) -> bool:
+    spawn = graph.streams[stream].spawn
+    if spawn is None or spawn.after is None or turns[stream] > 0:
+        return True
+    return spawn.after.turn < turns[spawn.after.stream]

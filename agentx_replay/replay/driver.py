@@ -1,0 +1,132 @@
+"""One point: N lanes from warm-up to drain, in order. Where the phases of a replay are joined."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from agentx_replay.plan.graph import StepId
+from agentx_replay.plan.plan import Plan
+from agentx_replay.replay.lane import Lane, LaneContext, PromptSources
+from agentx_replay.replay.ports import Clock, Endpoint, Recorder
+from agentx_replay.replay.timers import TimerQueue
+from agentx_replay.replay.traffic import Traffic
+from agentx_replay.replay.warmup import WarmUp, WarmupError
+from agentx_replay.replay.window import Window, WindowResult
+
+_NS = 1_000_000_000
+
+
+class Stage(StrEnum):
+    """What a replay is doing."""
+
+    WARMUP = "warm-up"
+    WINDOW = "window"
+    DRAIN = "drain"
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A snapshot for the screen."""
+
+    stage: Stage
+    in_flight: int
+    live_plays: int
+    recycled_plays: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayResult:
+    """How a point went; ``window`` is None where the warm-up did not reach the barrier.
+
+    ``failure`` says why the point is not a measurement, ``interrupted`` that a person stopped it.
+    """
+
+    start_ns: int
+    window: WindowResult | None
+    failure: str | None = None
+    interrupted: bool = False
+
+
+class Replay:
+    """Replays a plan against an endpoint, in a closed loop."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        prompt_sources: PromptSources,
+        clock: Clock,
+        endpoint: Endpoint,
+        recorder: Recorder,
+        *,
+        run_id: str,
+    ) -> None:
+        self._scenario = plan.scenario
+        self._clock = clock
+        self._traffic = Traffic(clock, endpoint, recorder)
+        self._timers: TimerQueue[tuple[Lane, StepId]] = TimerQueue()
+        context = LaneContext(plan, prompt_sources, run_id, self._timers)
+        now_ns = clock.now_ns()
+        self._lanes = [Lane(context, index, now_ns) for index in range(plan.concurrency)]
+        self._window: Window | None = None
+        self._stage = Stage.WARMUP
+        self._interrupted = False
+
+    async def run(self) -> ReplayResult:
+        """Warm up, measure, drain. Never raises for what a server does."""
+        start_ns = self._clock.now_ns()
+        try:
+            return await self._run(start_ns)
+        finally:
+            self._stage = Stage.DONE
+            for lane in self._lanes:
+                self._traffic.recorder.record_play(lane.record(None))
+
+    async def _run(self, start_ns: int) -> ReplayResult:
+        warmup = WarmUp(self._lanes, self._traffic, self._scenario.warmup_requests)
+        limit_ns = start_ns + round(self._scenario.warmup_timeout_s * _NS)
+        timeout = self._clock.call_at(limit_ns, self._warmup_timed_out)
+        try:
+            await warmup.run()
+        except WarmupError as error:
+            await self._abandon()
+            failure = None if self._interrupted else f"warm-up failed: {error}"
+            return ReplayResult(start_ns, None, failure, self._interrupted)
+        finally:
+            timeout.cancel()
+        self._stage = Stage.WINDOW
+        self._window = Window(self._lanes, self._traffic, self._scenario, self._timers)
+        window = await self._window.run()
+        failure = None if self._interrupted else window.stopped
+        return ReplayResult(start_ns, window, failure, self._interrupted)
+
+    def stop(self) -> None:
+        """A person stops the run: start nothing more, drain, end. In the warm-up: end at once."""
+        self._interrupted = True
+        if self._window is not None:
+            self._window.stop("interrupted")
+        else:
+            self._traffic.fail(WarmupError("interrupted"))
+
+    def _warmup_timed_out(self) -> None:
+        seconds = self._scenario.warmup_timeout_s
+        self._traffic.fail(
+            WarmupError(f"{self._traffic.in_flight} requests had not returned after {seconds:g} s")
+        )
+
+    async def _abandon(self) -> None:
+        """End what the failed warm-up left in flight, and wait until it is recorded."""
+        self._traffic.on_ended = lambda *_: self._traffic.settle_if_quiet()
+        self._traffic.endpoint.cut()
+        await self._traffic.settled(self._traffic.settle_if_quiet)
+
+    def progress(self) -> Progress:
+        """Return where the replay is now."""
+        stage = self._stage
+        if stage is Stage.WINDOW and self._window is not None and not self._window.is_open:
+            stage = Stage.DRAIN
+        return Progress(
+            stage=stage,
+            in_flight=self._traffic.in_flight,
+            live_plays=len(self._lanes),
+            recycled_plays=sum(lane.ordinal for lane in self._lanes),
+        )

@@ -1,0 +1,47 @@
+"""What an idle cap does to pending timers: pure decisions, no clock, no heap.
+
+Two caps, applied live and never by rewriting the trace. The *system* cap: from the moment no
+request at all is in flight, the next timer fires within ``cap``; all pending timers move by one
+common shift. The *tree* cap: a tree with no request in flight for ``cap`` of wall time has its
+next timer fire at once; its own timers move together. Order, overlap and joins are untouched.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerState:
+    """One worker's line of the shared page; ``next_due_ns`` is None where it has no timer.
+
+    ``in_flight`` counts requests on the wire and those due and being issued: a request that is
+    due counts as in flight, else the cap would fire its siblings too. ``sequence`` grows with
+    every change, so that two equal readings mean that nothing happened between them.
+    """
+
+    sequence: int
+    in_flight: int
+    next_due_ns: int | None
+
+
+def system_shift_ns(workers: Iterable[WorkerState], idle_since_ns: int, cap_ns: int) -> int:
+    """Return by how much every pending timer moves earlier; 0 where the system is not idle."""
+    next_due_ns: int | None = None
+    for worker in workers:
+        if worker.in_flight:
+            return 0
+        if worker.next_due_ns is not None:
+            next_due_ns = min(worker.next_due_ns, next_due_ns or worker.next_due_ns)
+    if next_due_ns is None:
+        return 0
+    return max(0, next_due_ns - (idle_since_ns + cap_ns))
+
+
+def tree_shift_ns(next_due_ns: int | None, idle_since_ns: int, cap_ns: int, now_ns: int) -> int:
+    """Return by how much an idle tree's timers move earlier so that its next fires now.
+
+    0 where the tree has not been idle for ``cap_ns`` yet, or has no timer to fire.
+    """
+    if next_due_ns is None or now_ns - idle_since_ns < cap_ns:
+        return 0
+    return max(0, next_due_ns - now_ns)

@@ -1,0 +1,238 @@
+"""One play: which step of a session tree is due when, as requests are issued and end.
+
+A pure state machine. It has no clock and sends nothing: it is told instants and answers with the
+steps that became due. Instants are ns in the play's own time, in which what idle caps skipped has
+been added; the machine only compares them and adds recorded gaps.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from agentx_replay.plan.graph import SessionGraph, Step, StepId
+from agentx_replay.plan.spawns import SpawnedStream, SpawnIndex
+from agentx_replay.plan.start import StartPosition
+
+_NS = 1_000_000_000
+_LONG_AGO_NS = -(1 << 62)
+
+
+class Due(NamedTuple):
+    """A step that nothing holds any more, and the earliest instant at which it may be issued."""
+
+    step: StepId
+    due_ns: int
+
+
+class Head(NamedTuple):
+    """The next unsent step of a live stream: whether a join holds it, whether anything does."""
+
+    step: StepId
+    joining: bool
+    blocked: bool
+
+
+def _ns(seconds: float) -> int:
+    return round(seconds * _NS)
+
+
+@dataclass(slots=True)
+class _StreamState:
+    """Where one stream stands. ``ended`` counts its steps that ended or were given up."""
+
+    next_turn: int
+    ended: int
+    live: bool
+    due_ns: int = 0
+    gates: int = 0
+    open_joins: int = 0
+    open_children: int = 0
+    drained_ns: int | None = None
+
+
+class Play:
+    """The steps of one session tree, released as their predecessors end.
+
+    Every call that may release steps returns them in a fixed order; the caller issues each at or
+    after its instant and reports ``issued`` and later ``ended``.
+    """
+
+    __slots__ = ("_graph", "_join_waiters", "_order_waiters", "_spawns", "_streams")
+
+    def __init__(self, graph: SessionGraph, spawns: SpawnIndex, start: StartPosition) -> None:
+        self._graph = graph
+        self._spawns = spawns
+        self._streams = [
+            _StreamState(turn, turn, live)
+            for turn, live in zip(start.turns, start.live, strict=True)
+        ]
+        self._join_waiters: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        self._order_waiters: dict[StepId, list[int]] = defaultdict(list)
+        for parent in spawns.parents[1:]:
+            self._streams[parent].open_children += 1
+        for stream in range(len(self._streams)):
+            self._drain_if_over(stream, _LONG_AGO_NS, [])
+
+    # -- questions ---------------------------------------------------------------------------
+
+    @property
+    def drained(self) -> bool:
+        """Whether the whole tree has ended."""
+        return self._streams[0].drained_ns is not None
+
+    def step(self, step: StepId) -> Step:
+        """Return the graph's step."""
+        return self._graph.streams[step.stream].steps[step.turn]
+
+    def heads(self) -> list[Head]:
+        """Return the next unsent step of each live stream that has one left."""
+        return [
+            Head(StepId(index, state.next_turn), state.open_joins > 0, state.gates > 0)
+            for index, state in enumerate(self._streams)
+            if state.live and state.next_turn < self._length(index) and self._is_idle(state)
+        ]
+
+    def stream_over(self, stream: int) -> bool:
+        """Whether no further step of ``stream`` will be issued."""
+        return self._streams[stream].ended >= self._length(stream)
+
+    # -- events ------------------------------------------------------------------------------
+
+    def start(self, now_ns: int) -> list[Due]:
+        """Begin: release the head of every live stream, due now (a first play's resume sets more).
+
+        A stream that starts with the play starts ``offset_s`` after it.
+        """
+        due: list[Due] = []
+        for index, state in enumerate(self._streams):
+            if state.live and state.next_turn < self._length(index):
+                spawn = self._graph.streams[index].spawn
+                fresh_child = spawn is not None and state.next_turn == 0
+                offset_ns = _ns(spawn.offset_s) if spawn is not None and fresh_child else 0
+                self._arm(index, now_ns + offset_ns, now_ns, due)
+        return due
+
+    def resume(self, due_ns: dict[StepId, int], now_ns: int) -> list[Due]:
+        """Give the heads new instants (the start of the window); return those nothing holds."""
+        due: list[Due] = []
+        for head in self.heads():
+            state = self._streams[head.step.stream]
+            state.due_ns = due_ns[head.step]
+            if not head.blocked:
+                due.append(Due(head.step, max(state.due_ns, now_ns)))
+        return due
+
+    def issued(self, step: StepId, now_ns: int) -> list[Due]:
+        """``step`` was sent: spawn the children that start with it."""
+        due: list[Due] = []
+        self._streams[step.stream].next_turn = step.turn + 1
+        for child in self._spawns.by_step.get(step, ()):
+            if child.at_issue:
+                self._spawn(child, now_ns, due)
+        return due
+
+    def ended(self, step: StepId, now_ns: int) -> list[Due]:
+        """``step`` ended, in whatever way: spawn, go on, and release what waited for it."""
+        due: list[Due] = []
+        state = self._streams[step.stream]
+        state.ended = step.turn + 1
+        for child in self._spawns.by_step.get(step, ()):
+            if not child.at_issue:
+                self._spawn(child, now_ns, due)
+        if state.next_turn < self._length(step.stream):
+            gap_ns = _ns(self.step(StepId(step.stream, state.next_turn)).gap_s)
+            self._arm(step.stream, now_ns + gap_ns, now_ns, due)
+        self._release_order(step, now_ns, due)
+        self._drain_if_over(step.stream, now_ns, due)
+        return due
+
+    def give_up(self, stream: int, now_ns: int) -> list[Due]:
+        """No further step of ``stream`` will be sent (context overflow): the rest counts as ended.
+
+        Children that its remaining steps would have spawned never start, and count as drained.
+        """
+        due: list[Due] = []
+        self._abandon(stream, now_ns, due)
+        return due
+
+    # -- mechanism ---------------------------------------------------------------------------
+
+    def _length(self, stream: int) -> int:
+        return len(self._graph.streams[stream].steps)
+
+    @staticmethod
+    def _is_idle(state: _StreamState) -> bool:
+        return state.ended == state.next_turn
+
+    def _spawn(self, child: SpawnedStream, now_ns: int, due: list[Due]) -> None:
+        state = self._streams[child.stream]
+        if state.live:
+            return
+        state.live = True
+        if state.next_turn < self._length(child.stream):
+            gap_ns = _ns(self.step(StepId(child.stream, state.next_turn)).gap_s)
+            self._arm(child.stream, now_ns + _ns(child.offset_s) + gap_ns, now_ns, due)
+        self._drain_if_over(child.stream, now_ns, due)
+
+    def _arm(self, stream: int, due_ns: int, now_ns: int, due: list[Due]) -> None:
+        """Make the stream's next step wait for its instant, its joins and its order."""
+        state = self._streams[stream]
+        step = self.step(StepId(stream, state.next_turn))
+        state.due_ns = due_ns
+        state.gates = state.open_joins = 0
+        for join in step.joins:
+            drained_ns = self._streams[join.stream].drained_ns
+            pause_ns = _ns(join.pause_s)
+            if drained_ns is None:
+                state.gates += 1
+                state.open_joins += 1
+                self._join_waiters[join.stream].append((stream, pause_ns))
+            else:
+                state.due_ns = max(state.due_ns, drained_ns + pause_ns)
+        for other in step.after:
+            if self._streams[other.stream].ended <= other.turn:
+                state.gates += 1
+                self._order_waiters[other].append(stream)
+        if not state.gates:
+            due.append(Due(StepId(stream, state.next_turn), max(state.due_ns, now_ns)))
+
+    def _open_gate(self, stream: int, now_ns: int, due: list[Due]) -> None:
+        state = self._streams[stream]
+        if self.stream_over(stream):
+            return
+        state.gates -= 1
+        if not state.gates:
+            due.append(Due(StepId(stream, state.next_turn), max(state.due_ns, now_ns)))
+
+    def _release_order(self, step: StepId, now_ns: int, due: list[Due]) -> None:
+        for waiting in self._order_waiters.pop(step, ()):
+            self._open_gate(waiting, now_ns, due)
+
+    def _drain_if_over(self, stream: int, now_ns: int, due: list[Due]) -> None:
+        """Mark the stream drained when it and all it spawned are over, and tell who waits."""
+        state = self._streams[stream]
+        if state.drained_ns is not None or state.open_children or not self.stream_over(stream):
+            return
+        state.drained_ns = now_ns
+        for waiting, pause_ns in self._join_waiters.pop(stream, ()):
+            waiter = self._streams[waiting]
+            waiter.due_ns = max(waiter.due_ns, now_ns + pause_ns)
+            waiter.open_joins -= 1
+            self._open_gate(waiting, now_ns, due)
+        if stream:
+            parent = self._spawns.parents[stream]
+            self._streams[parent].open_children -= 1
+            self._drain_if_over(parent, now_ns, due)
+
+    def _abandon(self, stream: int, now_ns: int, due: list[Due]) -> None:
+        state = self._streams[stream]
+        first, length = state.ended, self._length(stream)
+        state.live = True
+        state.ended = state.next_turn = length
+        for turn in range(first, length):
+            step = StepId(stream, turn)
+            for child in self._spawns.by_step.get(step, ()):
+                if not self._streams[child.stream].live:
+                    self._abandon(child.stream, now_ns, due)
+            self._release_order(step, now_ns, due)
+        self._drain_if_over(stream, now_ns, due)

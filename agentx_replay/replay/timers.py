@@ -1,0 +1,97 @@
+"""Pending requests in the order they are due, which idle caps can move together.
+
+A timer's instant is kept in its group's own time, which runs ahead of wall time by what was
+skipped for everybody plus what was skipped for the group. A common shift is then one addition,
+whatever the number of timers; a group's shift re-files that group's few timers.
+"""
+
+import heapq
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Generic, TypeVar
+
+_T = TypeVar("_T")
+
+
+@dataclass(slots=True, eq=False)
+class TimerGroup(Generic[_T]):
+    """Timers that move together: one session tree. ``skipped_ns`` is what its own cap skipped."""
+
+    skipped_ns: int = 0
+    pending: set["Timer[_T]"] = field(default_factory=set)
+
+
+@dataclass(slots=True, eq=False)
+class Timer(Generic[_T]):
+    """One pending call. ``due_ns`` is in the group's time; ``entry`` its live heap entry."""
+
+    group: TimerGroup[_T]
+    due_ns: int
+    payload: _T
+    entry: int
+
+
+class TimerQueue(Generic[_T]):
+    """Timers by due time, ties in the order they were added."""
+
+    def __init__(self) -> None:
+        self.skipped_ns = 0
+        self._heap: list[tuple[int, int, Timer[_T]]] = []
+        self._entries = count()
+
+    def group_time_ns(self, group: TimerGroup[_T], wall_ns: int) -> int:
+        """Return wall time in the group's own time."""
+        return wall_ns + self.skipped_ns + group.skipped_ns
+
+    def add(self, group: TimerGroup[_T], due_ns: int, payload: _T) -> Timer[_T]:
+        """File ``payload`` at ``due_ns`` of the group's time."""
+        timer = Timer(group, due_ns, payload, next(self._entries))
+        group.pending.add(timer)
+        self._file(timer)
+        return timer
+
+    def _file(self, timer: Timer[_T]) -> None:
+        heapq.heappush(self._heap, (timer.due_ns - timer.group.skipped_ns, timer.entry, timer))
+
+    def _drop_stale(self) -> None:
+        heap = self._heap
+        while heap and heap[0][1] != heap[0][2].entry:
+            heapq.heappop(heap)
+
+    def next_due_ns(self) -> int | None:
+        """Return the wall time at which the next timer is due, None where there is none."""
+        self._drop_stale()
+        return self._heap[0][0] - self.skipped_ns if self._heap else None
+
+    def pop_due(self, now_ns: int) -> tuple[int, _T] | None:
+        """Take the next timer if it is due by ``now_ns``; return its due wall time and payload."""
+        due_ns = self.next_due_ns()
+        if due_ns is None or due_ns > now_ns:
+            return None
+        timer = heapq.heappop(self._heap)[2]
+        timer.group.pending.discard(timer)
+        timer.entry = -1
+        return due_ns, timer.payload
+
+    def skip(self, shift_ns: int) -> None:
+        """Move every pending timer earlier by ``shift_ns``."""
+        self.skipped_ns += shift_ns
+
+    def group_next_due_ns(self, group: TimerGroup[_T]) -> int | None:
+        """Return the wall time at which the group's next timer is due."""
+        if not group.pending:
+            return None
+        return min(t.due_ns for t in group.pending) - self.skipped_ns - group.skipped_ns
+
+    def skip_group(self, group: TimerGroup[_T], shift_ns: int) -> None:
+        """Move the group's pending timers earlier by ``shift_ns``."""
+        group.skipped_ns += shift_ns
+        for timer in sorted(group.pending, key=lambda t: t.entry):
+            timer.entry = next(self._entries)
+            self._file(timer)
+
+    def drop_group(self, group: TimerGroup[_T]) -> None:
+        """Take back every timer of the group."""
+        for timer in group.pending:
+            timer.entry = -1
+        group.pending.clear()

@@ -1,0 +1,109 @@
+"""The warm-up: primers and pressure, after which the cache is as it would be mid-traffic.
+
+First every stream with history sends its last prompt once, spread so that all t* coincide. Then
+each lane issues a number of requests with gaps removed and one output token; order across streams
+and joins hold, and a lane that drains a tree takes the next session. Idle caps have no part here.
+"""
+
+from agentx_replay.plan.graph import StepId
+from agentx_replay.replay.lane import Lane
+from agentx_replay.replay.play import Due
+from agentx_replay.replay.ports import Dispatch, Phase, Response, Status
+from agentx_replay.replay.traffic import Traffic
+
+_NS = 1_000_000_000
+_SOUND = (Status.OK, Status.LENGTH_MISMATCH)
+
+
+class WarmupError(Exception):
+    """The warm-up cannot give a sound start; the message says why."""
+
+
+def primer_offsets_ns(leads_s: list[float]) -> list[int]:
+    """Return when each primer fires, in ns from the first: the longest lead at 0."""
+    longest_s = max(leads_s, default=0.0)
+    return [round((longest_s - lead_s) * _NS) for lead_s in leads_s]
+
+
+class WarmUp:
+    """Drives lanes from nothing to the barrier."""
+
+    def __init__(self, lanes: list[Lane], traffic: Traffic, requests_per_lane: int) -> None:
+        self._lanes = lanes
+        self._traffic = traffic
+        self._requests_per_lane = requests_per_lane
+        self._primers_left = 0
+
+    async def run(self) -> None:
+        """Return at the barrier: every warm-up request has returned.
+
+        Raises ``WarmupError`` when a request of a main stream failed; a child's may.
+        """
+        primers = [(lane, primer) for lane in self._lanes for primer in lane.planned.start.primers]
+        if primers:
+            self._traffic.on_ended = self._primer_ended
+            self._primers_left = len(primers)
+            offsets_ns = primer_offsets_ns([primer.lead_s for _, primer in primers])
+
+            def fire() -> None:
+                start_ns = self._traffic.clock.now_ns()
+                for (lane, primer), offset_ns in zip(primers, offsets_ns, strict=True):
+                    self._fire_primer(lane, primer.step, start_ns + offset_ns)
+
+            await self._traffic.settled(fire)
+        self._traffic.on_ended = self._pressure_ended
+        await self._traffic.settled(self._press)
+
+    def _fire_primer(self, lane: Lane, step: StepId, when_ns: int) -> None:
+        def send() -> None:
+            self._traffic.send(lane, step, Phase.PRIMER, when_ns)
+
+        self._traffic.clock.call_at(when_ns, self._traffic.guard(send))
+
+    def _primer_ended(self, _: Lane, step: StepId, dispatch: Dispatch, response: Response) -> None:
+        _check(step, dispatch, response)
+        self._primers_left -= 1
+        if not self._primers_left:
+            self._traffic.settle()
+
+    def _press(self) -> None:
+        for lane in self._lanes:
+            self._issue(lane, lane.play.start(self._now_ns(lane)))
+        self._traffic.settle_if_quiet()
+
+    def _pressure_ended(
+        self, lane: Lane, step: StepId, dispatch: Dispatch, response: Response
+    ) -> None:
+        _check(step, dispatch, response)
+        now_ns = self._now_ns(lane)
+        if response.status is Status.OVERFLOW:
+            due = lane.play.give_up(step.stream, now_ns)
+        else:
+            due = lane.play.ended(step, now_ns)
+        self._issue(lane, due)
+        while lane.play.drained:
+            wall_ns = self._traffic.clock.now_ns()
+            self._traffic.recorder.record_play(lane.record(wall_ns))
+            lane.next_play(wall_ns)
+            self._issue(lane, lane.play.start(self._now_ns(lane)))
+        self._traffic.settle_if_quiet()
+
+    def _issue(self, lane: Lane, due: list[Due]) -> None:
+        """Send what is due without its gap, up to the lane's number; the rest waits."""
+        waiting = list(due)
+        while waiting and lane.warmup_issued < self._requests_per_lane:
+            step = waiting.pop(0).step
+            lane.warmup_issued += 1
+            self._traffic.send(lane, step, Phase.PRESSURE, self._traffic.clock.now_ns())
+            waiting += lane.play.issued(step, self._now_ns(lane))
+
+    def _now_ns(self, lane: Lane) -> int:
+        return lane.own_time_ns(self._traffic.clock.now_ns())
+
+
+def _check(step: StepId, dispatch: Dispatch, response: Response) -> None:
+    if step.stream == 0 and response.status not in _SOUND:
+        reason = response.error_text or response.status.value
+        raise WarmupError(
+            f"request {dispatch.request_id} of session {dispatch.session_id} failed: {reason}"
+        )

@@ -1,0 +1,255 @@
+"""The measured window: timers, idle caps, recycling, and the drain after it.
+
+From the barrier each stream resumes at its recorded offset from t*, all shifted so that the first
+fires at once; after that, recorded gaps count from live ends. When the window closes nothing new
+starts; what is in flight drains for a grace and is then cut.
+"""
+
+import heapq
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from agentx_replay.plan.graph import StepId
+from agentx_replay.replay.idle import WorkerState, system_shift_ns, tree_shift_ns
+from agentx_replay.replay.lane import Lane
+from agentx_replay.replay.play import Due
+from agentx_replay.replay.ports import Dispatch, Phase, Response, Status, TimerHandle
+from agentx_replay.replay.timers import TimerQueue
+from agentx_replay.replay.traffic import Traffic
+from agentx_replay.scenario import Scenario
+
+_NS = 1_000_000_000
+FAILED_SHARE_TO_STOP = 0.10
+ENDED_BEFORE_STOPPING = 20
+
+
+@dataclass(frozen=True, slots=True)
+class WindowResult:
+    """When the window opened, closed and had drained, in ns; why it closed early, if it did."""
+
+    open_ns: int
+    close_ns: int
+    drained_ns: int
+    nominal_close_ns: int
+    system_skipped_s: float
+    stopped: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeOffset:
+    """How long after t* a head starts in the recording, and whether a join holds it."""
+
+    lane: int
+    step: StepId
+    offset_s: float
+    joining: bool
+
+
+def resume_offsets(lane: Lane) -> list[ResumeOffset]:
+    """Return the offsets of the lane's heads: from t*, or from the main stream's start for a play
+    begun in the warm-up.
+    """
+    planned = lane.planned
+    t_star_s = planned.start.t_star_s
+    origin_s = planned.graph.streams[0].steps[0].start_s if t_star_s is None else t_star_s
+    return [
+        ResumeOffset(
+            lane.index,
+            head.step,
+            max(0.0, lane.play.step(head.step).start_s - origin_s),
+            head.joining,
+        )
+        for head in lane.play.heads()
+    ]
+
+
+def earliest_offset_s(offsets: Iterable[ResumeOffset]) -> float:
+    """Return the shift common to all: the least offset of a head that no join holds.
+
+    A head held only by order across streams takes part (so does it in agentx-harness 1.0.12), and
+    then the first request may fire after 0.
+    """
+    return min((offset.offset_s for offset in offsets if not offset.joining), default=0.0)
+
+
+def too_many_failed(failed: int, ended: int, concurrency: int) -> bool:
+    """Whether the run stops: over 10 % failed, once max(N, 20) requests have ended."""
+    enough = ended >= max(concurrency, ENDED_BEFORE_STOPPING)
+    return enough and failed > FAILED_SHARE_TO_STOP * ended
+
+
+class Window:
+    """Drives lanes from the barrier to the end of the drain."""
+
+    def __init__(
+        self,
+        lanes: list[Lane],
+        traffic: Traffic,
+        scenario: Scenario,
+        timers: TimerQueue[tuple[Lane, StepId]],
+    ) -> None:
+        self._lanes = lanes
+        self._traffic = traffic
+        self._clock = traffic.clock
+        self._scenario = scenario
+        self._timers = timers
+        self._system_cap_ns = round(scenario.system_idle_cap_s * _NS)
+        self._tree_cap_ns = round(scenario.tree_idle_cap_s * _NS)
+        self._tree_deadlines: list[tuple[int, int, int]] = []
+        self._idle_since_ns = 0
+        self._wake: TimerHandle | None = None
+        self._wake_ns = 0
+        self._failed = self._ended = 0
+        self._stopped: str | None = None
+        self._open_ns = self._nominal_close_ns = self._close_ns = 0
+        self.is_open = False
+
+    async def run(self) -> WindowResult:
+        """Open now, return when drained."""
+        self._traffic.on_ended = self._on_ended
+        await self._traffic.settled(self._open)
+        return WindowResult(
+            open_ns=self._open_ns,
+            close_ns=self._close_ns,
+            drained_ns=self._clock.now_ns(),
+            nominal_close_ns=self._nominal_close_ns,
+            system_skipped_s=self._timers.skipped_ns / _NS,
+            stopped=self._stopped,
+        )
+
+    def stop(self, reason: str) -> None:
+        """Close early: start nothing more, drain what is in flight."""
+        if self.is_open:
+            self._stopped = reason
+            self._close()
+
+    # -- opening and closing -----------------------------------------------------------------
+
+    def _open(self) -> None:
+        self.is_open = True
+        self._open_ns = self._idle_since_ns = self._clock.now_ns()
+        self._nominal_close_ns = self._open_ns + round(self._scenario.window_s * _NS)
+        self._clock.call_at(self._nominal_close_ns, self._traffic.guard(self._close))
+        offsets = [offset for lane in self._lanes for offset in resume_offsets(lane)]
+        earliest_s = earliest_offset_s(offsets)
+        due_ns: dict[int, dict[StepId, int]] = {lane.index: {} for lane in self._lanes}
+        for offset in offsets:
+            wait_ns = max(0, round((offset.offset_s - earliest_s) * _NS))
+            due_ns[offset.lane][offset.step] = self._open_ns + wait_ns
+        for lane in self._lanes:
+            self._lane_is_idle(lane, self._open_ns)
+            own_now_ns = lane.own_time_ns(self._open_ns)
+            self._file(lane, lane.play.resume(due_ns[lane.index], own_now_ns))
+        self._pump()
+
+    def _close(self) -> None:
+        if not self.is_open:
+            return
+        self.is_open = False
+        self._close_ns = self._clock.now_ns()
+        if self._wake is not None:
+            self._wake.cancel()
+        grace_ns = self._close_ns + round(self._scenario.grace_s * _NS)
+        self._clock.call_at(grace_ns, self._traffic.guard(self._cut))
+        self._settle_if_drained()
+
+    def _cut(self) -> None:
+        if self._traffic.in_flight:
+            self._traffic.endpoint.cut()
+
+    def _settle_if_drained(self) -> None:
+        if not self.is_open:
+            self._traffic.settle_if_quiet()
+
+    # -- events ------------------------------------------------------------------------------
+
+    def _on_ended(self, lane: Lane, step: StepId, dispatch: Dispatch, response: Response) -> None:
+        self._count(response)
+        if self.is_open:
+            now_ns = self._clock.now_ns()
+            self._advance(lane, step, dispatch, response, now_ns)
+            if not self._traffic.in_flight:
+                self._idle_since_ns = now_ns
+            if not lane.in_flight:
+                self._lane_is_idle(lane, now_ns)
+            self._pump()
+        self._settle_if_drained()
+
+    def _count(self, response: Response) -> None:
+        self._ended += 1
+        self._failed += response.status is Status.FAILED
+        if self.is_open and too_many_failed(self._failed, self._ended, len(self._lanes)):
+            self.stop(
+                f"{self._failed} of {self._ended} requests failed, over "
+                f"{FAILED_SHARE_TO_STOP:.0%} of them"
+            )
+
+    def _advance(
+        self, lane: Lane, step: StepId, dispatch: Dispatch, response: Response, now_ns: int
+    ) -> None:
+        own_now_ns = lane.own_time_ns(now_ns)
+        if response.status is Status.OVERFLOW:
+            self._file(lane, lane.play.give_up(step.stream, own_now_ns))
+        else:
+            self._file(lane, lane.play.ended(step, own_now_ns))
+        if lane.play.stream_over(step.stream):
+            lane.prompts.forget(step.stream)
+            self._traffic.endpoint.stream_ended(dispatch.stream_id)
+        while lane.play.drained:
+            self._traffic.recorder.record_play(lane.record(now_ns))
+            lane.next_play(now_ns)
+            self._file(lane, lane.play.start(lane.own_time_ns(now_ns)))
+
+    def _file(self, lane: Lane, due: list[Due]) -> None:
+        for step, due_ns in due:
+            self._timers.add(lane.timers, due_ns, (lane, step))
+
+    # -- timers and caps ---------------------------------------------------------------------
+
+    def _pump(self) -> None:
+        """Issue what is due, apply the caps, and arrange to be called for the next."""
+        now_ns = self._clock.now_ns()
+        if not self.is_open or now_ns >= self._nominal_close_ns:
+            return
+        self._apply_tree_cap(now_ns)
+        while (due := self._timers.pop_due(now_ns)) is not None:
+            due_ns, (lane, step) = due
+            self._traffic.send(lane, step, Phase.WINDOW, due_ns)
+            self._file(lane, lane.play.issued(step, lane.own_time_ns(now_ns)))
+        self._apply_system_cap()
+        self._arm(now_ns)
+
+    def _lane_is_idle(self, lane: Lane, now_ns: int) -> None:
+        lane.idle_since_ns = now_ns
+        heapq.heappush(self._tree_deadlines, (now_ns + self._tree_cap_ns, lane.index, now_ns))
+
+    def _apply_tree_cap(self, now_ns: int) -> None:
+        deadlines = self._tree_deadlines
+        while deadlines and deadlines[0][0] <= now_ns:
+            _, index, idle_since_ns = heapq.heappop(deadlines)
+            lane = self._lanes[index]
+            if lane.in_flight or lane.idle_since_ns != idle_since_ns:
+                continue
+            next_due_ns = self._timers.group_next_due_ns(lane.timers)
+            shift_ns = tree_shift_ns(next_due_ns, idle_since_ns, self._tree_cap_ns, now_ns)
+            self._timers.skip_group(lane.timers, shift_ns)
+
+    def _apply_system_cap(self) -> None:
+        state = WorkerState(self._ended, self._traffic.in_flight, self._timers.next_due_ns())
+        self._timers.skip(system_shift_ns([state], self._idle_since_ns, self._system_cap_ns))
+
+    def _arm(self, now_ns: int) -> None:
+        instants = [self._timers.next_due_ns()]
+        if self._tree_deadlines:
+            instants.append(self._tree_deadlines[0][0])
+        wake_ns = min((instant for instant in instants if instant is not None), default=None)
+        if wake_ns is None or (self._wake is not None and self._wake_ns <= wake_ns):
+            return
+        if self._wake is not None:
+            self._wake.cancel()
+        self._wake_ns = max(wake_ns, now_ns)
+        self._wake = self._clock.call_at(self._wake_ns, self._traffic.guard(self._on_wake))
+
+    def _on_wake(self) -> None:
+        self._wake = None
+        self._pump()

@@ -1,0 +1,158 @@
+"""The rules of a run, read from ``scenarios/*.toml``: how long, from where, with which caps.
+
+A scenario is a value. What it means is in ``plan`` and ``replay``; what a run overrides is kept
+beside it, because a run that overrides a rule is not comparable.
+"""
+
+import dataclasses
+import hashlib
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import orjson
+
+from agentx_replay.errors import UsageError
+from agentx_replay.shipped import shipped_directory
+
+Reading = Literal["official", "faithful"]
+SharedPrefix = Literal["session", "corpus"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """The rules of a run; times in seconds.
+
+    ``window_s`` is the measured window and ``grace_s`` what its drain may take. Every lane issues
+    ``warmup_requests`` before it. A lane's first play starts between ``start_fraction`` of its
+    session's span. ``system_idle_cap_s`` and ``tree_idle_cap_s`` bound idle time,
+    ``primer_lead_s`` the spread of the primers. ``max_sessions`` takes the first so many eligible
+    sessions (None: all). ``reading`` says how recordings are read, ``shared_prefix`` among whom
+    system prompts are shared. ``overridden`` names the rules that this run changed.
+    """
+
+    name: str
+    window_s: float
+    grace_s: float
+    warmup_requests: int
+    warmup_timeout_s: float
+    seed: int
+    start_fraction: tuple[float, float]
+    primer_lead_s: float
+    system_idle_cap_s: float
+    tree_idle_cap_s: float
+    reading: Reading
+    comparable: bool
+    max_sessions: int | None = None
+    shared_prefix: SharedPrefix = "session"
+    overridden: tuple[str, ...] = ()
+
+    @property
+    def fingerprint(self) -> str:
+        """16 hex digits over every rule; two runs are comparable only where it is equal."""
+        rules = {k: v for k, v in dataclasses.asdict(self).items() if k != "overridden"}
+        return hashlib.sha256(orjson.dumps(rules, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
+
+    def override(self, **changes: Any) -> "Scenario":
+        """Return the scenario with rules changed; what differs is named in ``overridden``."""
+        changed = tuple(
+            sorted({*self.overridden, *(k for k, v in changes.items() if v != getattr(self, k))})
+        )
+        return dataclasses.replace(self, **changes, overridden=changed)
+
+
+def scenario_names() -> list[str]:
+    """Return the names of the shipped scenarios."""
+    return sorted(path.stem for path in shipped_directory("scenarios").glob("*.toml"))
+
+
+def load_scenario(name_or_path: str) -> Scenario:
+    """Read a shipped scenario by name, or a file of one's own by a path that ends in ``.toml``.
+
+    Raises ``UsageError`` naming the file and the field that is wrong.
+    """
+    if name_or_path.endswith(".toml"):
+        path = Path(name_or_path)
+    else:
+        path = shipped_directory("scenarios") / f"{name_or_path}.toml"
+        if name_or_path not in scenario_names():
+            raise UsageError(
+                f"there is no scenario {name_or_path!r}",
+                f"choose one of {', '.join(scenario_names())}, or give a .toml file",
+            )
+    try:
+        values = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise UsageError(
+            f"scenario file {path} cannot be read ({error.strerror})", "check the path"
+        ) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"scenario file {path} is not TOML ({error})", "mend that line") from None
+    return _scenario(path.stem, values, str(path))
+
+
+_NUMBERS = {
+    "window_s": (0.001, 1e6),
+    "grace_s": (0.0, 1e6),
+    "warmup_requests": (0, 10_000),
+    "warmup_timeout_s": (0.001, 1e6),
+    "seed": (0, 2**63 - 1),
+    "primer_lead_s": (0.0, 1e6),
+    "system_idle_cap_s": (0.0, 1e9),
+    "tree_idle_cap_s": (0.0, 1e9),
+    "max_sessions": (1, 10**9),
+}
+_WHOLE = {"warmup_requests", "seed", "max_sessions"}
+_CHOICES = {"reading": get_args(Reading), "shared_prefix": get_args(SharedPrefix)}
+
+
+def _scenario(name: str, values: Mapping[str, Any], where: str) -> Scenario:
+    known = {field.name for field in dataclasses.fields(Scenario)} - {"name", "overridden"}
+    for key in sorted(set(values) - known):
+        raise UsageError(f"{where} has an unknown rule {key!r}", "remove it or mend its name")
+    required = {
+        field.name
+        for field in dataclasses.fields(Scenario)
+        if field.default is dataclasses.MISSING and field.name != "name"
+    }
+    for key in sorted(required - set(values)):
+        raise UsageError(f"{where} lacks the rule {key!r}", "add it; scenarios/quick.toml has all")
+    checked = {key: _checked(key, value, where) for key, value in values.items()}
+    return Scenario(name=name, **checked)
+
+
+def _checked(key: str, value: Any, where: str) -> Any:
+    if key in _NUMBERS:
+        low, high = _NUMBERS[key]
+        kinds = (int,) if key in _WHOLE else (int, float)
+        if isinstance(value, bool) or not isinstance(value, kinds) or not low <= value <= high:
+            kind = "a whole number" if key in _WHOLE else "a number"
+            raise UsageError(
+                f"{where}: {key} is {value!r}", f"give {kind} between {low:g} and {high:g}"
+            )
+        return value
+    if key in _CHOICES:
+        if value not in _CHOICES[key]:
+            raise UsageError(
+                f"{where}: {key} is {value!r}", f"choose one of {', '.join(_CHOICES[key])}"
+            )
+        return value
+    if key == "start_fraction":
+        return _fractions(value, where)
+    if not isinstance(value, bool):
+        raise UsageError(f"{where}: {key} is {value!r}", "give true or false")
+    return value
+
+
+def _fractions(value: Any, where: str) -> tuple[float, float]:
+    try:
+        low, high = (float(part) for part in value)
+    except (TypeError, ValueError):
+        low, high = 1.0, 0.0
+    if not 0.0 <= low <= high <= 1.0:
+        raise UsageError(
+            f"{where}: start_fraction is {value!r}", "give two fractions, as in [0.25, 0.75]"
+        )
+    return low, high
