@@ -26,15 +26,11 @@ class WorkerState:
 
 def system_shift_ns(workers: Iterable[WorkerState], idle_since_ns: int, cap_ns: int) -> int:
     """Return by how much every pending timer moves earlier; 0 where the system is not idle."""
-    next_due_ns: int | None = None
-    for worker in workers:
-        if worker.in_flight:
-            return 0
-        if worker.next_due_ns is not None:
-            next_due_ns = min(worker.next_due_ns, next_due_ns or worker.next_due_ns)
-    if next_due_ns is None:
+    states = list(workers)
+    if any(state.in_flight for state in states):
         return 0
-    return max(0, next_due_ns - (idle_since_ns + cap_ns))
+    due_ns = [state.next_due_ns for state in states if state.next_due_ns is not None]
+    return max(0, min(due_ns) - (idle_since_ns + cap_ns)) if due_ns else 0
 
 
 def tree_shift_ns(next_due_ns: int | None, idle_since_ns: int, cap_ns: int, now_ns: int) -> int:

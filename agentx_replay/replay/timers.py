@@ -89,9 +89,3 @@ class TimerQueue(Generic[_T]):
         for timer in sorted(group.pending, key=lambda t: t.entry):
             timer.entry = next(self._entries)
             self._file(timer)
-
-    def drop_group(self, group: TimerGroup[_T]) -> None:
-        """Take back every timer of the group."""
-        for timer in group.pending:
-            timer.entry = -1
-        group.pending.clear()
