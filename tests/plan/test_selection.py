@@ -1,0 +1,87 @@
+"""Which sessions a run plays, and what it leaves out."""
+
+import numpy as np
+import pytest
+from stream_graphs import request
+
+from agentx_replay.errors import UsageError
+from agentx_replay.plan.selection import LeftOut, context_tokens, select_sessions
+from agentx_replay.traces.model import BlockTrie, Corpus, Entry, Session, Subagent
+
+NO_BLOCKS = BlockTrie(np.empty(0, np.int32), np.empty(0, np.int32))
+
+
+def session(name: str, *input_tokens: int) -> Session:
+    entries: tuple[Entry, ...] = tuple(
+        request(i, float(i), 1.0, input_tokens=tokens, output_tokens=50)
+        for i, tokens in enumerate(input_tokens)
+    )
+    return Session(name, 64, 0, 0, entries, NO_BLOCKS)
+
+
+def corpus(*sessions: Session) -> Corpus:
+    return Corpus("tiny", sessions, "0" * 16)
+
+
+@pytest.mark.parametrize(("output_tokens", "needs"), [(50, 150), (1, 101), (0, 101)])
+def test_a_request_needs_its_prompt_and_at_least_one_token(output_tokens: int, needs: int) -> None:
+    of = request(0, 0.0, 1.0, input_tokens=100, output_tokens=output_tokens)
+    assert context_tokens(of) == needs
+
+
+def test_a_session_whose_peak_does_not_fit_is_left_out_and_counted() -> None:
+    # 150 + 50 = 200 fits exactly; 151 + 50 does not.
+    chosen = select_sessions(
+        corpus(session("a", 100, 150), session("b", 100, 151, 10)), max_context=200
+    )
+    assert [s.id for s in chosen.sessions] == ["a"]
+    assert chosen.left_out == (LeftOut("needs more than 200 tokens", 1, 3),)
+
+
+def test_the_request_policy_leaves_out_single_requests() -> None:
+    chosen = select_sessions(
+        corpus(session("a", 100, 151, 10), session("b", 500)), max_context=200, policy="request"
+    )
+    assert [len(s.requests()) for s in chosen.sessions] == [2]
+    assert [len(s.requests()) for s in chosen.sources] == [3]
+    assert chosen.left_out == (
+        LeftOut("needs more than 200 tokens", 1, 1),
+        LeftOut("requests over 200 tokens", 1, 1),
+    )
+
+
+def test_the_request_policy_reaches_into_subagents() -> None:
+    inner = (request(1, 1.0, 1.0, input_tokens=10), request(2, 2.0, 1.0, input_tokens=900))
+    agent = Subagent("a1", "Explore", "completed", 1.0, False, 1.0, 2.0, 0, 0, inner)
+    entries: tuple[Entry, ...] = (request(0, 0.0, 1.0), agent)
+    of = Session("a", 64, 0, 0, entries, NO_BLOCKS)
+    chosen = select_sessions(corpus(of), max_context=200, policy="request")
+    assert [r.index for r in chosen.sessions[0].requests()] == [0, 1]
+
+
+def test_the_first_so_many_eligible_sessions_are_taken() -> None:
+    chosen = select_sessions(
+        corpus(session("big", 999), session("a", 1), session("b", 1), session("c", 1, 2)),
+        max_context=200,
+        max_sessions=2,
+    )
+    assert [s.id for s in chosen.sessions] == ["a", "b"]
+    assert chosen.left_out == (
+        LeftOut("needs more than 200 tokens", 1, 1),
+        LeftOut("after the first 2", 1, 2),
+    )
+
+
+def test_without_a_limit_every_session_is_eligible() -> None:
+    assert len(select_sessions(corpus(session("a", 10**6)), max_context=None).sessions) == 1
+
+
+def test_a_context_too_small_for_every_session_says_what_the_smallest_needs() -> None:
+    with pytest.raises(UsageError, match="smallest needs 150") as refused:
+        select_sessions(corpus(session("a", 100, 7), session("b", 900)), max_context=100)
+    assert refused.value.exit_code == 3
+
+
+def test_a_corpus_without_requests_is_refused() -> None:
+    with pytest.raises(UsageError, match="holds no request"):
+        select_sessions(corpus(session("a")), max_context=None)
