@@ -19,7 +19,8 @@ class TemplateCost:
     ``with_system`` and ``without_system`` are the constants of a conversation that has, or has
     not, a system message of its own (a default system prompt, begin-of-text and the generation
     prompt are in them). ``system``, ``user`` and ``assistant`` are the cost of one such message
-    around its words. ``assumed`` is true where nothing was measured.
+    around its words. ``takes_system`` is false where the template refuses a system message, so
+    that its text must open the first user message. ``assumed`` is true where nothing was measured.
     """
 
     with_system: int
@@ -27,6 +28,7 @@ class TemplateCost:
     system: int
     user: int
     assistant: int
+    takes_system: bool = True
     assumed: bool = True
 
     def message(self, role: Role) -> int:

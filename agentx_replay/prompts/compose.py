@@ -1,0 +1,248 @@
+"""One play's prompts: the identity of every block, and the bytes, made only when asked for.
+
+A composer keeps, per live stream, the path it sent last and the JSON it rendered last, and makes
+no more of the next prompt than what is new. It decides nothing about where messages begin and
+end (``layout.py``) or which words a block has (``text.py``).
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentx_replay.prompts.keys import LevelKeys, counter_mixes, key64
+from agentx_replay.prompts.layout import Layout, RequestLayout
+from agentx_replay.prompts.messages import Message, parting
+from agentx_replay.prompts.prompt import Prompt
+from agentx_replay.prompts.text import MESSAGE_TAIL, BlockText, message_head
+from agentx_replay.prompts.vocabulary import WORD_BYTES, Vocabulary
+from agentx_replay.traces.model import NO_BLOCK, RecordedRequest
+
+_MOST_WORDS = 1 << 62
+"""A position after every word: two prompts alike to it are alike to the end."""
+
+
+class SentPrefixes:
+    """How much of each shared system prefix the plays of one level have sent so far."""
+
+    __slots__ = ("_blocks",)
+
+    def __init__(self) -> None:
+        self._blocks: dict[int, int] = {}
+
+    def send(self, key: int, blocks: int) -> int:
+        """Note that ``blocks`` leading blocks under ``key`` are sent; return how many were."""
+        before = self._blocks.get(key, 0)
+        self._blocks[key] = max(before, blocks)
+        return min(before, blocks)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Path:
+    """The whole blocks a stream sent last, and which of them are a shared system prefix."""
+
+    tip: int
+    ids: NDArray[np.uint64]
+    system_blocks: int
+    system_key: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rendered:
+    """The JSON a stream rendered last; message d begins at byte ``starts[d]``."""
+
+    laid: RequestLayout | None
+    json: bytes
+    starts: list[int]
+
+    @property
+    def last(self) -> Message | None:
+        return None if self.laid is None else self.laid.last
+
+    def end_of(self, messages: int) -> int:
+        """Return the byte at which the first ``messages`` messages end."""
+        if messages == 0:
+            return 0
+        separator = self.starts[messages] if messages < len(self.starts) else len(self.json)
+        return separator - 1
+
+
+_NOTHING_SENT = _Path(NO_BLOCK, np.empty(0, np.uint64), 0, 0)
+_NOTHING_RENDERED = _Rendered(None, b"", [])
+
+
+class PlayComposer:
+    """The prompts of one play: the ``ordinal``-th session of ``lane`` under a level's keys.
+
+    ``prefixes`` is shared by the composers of one level. A stream is named by its index in the
+    session's graph; its prompts may be rendered in any order, or never.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        vocabulary: Vocabulary,
+        keys: LevelKeys,
+        prefixes: SentPrefixes,
+        *,
+        lane: int,
+        ordinal: int,
+    ) -> None:
+        self._layout = layout
+        self._play = keys.play(lane, ordinal)
+        self._key = np.uint64(self._play)
+        self._prefixes = prefixes
+        self._system = {
+            prefix.first_block: (
+                prefix.blocks,
+                keys.system_prefix(
+                    layout.session_id, prefix.tool_tokens, prefix.system_tokens, prefix.rank
+                ),
+            )
+            for prefix in layout.system_prefixes
+        }
+        self._longest_system = max((blocks for blocks, _ in self._system.values()), default=0)
+        self._mixes = counter_mixes(len(layout.blocks))
+        self._sent = bytearray(len(layout.blocks))
+        self._text = BlockText(vocabulary, layout.block_size)
+        self._heads = {
+            role: message_head(role, vocabulary.opening) for role in ("system", "user", "assistant")
+        }
+        self._paths: dict[int, _Path] = {}
+        self._rendered: dict[int, _Rendered] = {}
+
+    def prompt(self, stream: int, request: RecordedRequest) -> Prompt:
+        """Return the prompt of ``request``, which is about to be sent by ``stream``."""
+        laid = self._layout.requests[request.index]
+        path = self._path(self._paths.get(stream, _NOTHING_SENT), laid)
+        self._paths[stream] = path
+        known = self._send(laid.whole_tip)
+        if path.system_blocks:
+            known = max(known, self._prefixes.send(path.system_key, path.system_blocks))
+        private = laid.tokens // self._layout.block_size - laid.whole_blocks
+        ids = path.ids
+        if private > 0:
+            ids = np.concatenate((ids, self._private_ids(stream, laid, private)))
+        return Prompt(
+            tokens=laid.tokens,
+            reusable_tokens=known * self._layout.block_size,
+            block_ids=ids,
+            messages_json=partial(self._messages_json, stream, laid),
+        )
+
+    def forget(self, stream: int) -> None:
+        """Release what is held for a stream that has ended."""
+        self._paths.pop(stream, None)
+        self._rendered.pop(stream, None)
+
+    # -- which blocks ------------------------------------------------------------------------
+
+    def _path(self, before: _Path, laid: RequestLayout) -> _Path:
+        """Return the whole blocks of a prompt, given those its stream sent before."""
+        kept = self._layout.common_blocks(before.tip, laid.whole_tip)
+        if kept < self._longest_system or kept == 0:
+            return self._path_anew(laid.whole_tip)
+        ids = before.ids[:kept]
+        if kept < laid.whole_blocks:
+            new = self._mixes[self._layout.blocks_after(laid.whole_tip, kept)] ^ self._key
+            ids = np.concatenate((ids, new))
+        return _Path(laid.whole_tip, ids, before.system_blocks, before.system_key)
+
+    def _path_anew(self, tip: int) -> _Path:
+        blocks = self._layout.blocks.path(tip)
+        ids = self._mixes[blocks] ^ self._key
+        first = int(blocks[0]) if len(blocks) else NO_BLOCK
+        length, key = self._system.get(first, (0, 0))
+        # The prefix was introduced at once, so its blocks are numbered from its first on.
+        shared = int(np.searchsorted(blocks, first + length))
+        ids[:shared] = self._mixes[:shared] ^ np.uint64(key)
+        return _Path(tip, ids, shared, key)
+
+    def _send(self, tip: int) -> int:
+        """Mark the path to ``tip`` as sent; return how many of its leading blocks were already."""
+        trie, sent, block = self._layout.blocks, self._sent, tip
+        while block != NO_BLOCK and not sent[block]:
+            first = int(trie.run_first[block])
+            unsent = sent.find(0, first, block + 1)
+            sent[unsent : block + 1] = b"\1" * (block + 1 - unsent)
+            block = unsent - 1 if unsent > first else int(trie.parent[first])
+        return 0 if block == NO_BLOCK else int(self._layout.depth[block])
+
+    def _private_ids(self, stream: int, laid: RequestLayout, count: int) -> NDArray[np.uint64]:
+        """Return the blocks past the recorded path, which no other stream or play shares."""
+        key = key64("private", self._play, stream, laid.private_seed)
+        return counter_mixes(count) ^ np.uint64(key)
+
+    # -- bytes -------------------------------------------------------------------------------
+
+    def _messages_json(self, stream: int, laid: RequestLayout) -> bytes:
+        """Render a prompt out of what its stream rendered last and what is new."""
+        before = self._rendered.get(stream, _NOTHING_RENDERED)
+        if before.laid is laid:
+            return before.json
+        rendered = self._render(stream, before, laid)
+        if stream in self._paths:
+            self._rendered[stream] = rendered
+        return rendered.json
+
+    def _render(self, stream: int, before: _Rendered, laid: RequestLayout) -> _Rendered:
+        """Join what ``before`` has in common with a prompt and the messages, or parts, it lacks."""
+        rest, position = parting(before.last, laid.last, self._alike_words(before, laid))
+        whole = laid.last.depth + 1 - len(rest)
+        starts = before.starts[:whole]
+        kept = before.end_of(whole)
+        if rest and position > rest[0].start:
+            starts.append(before.starts[whole])
+            words_at = before.starts[whole] + len(self._heads[rest[0].role])
+            kept = words_at + WORD_BYTES * (position - rest[0].start)
+        text = self._words(stream, laid, position)
+        parts: list[bytes | memoryview] = [memoryview(before.json)[:kept]]
+        size = kept
+        for message in rest:
+            if len(starts) == message.depth:
+                starts.append(size + 1)
+                parts += (b"," if message.depth else b"[", self._heads[message.role])
+                size += 1 + len(self._heads[message.role])
+            begin = max(message.start, position)
+            words = text[WORD_BYTES * (begin - position) : WORD_BYTES * (message.end - position)]
+            parts += (words, MESSAGE_TAIL)
+            size += len(words) + len(MESSAGE_TAIL)
+        parts.append(b"]")
+        return _Rendered(laid, b"".join(parts), starts)
+
+    def _alike_words(self, before: _Rendered, laid: RequestLayout) -> int:
+        """Return the position before which a stream's two prompts have the same words."""
+        if before.laid is None:
+            return 0
+        if before.laid.private_seed == laid.private_seed:
+            return _MOST_WORDS
+        shared = self._layout.common_blocks(before.laid.tip_block, laid.tip_block)
+        return shared * self._layout.block_size
+
+    def _words(self, stream: int, laid: RequestLayout, position: int) -> memoryview:
+        """Compose a prompt's words from ``position`` on, all in one look-up."""
+        size = self._layout.block_size
+        first, end = position // size, -(-laid.last.end // size)
+        ids = self._content_ids(stream, laid, first, end)
+        return memoryview(self._text.of(ids))[WORD_BYTES * (position - first * size) :]
+
+    def _content_ids(
+        self, stream: int, laid: RequestLayout, first: int, end: int
+    ) -> NDArray[np.uint64]:
+        """Return the contents of blocks ``first`` to ``end`` (exclusive) of a prompt."""
+        in_path = max(laid.path_blocks - first, 0)
+        private = end - laid.path_blocks
+        parts = []
+        if in_path:
+            parts.append(self._recorded_ids(laid.tip_block, first)[: end - first])
+        if private > 0:
+            skipped = max(first - laid.path_blocks, 0)
+            parts.append(self._private_ids(stream, laid, private)[skipped:])
+        return np.concatenate(parts) if parts else np.empty(0, np.uint64)
+
+    def _recorded_ids(self, tip: int, first: int) -> NDArray[np.uint64]:
+        """Return the contents of the path to ``tip`` but for its ``first`` blocks."""
+        if first < self._longest_system:
+            return self._path_anew(tip).ids[first:]
+        return self._mixes[self._layout.blocks_after(tip, first)] ^ self._key
