@@ -56,7 +56,11 @@ class Scenario:
         return hashlib.sha256(orjson.dumps(rules, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
 
     def override(self, **changes: Any) -> "Scenario":
-        """Return the scenario with rules changed; what differs is named in ``overridden``."""
+        """Return the scenario with rules changed; what differs is named in ``overridden``.
+
+        Raises ``UsageError`` for a rule that does not exist or a value it cannot have.
+        """
+        changes = _checked_rules(changes, "--override")
         changed = tuple(
             sorted({*self.overridden, *(k for k, v in changes.items() if v != getattr(self, k))})
         )
@@ -109,18 +113,22 @@ _CHOICES = {"reading": get_args(Reading), "shared_prefix": get_args(SharedPrefix
 
 
 def _scenario(name: str, values: Mapping[str, Any], where: str) -> Scenario:
-    known = {field.name for field in dataclasses.fields(Scenario)} - {"name", "overridden"}
-    for key in sorted(set(values) - known):
-        raise UsageError(f"{where} has an unknown rule {key!r}", "remove it or mend its name")
+    rules = _checked_rules(values, where)
     required = {
         field.name
         for field in dataclasses.fields(Scenario)
         if field.default is dataclasses.MISSING and field.name != "name"
     }
-    for key in sorted(required - set(values)):
+    for key in sorted(required - set(rules)):
         raise UsageError(f"{where} lacks the rule {key!r}", "add it; scenarios/quick.toml has all")
-    checked = {key: _checked(key, value, where) for key, value in values.items()}
-    return Scenario(name=name, **checked)
+    return Scenario(name=name, **rules)
+
+
+def _checked_rules(values: Mapping[str, Any], where: str) -> dict[str, Any]:
+    known = {field.name for field in dataclasses.fields(Scenario)} - {"name", "overridden"}
+    for key in sorted(set(values) - known):
+        raise UsageError(f"{where} has an unknown rule {key!r}", f"use {', '.join(sorted(known))}")
+    return {key: _checked(key, value, where) for key, value in values.items()}
 
 
 def _checked(key: str, value: Any, where: str) -> Any:

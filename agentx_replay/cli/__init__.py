@@ -1,0 +1,67 @@
+"""The command line: each command parses, calls and prints; the work is done in the other rooms.
+
+Commands are imported when they are called, so that ``--help`` and a run start at once.
+"""
+
+import importlib
+import sys
+
+import click
+
+from agentx_replay import __version__
+from agentx_replay.errors import UsageError
+
+_COMMANDS = {
+    "run": "measure.run",
+    "sweep": "measure.sweep",
+    "plan": "plan.plan",
+    "report": "report.report",
+    "traces": "traces.traces",
+    "simulate": "simulate.simulate",
+}
+
+
+class _LazyGroup(click.Group):
+    """Imports a command's module when the command is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        where = _COMMANDS.get(cmd_name)
+        if where is None:
+            return None
+        module, name = where.split(".")
+        command = getattr(importlib.import_module(f"agentx_replay.cli.{module}"), name)
+        assert isinstance(command, click.Command)  # noqa: S101 - tells the type checker
+        return command
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="agentx-replay")
+def cli() -> None:
+    """Replay recorded coding-agent sessions against an OpenAI-compatible server and measure it.
+
+    \b
+    agentx-replay sweep                                    a look, with nothing to set up
+    agentx-replay sweep --url http://localhost:8000 --concurrency 1,2,4,8 --gpus 8
+    agentx-replay report results/NAME
+    """
+
+
+def main() -> None:
+    """Run the command line; what a person can cause ends in two sentences and an exit code."""
+    try:
+        cli(standalone_mode=False)
+    except UsageError as error:
+        click.echo(f"agentx-replay: {error.what}.\n{_sentence(error.what_to_do)}", err=True)
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(130)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."

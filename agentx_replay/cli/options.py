@@ -1,0 +1,111 @@
+"""Options that several commands share, and the reading of their values."""
+
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from agentx_replay.errors import UsageError
+from agentx_replay.scenario import Scenario, load_scenario
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def _read_config(ctx: click.Context, _: click.Parameter, value: Path | None) -> None:
+    """Make a TOML file's keys the defaults of the command's options."""
+    if value is None:
+        return
+    try:
+        values = tomllib.loads(value.read_text())
+    except OSError as error:
+        raise UsageError(
+            f"the config file {value} cannot be read ({error.strerror})", "check the path"
+        ) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{value} is not TOML ({error})", "mend that line") from None
+    known = {parameter.name for parameter in ctx.command.params}
+    defaults = {key.replace("-", "_"): entry for key, entry in values.items()}
+    for key in sorted(set(defaults) - known):
+        raise UsageError(
+            f"{value} has an unknown option {key!r}", "use the long option names of --help"
+        )
+    ctx.default_map = defaults
+
+
+def config_option(command: _F) -> _F:
+    """``--config FILE``: every option of the command, also from a TOML file."""
+    return click.option(
+        "--config",
+        type=click.Path(path_type=Path, dir_okay=False),
+        callback=_read_config,
+        is_eager=True,
+        expose_value=False,
+        metavar="FILE",
+        help="Read options from a TOML file; the command line wins.",
+    )(command)
+
+
+class Levels(click.ParamType):
+    """Concurrency levels: whole numbers from 1, separated by commas."""
+
+    name = "levels"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        if isinstance(value, tuple):
+            return value
+        parts = value if isinstance(value, list) else str(value).split(",")
+        try:
+            levels = tuple(int(part) for part in parts)
+        except (TypeError, ValueError):
+            levels = ()
+        if not levels or min(levels) < 1:
+            raise UsageError(
+                f"concurrency {value!r} is not a list of levels",
+                "give whole numbers from 1, as in --concurrency 1,2,4,8",
+            )
+        if len(set(levels)) != len(levels):
+            raise UsageError(f"concurrency {value!r} names a level twice", "name each once")
+        return levels
+
+
+def overridden(scenario: Scenario, overrides: tuple[str, ...]) -> Scenario:
+    """Return the scenario with ``RULE=VALUE`` overrides applied and named.
+
+    A value is read as TOML. Raises ``UsageError`` for an unknown rule or a bad value.
+    """
+    changes: dict[str, Any] = {}
+    for override in overrides:
+        rule, equals, text = override.partition("=")
+        if not equals:
+            raise UsageError(f"override {override!r} has no value", "write --override RULE=VALUE")
+        try:
+            changes[rule.strip()] = tomllib.loads(f"v = {text}")["v"]
+        except tomllib.TOMLDecodeError:
+            changes[rule.strip()] = text.strip()
+    return scenario.override(**changes) if changes else scenario
+
+
+def scenario_option(command: _F) -> _F:
+    """``--scenario`` and ``--override``, as one ``scenario`` and one ``override`` argument."""
+    command = click.option(
+        "--override",
+        multiple=True,
+        metavar="RULE=VALUE",
+        help="Change one rule of the scenario; recorded, and not comparable any more.",
+    )(command)
+    return click.option(
+        "--scenario",
+        default="quick",
+        show_default=True,
+        metavar="NAME",
+        help="agentx, agentx-faithful, agentx-fast, quick, or a .toml file of your own.",
+    )(command)
+
+
+def resolve_scenario(name: str, overrides: tuple[str, ...]) -> Scenario:
+    """Return the scenario of that name or file, with the overrides applied."""
+    return overridden(load_scenario(name), overrides)
