@@ -1,0 +1,131 @@
+"""Primers, pressure and the barrier in virtual time."""
+
+import dataclasses
+
+from stream_graphs import graph, step
+from virtual_replay import SCENARIO, S, replay
+
+from agentx_replay.plan.graph import Join, Spawn, StepId
+from agentx_replay.replay.ports import Status
+from agentx_replay.replay.warmup import primer_offsets_ns
+
+FROM_THE_MIDDLE = dataclasses.replace(SCENARIO, start_fraction=(0.5, 0.5))
+
+
+def test_primers_are_spread_so_that_all_t_stars_coincide() -> None:
+    # Greatest lead 10 s: it fires first, one with lead 4 s fires 6 s later.
+    assert primer_offsets_ns([4.0, 10.0, 0.5]) == [6 * S, 0, 9_500_000_000]
+
+
+def test_every_stream_with_history_and_a_future_is_primed_once_with_one_token() -> None:
+    child = (Spawn(StepId(0, 0), at_issue=False, offset_s=0.0), [step(2, 45), step(3, 70)])
+    over = (Spawn(StepId(0, 0), at_issue=False, offset_s=0.0), [step(4, 20)])
+    run = replay([graph([step(0, 0), step(1, 100)], child, over)], scenario=FROM_THE_MIDDLE)
+    # t* = 50: main's primer has lead min(50, 10), the child's 5.
+    assert run.log.sent("primer") == [(0.0, 0, 0, 0, 0), (5.0, 0, 0, 1, 0)]
+    assert [d.max_tokens for d, _ in run.log.requests if d.phase == "primer"] == [1, 1]
+
+
+def test_the_window_opens_when_all_have_returned_and_asks_for_the_recorded_tokens() -> None:
+    run = replay([graph([step(0, 0), step(1, 100, output_tokens=7)])], scenario=FROM_THE_MIDDLE)
+    assert run.result.window is not None
+    assert run.result.window.open_ns == 1 * S
+    window = [d for d, _ in run.log.requests if d.phase == "window"]
+    assert window[0].max_tokens == 7
+
+
+def test_pressure_removes_gaps_counts_per_lane_and_holds_the_next_for_the_window() -> None:
+    scenario = dataclasses.replace(SCENARIO, warmup_requests=3)
+    of = graph([step(i, 10.0 * i, gap_s=9.0) for i in range(9)])
+    run = replay([of, of], lanes=2, scenario=scenario)
+    assert run.log.sent("pressure") == [
+        (t, lane, 0, 0, int(t)) for t in (0.0, 1.0, 2.0) for lane in (0, 1)
+    ]
+    # The fourth fires when the window opens; later ones after their gaps again.
+    window = [row for row in run.log.sent() if row[1] == 0]
+    assert window[:2] == [(3.0, 0, 0, 0, 3), (13.0, 0, 0, 0, 4)]
+
+
+def test_pressure_counts_children_and_recycled_plays_alike() -> None:
+    scenario = dataclasses.replace(SCENARIO, warmup_requests=5)
+    child = (Spawn(StepId(0, 0), at_issue=True, offset_s=30.0), [step(2, 30)])
+    of = graph([step(0, 0), step(1, 50, gap_s=20.0, joins=[Join(1, 0.0)])], child)
+    run = replay([of], scenario=scenario)
+    # Play 0: main 0 and its child at once (its offset is a gap too), main 1 after the join;
+    # then the tree has drained and the next play's first two fill the lane's five.
+    assert run.log.sent("pressure") == [
+        (0.0, 0, 0, 0, 0),
+        (0.0, 0, 0, 1, 0),
+        (1.0, 0, 0, 0, 1),
+        (2.0, 0, 1, 0, 0),
+        (2.0, 0, 1, 1, 0),
+    ]
+
+
+def test_pressure_keeps_the_order_across_streams() -> None:
+    scenario = dataclasses.replace(SCENARIO, warmup_requests=4)
+    child = (Spawn(StepId(0, 0), at_issue=True, offset_s=0.0), [step(2, 1)])
+    of = graph([step(0, 0), step(1, 50, after=[StepId(1, 0)]), step(3, 60)], child)
+    run = replay([of], scenario=scenario, seconds=lambda d: 6.0 if d.stream else 1.0)
+    assert run.log.sent("pressure") == [
+        (0.0, 0, 0, 0, 0),
+        (0.0, 0, 0, 1, 0),
+        (6.0, 0, 0, 0, 1),
+        (7.0, 0, 0, 0, 2),
+    ]
+
+
+def test_a_play_begun_in_the_warm_up_resumes_from_its_own_start() -> None:
+    scenario = dataclasses.replace(SCENARIO, warmup_requests=3)
+    a = graph([step(0, 0), step(1, 1)], session_id="a")
+    b = graph([step(0, 100), step(1, 130, gap_s=29.0)], session_id="b")
+    run = replay([a, b], lanes=1, scenario=scenario)
+    # Two of a, the first of b; the second of b starts 30 s after b's start, and is the earliest.
+    assert run.log.sent()[0] == (3.0, 0, 1, 0, 1)
+
+
+def test_a_failed_main_request_aborts_the_run_before_the_window() -> None:
+    run = replay(
+        [graph([step(0, 0), step(1, 100)])],
+        scenario=FROM_THE_MIDDLE,
+        status=lambda d: Status.FAILED,
+    )
+    assert run.result.window is None
+    assert run.result.failure == (
+        "warm-up failed: request t-c1-l0-p0-s0-t0-primer of session s failed: failed"
+    )
+    assert run.log.sent() == []
+
+
+def test_a_failed_childs_request_does_not() -> None:
+    child = (Spawn(StepId(0, 0), at_issue=False, offset_s=0.0), [step(2, 45), step(3, 70)])
+    run = replay(
+        [graph([step(0, 0), step(1, 100)], child)],
+        scenario=FROM_THE_MIDDLE,
+        status=lambda d: Status.FAILED if d.stream else Status.OK,
+    )
+    assert run.result.window is not None
+
+
+def test_a_warm_up_that_hangs_aborts_the_run_and_records_what_was_cut() -> None:
+    scenario = dataclasses.replace(FROM_THE_MIDDLE, warmup_timeout_s=60.0)
+    run = replay([graph([step(0, 0), step(1, 100)])], scenario=scenario, seconds=lambda d: 1e6)
+    assert run.result.failure == "warm-up failed: 1 requests had not returned after 60 s"
+    assert [(r.status, r.end_ns) for _, r in run.log.requests] == [(Status.CUT, 60 * S)]
+
+
+def test_stopping_in_the_warm_up_ends_at_once() -> None:
+    run = replay(
+        [graph([step(0, 0), step(1, 100)])],
+        scenario=FROM_THE_MIDDLE,
+        seconds=lambda d: 500.0,
+        stop_at_s=3.0,
+    )
+    assert run.result.interrupted
+    assert run.result.failure is None
+    assert [(r.status, r.end_ns) for _, r in run.log.requests] == [(Status.CUT, 3 * S)]
+
+
+def test_unfinished_plays_are_recorded_without_an_end() -> None:
+    run = replay([graph([step(0, 0), step(1, 900, gap_s=899.0)])])
+    assert [(p.ordinal, p.end_ns, p.requests_sent) for p in run.log.plays] == [(0, None, 1)]
