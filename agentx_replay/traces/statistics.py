@@ -1,0 +1,237 @@
+"""What a corpus holds, in numbers: sizes, timing, prefix reuse, edits, duplicates, oddities.
+
+Pure functions from a ``Corpus`` to values. Nothing here knows how a corpus will be replayed, so
+requests of several agents that a recording wrote into one list are counted as that one list.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+
+import numpy as np
+
+from agentx_replay.traces.model import BlockTrie, Corpus, RecordedRequest, Session, Subagent
+from agentx_replay.traces.weka import request_lists
+
+_SHINGLE_REQUESTS = 3
+"""Consecutive requests in a shingle: one pair of lengths recurs by chance, three do not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Percentiles:
+    """The 50th and 90th percentile (linear between the two nearest values) and the maximum."""
+
+    p50: float
+    p90: float
+    max: float
+
+
+@dataclass(frozen=True, slots=True)
+class SessionStatistics:
+    """One session. ``peak_tokens`` is the most context it needs: input plus output, at least 1.
+
+    ``reuse`` is the share of its blocks that an unlimited cache, empty at first, would hold:
+    the sum of ``known_blocks`` over the sum of ``block_count``. As each new block is missed once
+    whatever the order, it is 1 - distinct blocks / blocks. ``resets`` are requests of the main
+    list that keep less than half of the blocks of the one before them in the list, ``edits``
+    those that keep at least half but not all.
+    """
+
+    id: str
+    requests: int
+    subagents: int
+    input_tokens: int
+    output_tokens: int
+    peak_tokens: int
+    blocks: int
+    known_blocks: int
+    resets: int
+    edits: int
+
+    @property
+    def reuse(self) -> float:
+        """Block-weighted reuse with an unlimited cache, 0 for a session without whole blocks."""
+        return _ratio(self.known_blocks, self.blocks)
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusStatistics:
+    """A corpus. Counts are sums over its sessions; ``gap_s`` counts from the recorded end of the
+    request before in the same list and is 0 where the two overlap. ``subagent_sessions`` have at
+    least one subagent. ``families`` are ids of sessions that repeat one another.
+
+    ``missing_durations`` to ``negative_gaps`` count requests and ``unknown_keys`` fields whose
+    meaning is not known and which were passed over; ``skipped`` names files left out, with the
+    reason.
+    """
+
+    name: str
+    fingerprint: str
+    sessions: tuple[SessionStatistics, ...]
+    requests_per_session: Percentiles
+    input_tokens_per_request: Percentiles
+    output_tokens_per_request: Percentiles
+    peak_tokens_per_session: Percentiles
+    gap_s: Percentiles
+    subagent_sessions: int
+    families: tuple[tuple[str, ...], ...]
+    missing_durations: int
+    zero_outputs: int
+    short_block_lists: int
+    negative_gaps: int
+    unknown_keys: tuple[tuple[str, int], ...]
+    skipped: tuple[tuple[str, str], ...]
+
+    @property
+    def requests(self) -> int:
+        """All requests, subagents' included."""
+        return sum(session.requests for session in self.sessions)
+
+    @property
+    def input_tokens(self) -> int:
+        """Prompt tokens of all requests, reused ones included."""
+        return sum(session.input_tokens for session in self.sessions)
+
+    @property
+    def output_tokens(self) -> int:
+        """Generated tokens of all requests."""
+        return sum(session.output_tokens for session in self.sessions)
+
+    @property
+    def subagents(self) -> int:
+        """Subagents of all sessions."""
+        return sum(session.subagents for session in self.sessions)
+
+    @property
+    def resets(self) -> int:
+        """Resets of all sessions."""
+        return sum(session.resets for session in self.sessions)
+
+    @property
+    def edits(self) -> int:
+        """Edits of all sessions."""
+        return sum(session.edits for session in self.sessions)
+
+    @property
+    def reuse(self) -> float:
+        """Block-weighted reuse with an unlimited cache, nothing shared between sessions."""
+        known = sum(session.known_blocks for session in self.sessions)
+        return _ratio(known, sum(session.blocks for session in self.sessions))
+
+
+def corpus_statistics(corpus: Corpus) -> CorpusStatistics:
+    """Return the statistics of a corpus of at least one session."""
+    sessions = tuple(session_statistics(session) for session in corpus.sessions)
+    requests = [request for session in corpus.sessions for request in session.requests()]
+    notes = [session.notes for session in corpus.sessions]
+    return CorpusStatistics(
+        name=corpus.name,
+        fingerprint=corpus.fingerprint,
+        sessions=sessions,
+        requests_per_session=percentiles([s.requests for s in sessions]),
+        input_tokens_per_request=percentiles([r.input_tokens for r in requests]),
+        output_tokens_per_request=percentiles([r.output_tokens for r in requests]),
+        peak_tokens_per_session=percentiles([s.peak_tokens for s in sessions]),
+        gap_s=percentiles([gap for session in corpus.sessions for gap in _gaps_s(session)]),
+        subagent_sessions=sum(s.subagents > 0 for s in sessions),
+        families=duplicate_families(corpus.sessions),
+        missing_durations=sum(n.missing_durations for n in notes),
+        zero_outputs=sum(n.zero_outputs for n in notes),
+        short_block_lists=sum(n.short_block_lists for n in notes),
+        negative_gaps=sum(n.negative_gaps for n in notes),
+        unknown_keys=_summed(n.unknown_keys for n in notes),
+        skipped=corpus.skipped,
+    )
+
+
+def session_statistics(session: Session) -> SessionStatistics:
+    """Return the statistics of one session."""
+    requests = session.requests()
+    kept = list(_kept_shares(request_lists(session.entries)[0], session.blocks))
+    return SessionStatistics(
+        id=session.id,
+        requests=len(requests),
+        subagents=sum(isinstance(entry, Subagent) for entry in session.entries),
+        input_tokens=sum(r.input_tokens for r in requests),
+        output_tokens=sum(r.output_tokens for r in requests),
+        peak_tokens=max(r.input_tokens + max(1, r.output_tokens) for r in requests),
+        blocks=sum(r.block_count for r in requests),
+        known_blocks=sum(r.known_blocks for r in requests),
+        resets=sum(share < 0.5 for share in kept),
+        edits=sum(0.5 <= share < 1 for share in kept),
+    )
+
+
+def percentiles(values: Sequence[float]) -> Percentiles:
+    """Return the percentiles of values in any order, all 0 for no value."""
+    if not values:
+        return Percentiles(0.0, 0.0, 0.0)
+    p50, p90, greatest = np.percentile(values, (50, 90, 100))
+    return Percentiles(float(p50), float(p90), float(greatest))
+
+
+def duplicate_families(sessions: Sequence[Session]) -> tuple[tuple[str, ...], ...]:
+    """Return groups of ids of sessions that are near-duplicates, each in corpus order.
+
+    Two sessions are near-duplicates if they share at least half of the shingles of the one that
+    has fewer; a shingle is the (input, output) tokens of three consecutive requests, in file
+    order (of all, where there are fewer). What is near-duplicate of a family's member belongs to
+    the family.
+    """
+    shingles = [_shingles(session.requests()) for session in sessions]
+    shared = Counter(pair for group in _holders(shingles) for pair in combinations(group, 2))
+    family = list(range(len(sessions)))
+    for (one, other), count in sorted(shared.items()):
+        if 2 * count >= min(len(shingles[one]), len(shingles[other])):
+            old, new = family[other], family[one]
+            family = [new if root == old else root for root in family]
+    members: dict[int, list[str]] = {}
+    for root, session in zip(family, sessions, strict=True):
+        members.setdefault(root, []).append(session.id)
+    return tuple(tuple(group) for group in members.values() if len(group) > 1)
+
+
+_Shingle = tuple[tuple[int, int], ...]
+
+
+def _shingles(requests: Sequence[RecordedRequest]) -> set[_Shingle]:
+    lengths = [(request.input_tokens, request.output_tokens) for request in requests]
+    width = min(_SHINGLE_REQUESTS, len(lengths))
+    return {tuple(lengths[i : i + width]) for i in range(len(lengths) - width + 1)}
+
+
+def _holders(shingles: Sequence[set[_Shingle]]) -> Iterable[list[int]]:
+    """Return for each shingle the sessions that have it, ascending."""
+    holders: dict[_Shingle, list[int]] = {}
+    for number, own in enumerate(shingles):
+        for shingle in own:
+            holders.setdefault(shingle, []).append(number)
+    return holders.values()
+
+
+def _kept_shares(requests: Sequence[RecordedRequest], blocks: BlockTrie) -> Iterator[float]:
+    """Yield the share of each request's blocks that the next one keeps as its own first blocks."""
+    paths = (blocks.path(request.tip_block) for request in requests)
+    for before, after in pairwise(paths):
+        shorter = min(len(before), len(after))
+        differs = np.flatnonzero(before[:shorter] != after[:shorter])
+        kept = int(differs[0]) if len(differs) else shorter
+        yield kept / len(before) if len(before) else 1.0
+
+
+def _gaps_s(session: Session) -> Iterator[float]:
+    for requests in request_lists(session.entries):
+        for before, after in pairwise(requests):
+            yield max(0.0, after.start_s - before.end_s)
+
+
+def _summed(counts: Iterable[tuple[tuple[str, int], ...]]) -> tuple[tuple[str, int], ...]:
+    total: Counter[str] = Counter()
+    for each in counts:
+        total.update(dict(each))
+    return tuple(sorted(total.items()))
+
+
+def _ratio(part: int, whole: int) -> float:
+    return part / whole if whole else 0.0
