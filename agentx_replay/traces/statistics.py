@@ -1,13 +1,14 @@
 """What a corpus holds, in numbers: sizes, timing, prefix reuse, edits, duplicates, oddities.
 
-Pure functions from a ``Corpus`` to values. Nothing here knows how a corpus will be replayed, so
-requests of several agents that a recording wrote into one list are counted as that one list.
+Pure functions from a ``Corpus`` to values. Which requests of a recording's main list form one
+stream is ``plan``'s to say: whoever knows passes it in, else the list counts as one stream.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations, pairwise
+from itertools import chain, combinations, pairwise
+from typing import TypeAlias
 
 import numpy as np
 
@@ -16,6 +17,14 @@ from agentx_replay.traces.weka import request_lists
 
 _SHINGLE_REQUESTS = 3
 """Consecutive requests in a shingle: one pair of lengths recurs by chance, three do not."""
+
+Streams: TypeAlias = Callable[[Session], Sequence[Sequence[RecordedRequest]]]
+"""From a session to the streams that its main list holds, subagents' left out."""
+
+
+def main_list(session: Session) -> list[tuple[RecordedRequest, ...]]:
+    """Return a session's main list as its only stream."""
+    return request_lists(session.entries)[:1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +43,7 @@ class SessionStatistics:
     ``reuse`` is the share of its blocks that an unlimited cache, empty at first, would hold:
     the sum of ``known_blocks`` over the sum of ``block_count``. As each new block is missed once
     whatever the order, it is 1 - distinct blocks / blocks. ``resets`` are requests of the main
-    list that keep less than half of the blocks of the one before them in the list, ``edits``
+    list that keep less than half of the blocks of the one before them in their stream, ``edits``
     those that keep at least half but not all.
     """
 
@@ -120,9 +129,9 @@ class CorpusStatistics:
         return _ratio(known, sum(session.blocks for session in self.sessions))
 
 
-def corpus_statistics(corpus: Corpus) -> CorpusStatistics:
+def corpus_statistics(corpus: Corpus, streams: Streams = main_list) -> CorpusStatistics:
     """Return the statistics of a corpus of at least one session."""
-    sessions = tuple(session_statistics(session) for session in corpus.sessions)
+    sessions = tuple(session_statistics(session, streams) for session in corpus.sessions)
     requests = [request for session in corpus.sessions for request in session.requests()]
     notes = [session.notes for session in corpus.sessions]
     return CorpusStatistics(
@@ -145,10 +154,10 @@ def corpus_statistics(corpus: Corpus) -> CorpusStatistics:
     )
 
 
-def session_statistics(session: Session) -> SessionStatistics:
+def session_statistics(session: Session, streams: Streams = main_list) -> SessionStatistics:
     """Return the statistics of one session."""
     requests = session.requests()
-    kept = list(_kept_shares(request_lists(session.entries)[0], session.blocks))
+    kept = list(chain(*(_kept_shares(stream, session.blocks) for stream in streams(session))))
     return SessionStatistics(
         id=session.id,
         requests=len(requests),
