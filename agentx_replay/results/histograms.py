@@ -1,0 +1,113 @@
+"""HdrHistograms of latencies, folded in bulk and written as a standard, tagged log.
+
+Any HdrHistogram viewer opens the log. Which observations there are is the analysis's business;
+here they are arrays of (instant, value, count). Three significant digits, 1 µs to 1 hour; values
+outside are counted at the nearest end. Values are recorded in ns, interval maxima are in ms.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from hdrh.histogram import HdrHistogram
+from numpy.typing import NDArray
+
+from agentx_replay.results.durable import disk_faults_explained, write_bytes_durably
+
+LOWEST_NS = 1_000
+HIGHEST_NS = 3_600_000_000_000
+SIGNIFICANT_DIGITS = 3
+INTERVAL_S = 10
+
+_NS = 1_000_000_000
+_NS_PER_MS = 1_000_000
+# An HdrHistogram with these bounds distinguishes steps of 2**9 ns, 2,048 of them, and twice as
+# wide a step for each doubling above: a value's leading 11 bits, but never finer than 512 ns.
+_UNIT_BITS = 9
+_LEADING_BITS = 11
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Series:
+    """Observations of one kind: ``at_ns`` since the point's origin, ``value_ns``, both of shape
+    ``(n,)``; ``count`` says how often each was seen (None: once) and may be fractional.
+    """
+
+    tag: str
+    at_ns: NDArray[np.float64]
+    value_ns: NDArray[np.float64]
+    count: NDArray[np.float64] | None = None
+
+
+def new_histogram() -> HdrHistogram:
+    """Return an empty histogram with the bounds and digits of this module."""
+    return HdrHistogram(LOWEST_NS, HIGHEST_NS, SIGNIFICANT_DIGITS)
+
+
+def fold(series: Series) -> Iterator[tuple[int, HdrHistogram]]:
+    """Yield (interval index, histogram) for each 10 s interval that has an observation.
+
+    An observation belongs to the interval of its event. Fractional counts are rounded so that
+    their running sum is never off by more than half.
+    """
+    if not len(series.at_ns):
+        return
+    interval = (series.at_ns // (INTERVAL_S * _NS)).astype(np.int64)
+    value_ns = equivalent_ns(series.value_ns)
+    counts = _whole(series.count, len(value_ns))
+    keys = (interval - interval.min()) << 42 | value_ns
+    unique, inverse = np.unique(keys, return_inverse=True)
+    totals = np.bincount(inverse, weights=counts).astype(np.int64)
+    intervals = (unique >> 42) + interval.min()
+    values = unique & ((1 << 42) - 1)
+    starts = np.flatnonzero(np.diff(intervals, prepend=intervals[0] - 1))
+    for start, stop in zip(starts, [*starts[1:], len(unique)], strict=True):
+        histogram = new_histogram()
+        for value, total in zip(values[start:stop].tolist(), totals[start:stop].tolist()):
+            if total:
+                histogram.record_value(value, total)
+        yield int(intervals[start]), histogram
+
+
+def equivalent_ns(value_ns: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return the lowest value that the histogram cannot tell from each value."""
+    whole = np.clip(np.rint(value_ns), 0, HIGHEST_NS).astype(np.int64)
+    _, bits = np.frexp(whole.astype(np.float64))
+    shift = np.maximum(bits.astype(np.int64) - _LEADING_BITS, _UNIT_BITS)
+    equivalent: NDArray[np.int64] = whole >> shift << shift
+    return equivalent
+
+
+def _whole(count: NDArray[np.float64] | None, length: int) -> NDArray[np.int64]:
+    if count is None:
+        return np.ones(length, np.int64)
+    return np.diff(np.rint(np.cumsum(count)).astype(np.int64), prepend=0)
+
+
+def write_log(path: Path, all_series: Iterable[Series], origin_unix_s: float) -> None:
+    """Write every series, by interval and tag, as an HdrHistogram log.
+
+    ``origin_unix_s`` is the wall-clock time of the point's origin; interval starts in the log
+    count from it. Raises ``UsageError`` where the disk refuses.
+    """
+    lines = [
+        (interval, series.tag, _line(series.tag, interval, histogram))
+        for series in all_series
+        for interval, histogram in fold(series)
+    ]
+    header = [
+        "#[Histogram log format version 1.3]",
+        f"#[BaseTime: {origin_unix_s:.3f} (seconds since epoch)]",
+        f"#[StartTime: {origin_unix_s:.3f} (seconds since epoch)]",
+        '"StartTimestamp","Interval_Length","Interval_Max","Interval_Compressed_Histogram"',
+    ]
+    body = "\n".join([*header, *(line for _, _, line in sorted(lines))]) + "\n"
+    with disk_faults_explained(path):
+        write_bytes_durably(path, body.encode())
+
+
+def _line(tag: str, interval: int, histogram: HdrHistogram) -> str:
+    maximum_ms = histogram.get_max_value() / _NS_PER_MS
+    payload = histogram.encode().decode()
+    return f"Tag={tag},{interval * INTERVAL_S:.3f},{INTERVAL_S:.3f},{maximum_ms:.3f},{payload}"

@@ -1,0 +1,58 @@
+"""Where each file of a run directory lies. Names only; nothing is read or written here."""
+
+from pathlib import Path
+
+
+def point_directory(run: Path, concurrency: int) -> Path:
+    """``c0008``: the directory of one concurrency level."""
+    return run / f"c{concurrency:04d}"
+
+
+def requests_directory(point: Path) -> Path:
+    """A directory of Parquet files, one row a response."""
+    return point / "requests.parquet"
+
+
+def compacting_requests(point: Path) -> Path:
+    """Where the compacted files are prepared; no glob of ``requests*`` finds it."""
+    return point / ".compacting-requests"
+
+
+def replaced_requests(point: Path) -> Path:
+    """Where the parts go when the compacted files have taken their place."""
+    return point / ".replaced-requests"
+
+
+def plays_file(point: Path) -> Path:
+    """One row a play, written when the point ends."""
+    return point / "plays.parquet"
+
+
+def plays_parts(point: Path) -> Path:
+    """What ``plays_file`` is made of, while the point runs."""
+    return point / ".plays-parts"
+
+
+def instrument_file(point: Path) -> Path:
+    """Samples of the client's own load."""
+    return point / "instrument.parquet"
+
+
+def latency_log(point: Path) -> Path:
+    """The HdrHistogram log."""
+    return point / "latency.hlog"
+
+
+def point_file(point: Path) -> Path:
+    """Status, facts, summary and verdict of a point."""
+    return point / "point.json"
+
+
+def sweep_file(run: Path) -> Path:
+    """What was run: command, scenario, fingerprints, versions."""
+    return run / "sweep.json"
+
+
+def points_file(run: Path) -> Path:
+    """One row a level."""
+    return run / "points.parquet"

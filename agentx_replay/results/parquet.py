@@ -1,0 +1,76 @@
+"""How record files are encoded, written and read. Which columns there are is in ``schema.py``.
+
+Gaps and stamps are delta-bit-packed, which DuckDB, Polars and pandas all read; names and tokens
+per event take a dictionary, so that "one token an event" costs next to nothing.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from agentx_replay.errors import UsageError
+from agentx_replay.results.durable import write_durably
+from agentx_replay.results.schema import Column, conform
+
+_DELTAS = "arrival_deltas_us.list.element"
+_DICTIONARY_TYPES = (pa.string(), pa.int32(), pa.bool_(), pa.float64())
+_UNIQUE_TEXT = frozenset({"request_id"})
+
+
+def _encodings(schema: pa.Schema) -> tuple[list[str], dict[str, str]]:
+    dictionary: list[str] = []
+    encoded: dict[str, str] = {}
+    for field in schema:
+        if field.name == "arrival_deltas_us":
+            encoded[_DELTAS] = "DELTA_BINARY_PACKED"
+        elif field.name == "event_tokens":
+            dictionary.append("event_tokens.list.element")
+        elif field.name in _UNIQUE_TEXT:
+            encoded[field.name] = "DELTA_BYTE_ARRAY"
+        elif field.type == pa.int64():
+            encoded[field.name] = "DELTA_BINARY_PACKED"
+        elif field.type in _DICTIONARY_TYPES:
+            dictionary.append(field.name)
+    return dictionary, encoded
+
+
+def write_parquet(path: Path, schema: pa.Schema, groups: Iterable[pa.Table]) -> None:
+    """Write ``path`` durably, one row group a table. Raises ``OSError``."""
+    dictionary, encoded = _encodings(schema)
+
+    def write(file: BinaryIO) -> None:
+        with pq.ParquetWriter(
+            file, schema, compression="zstd", use_dictionary=dictionary, column_encoding=encoded
+        ) as writer:
+            for group in groups:
+                writer.write_table(group)
+
+    write_durably(path, write)
+
+
+def read_parquet(
+    paths: Iterable[Path], columns: tuple[Column, ...], names: tuple[str, ...] | None = None
+) -> pa.Table:
+    """Return the rows of all files in order, as ``columns`` (of these only ``names``, if given).
+
+    Files of an older schema are accepted; raises ``UsageError`` for one that cannot be read.
+    """
+    wanted = tuple(c for c in columns if names is None or c.name in names)
+    tables = [conform(_read(path, wanted), wanted, str(path)) for path in paths]
+    if not tables:
+        return pa.schema([pa.field(c.name, c.type) for c in wanted]).empty_table()
+    return pa.concat_tables(tables)
+
+
+def _read(path: Path, wanted: tuple[Column, ...]) -> pa.Table:
+    try:
+        with pq.ParquetFile(path) as file:
+            present = set(file.schema_arrow.names)
+            return file.read([c.name for c in wanted if c.name in present])
+    except (OSError, pa.ArrowInvalid) as error:
+        raise UsageError(
+            f"{path} cannot be read: {error}", "move it away to read the rest of the run"
+        ) from error

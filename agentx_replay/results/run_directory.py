@@ -1,0 +1,198 @@
+"""A run directory: made, marked, read back. What its files hold is decided elsewhere.
+
+``sweep.json`` and each ``point.json`` are replaced whole, so that a reader at any moment, or after
+a crash, sees a complete document. A point that says ``running`` and has no living run was killed.
+"""
+
+import shutil
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from agentx_replay.errors import UsageError
+from agentx_replay.results.compaction import play_files, request_files
+from agentx_replay.results.durable import disk_faults_explained, sync_directory, write_bytes_durably
+from agentx_replay.results.layout import (
+    instrument_file,
+    point_directory,
+    point_file,
+    points_file,
+    sweep_file,
+)
+from agentx_replay.results.parquet import read_parquet, write_parquet
+from agentx_replay.results.rows import table_of
+from agentx_replay.results.schema import INSTRUMENT, PLAYS, POINTS, REQUESTS, Column, arrow_schema
+
+_NOT_KEPT = "(not kept)"
+
+
+class PointStatus(StrEnum):
+    """How far a point has come."""
+
+    RUNNING = "running"
+    COMPLETE = "complete"
+    INTERRUPTED = "interrupted"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPoint:
+    """One point on disk: its level, status and ``point.json``."""
+
+    directory: Path
+    concurrency: int
+    status: PointStatus
+    document: Mapping[str, Any]
+
+    def requests(self, names: tuple[str, ...] | None = None) -> pa.Table:
+        """Return its responses, as far as they were written; only columns ``names``, if given."""
+        return read_parquet(request_files(self.directory), REQUESTS, names)
+
+    def plays(self) -> pa.Table:
+        """Return its plays, as far as they were written."""
+        return read_parquet(play_files(self.directory), PLAYS)
+
+    def instrument(self) -> pa.Table:
+        """Return the samples of the client's own load; empty where none were written."""
+        path = instrument_file(self.directory)
+        return read_parquet([path] if path.exists() else [], INSTRUMENT)
+
+
+class RunDirectory:
+    """Writes one run's files. ``secrets`` are texts that reach no file, whatever holds them."""
+
+    def __init__(self, path: Path, secrets: Collection[str] = ()) -> None:
+        self.path = path
+        self._secrets = tuple(secret for secret in secrets if secret)
+
+    @classmethod
+    def create(
+        cls, path: Path, *, resume: bool = False, secrets: Collection[str] = ()
+    ) -> "RunDirectory":
+        """Make the directory. One that holds anything is refused, unless ``resume``.
+
+        Raises ``UsageError`` for that, and where the disk refuses.
+        """
+        with disk_faults_explained(path):
+            occupied = path.exists() and (not path.is_dir() or any(path.iterdir()))
+            if occupied and not resume:
+                raise UsageError(
+                    f"{path} exists and is not empty",
+                    "choose another --out, or add --resume to continue the run in it",
+                )
+            if occupied and not sweep_file(path).exists():
+                raise UsageError(
+                    f"{path} holds something other than a run",
+                    "choose another --out; only a run of agentx-replay can be resumed",
+                )
+            path.mkdir(parents=True, exist_ok=True)
+        return cls(path, secrets)
+
+    def write_sweep(self, document: Mapping[str, Any]) -> None:
+        """Replace ``sweep.json``."""
+        self._write_json(sweep_file(self.path), document)
+
+    def start_point(self, concurrency: int, document: Mapping[str, Any]) -> Path:
+        """Make the directory of a level, marked running, and return it.
+
+        What an earlier unfinished attempt left there is removed: its rows are not this one's.
+        """
+        directory = point_directory(self.path, concurrency)
+        with disk_faults_explained(directory):
+            if directory.exists():
+                shutil.rmtree(directory)
+            directory.mkdir()
+            sync_directory(self.path)
+        self.write_point(concurrency, PointStatus.RUNNING, document)
+        return directory
+
+    def write_point(
+        self, concurrency: int, status: PointStatus, document: Mapping[str, Any]
+    ) -> None:
+        """Replace ``point.json``; ``concurrency`` and ``status`` are added to the document."""
+        path = point_file(point_directory(self.path, concurrency))
+        self._write_json(path, {"concurrency": concurrency, "status": status, **document})
+
+    def write_instrument(self, concurrency: int, rows: Collection[tuple[int, ...]]) -> None:
+        """Write samples of the client's load: tuples in the order of ``INSTRUMENT``."""
+        path = instrument_file(point_directory(self.path, concurrency))
+        self._write_table(path, INSTRUMENT, rows)
+
+    def write_points(self, rows: Collection[Mapping[str, Any]]) -> None:
+        """Replace ``points.parquet``: one mapping a level with the columns of ``POINTS``."""
+        names = [column.name for column in POINTS]
+        ordered = [tuple(row[name] for name in names) for row in rows]
+        self._write_table(points_file(self.path), POINTS, ordered)
+
+    def _write_table(
+        self, path: Path, columns: tuple[Column, ...], rows: Collection[tuple[Any, ...]]
+    ) -> None:
+        schema = arrow_schema(columns)
+        with disk_faults_explained(path):
+            write_parquet(path, schema, [table_of(schema, list(rows))])
+
+    def _write_json(self, path: Path, document: Mapping[str, Any]) -> None:
+        plain = orjson.loads(orjson.dumps(dict(document), option=orjson.OPT_SERIALIZE_NUMPY))
+        body = orjson.dumps(without(plain, self._secrets), option=orjson.OPT_INDENT_2)
+        with disk_faults_explained(path):
+            write_bytes_durably(path, body + b"\n")
+
+
+def without(value: Any, secrets: Collection[str]) -> Any:
+    """Return a JSON value in which no text, key or value, contains any of ``secrets``."""
+    if isinstance(value, str):
+        for secret in secrets:
+            value = value.replace(secret, _NOT_KEPT)
+        return value
+    if isinstance(value, list):
+        return [without(item, secrets) for item in value]
+    if isinstance(value, dict):
+        return {without(k, secrets): without(v, secrets) for k, v in value.items()}
+    return value
+
+
+def read_sweep(path: Path) -> dict[str, Any]:
+    """Return ``sweep.json`` of a run directory. Raises ``UsageError`` where there is none."""
+    if not sweep_file(path).exists():
+        raise UsageError(
+            f"{path} is not a run directory: it has no sweep.json",
+            "give the directory that --out named",
+        )
+    return _read_json(sweep_file(path))
+
+
+def read_points(path: Path) -> list[StoredPoint]:
+    """Return the points of a run directory, finished or not, by rising concurrency."""
+    found = [_read_point(file) for file in path.glob("c*/point.json")]
+    return sorted(found, key=lambda point: point.concurrency)
+
+
+def complete_levels(path: Path) -> set[int]:
+    """Return the levels that a resumed sweep need not run again."""
+    return {p.concurrency for p in read_points(path) if p.status is PointStatus.COMPLETE}
+
+
+def _read_point(file: Path) -> StoredPoint:
+    document = _read_json(file)
+    try:
+        status = PointStatus(document["status"])
+        return StoredPoint(file.parent, int(document["concurrency"]), status, document)
+    except (KeyError, ValueError, TypeError) as error:
+        raise UsageError(
+            f"{file} lacks a usable concurrency or status", "move its directory away"
+        ) from error
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        document = orjson.loads(path.read_bytes())
+    except (OSError, orjson.JSONDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}", "move it away") from error
+    if not isinstance(document, dict):
+        raise UsageError(f"{path} is not a JSON object", "move it away")
+    return document

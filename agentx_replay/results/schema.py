@@ -1,0 +1,224 @@
+"""What is on record: every column of every Parquet file, with its unit and what null means.
+
+This is the one place where columns are declared; the Arrow schemas, the reader of older files and
+the tables in ``docs/records.md`` come from it. How a row is made is in ``rows.py``.
+"""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from agentx_replay.errors import UsageError
+
+SCHEMA_VERSION = 1
+_VERSION_KEY = b"agentx_replay.schema_version"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: its Arrow type, unit, meaning, and what null says (None: never null)."""
+
+    name: str
+    type: pa.DataType
+    unit: str
+    meaning: str
+    null_means: str | None = None
+
+
+def _stamp(name: str, meaning: str, null_means: str | None = None) -> Column:
+    return Column(name, pa.int64(), "ns since the point's origin", meaning, null_means)
+
+
+def _text(name: str, meaning: str, null_means: str | None = None) -> Column:
+    return Column(name, pa.string(), "", meaning, null_means)
+
+
+def _count(name: str, meaning: str, null_means: str | None = None) -> Column:
+    return Column(name, pa.int32(), "", meaning, null_means)
+
+
+def _tokens(name: str, meaning: str, null_means: str | None = None) -> Column:
+    return Column(name, pa.int32(), "tokens", meaning, null_means)
+
+
+def _seconds(name: str, meaning: str, null_means: str | None = None) -> Column:
+    return Column(name, pa.float64(), "s", meaning, null_means)
+
+
+def _number(name: str, unit: str, meaning: str, null_means: str | None = None) -> Column:
+    return Column(name, pa.float64(), unit, meaning, null_means)
+
+
+_NO_USAGE = "the server reported no usage"
+_OPEN_CONNECTION = "the connection was already open"
+_NO_TOKEN = "no token event came"
+
+REQUESTS: tuple[Column, ...] = (
+    _count("concurrency", "concurrency level of the point"),
+    _text("phase", "`primer`, `pressure` (both warm-up) or `window`"),
+    _text("request_id", "the request, as sent in `X-Request-ID`"),
+    _text("play_id", "the play it belongs to"),
+    _text("stream_id", "the stream of that play, as sent in `X-Correlation-ID`"),
+    _text("session_id", "the recorded session that is replayed"),
+    _count("lane", "the lane that plays it, from 0"),
+    _count("ordinal", "which play of the lane it is, from 0"),
+    _count("stream", "the stream's index in the session; 0 is the main stream"),
+    _count("turn", "the request's place in its stream, from 0"),
+    _count("request_index", "the request's place in the session, from 0"),
+    _seconds("gap_s", "recorded gap from the end of the stream's previous request"),
+    _tokens("recorded_input_tokens", "prompt length in the recording"),
+    _tokens("recorded_output_tokens", "output length in the recording"),
+    _tokens("max_tokens", "output length asked of the server"),
+    _tokens("planned_prompt_tokens", "prompt length as composed"),
+    _tokens("reusable_tokens", "leading tokens an unlimited prefix cache would hold"),
+    _count("shared_blocks", "leading blocks the recording says the play already had"),
+    _stamp("intended_start_ns", "when the protocol said to send"),
+    _stamp("connect_start_ns", "connecting began", _OPEN_CONNECTION),
+    _stamp("connected_ns", "connected", f"{_OPEN_CONNECTION}, or connecting failed"),
+    _stamp("send_ns", "just before the first write"),
+    _stamp("sent_ns", "the last byte of the request left the user-space buffer", "never did"),
+    _stamp("first_byte_ns", "first byte of the response", "no byte came"),
+    _stamp("first_token_ns", "first token event", _NO_TOKEN),
+    _stamp("last_token_ns", "last token event", _NO_TOKEN),
+    _stamp("end_ns", "the stream closed, failed or was cut"),
+    Column(
+        "arrival_deltas_us",
+        pa.list_(pa.int64()),
+        "µs",
+        "gap of each token event after the first; the running sum from `first_token_ns` is "
+        "within 0.5 µs of each stamp",
+    ),
+    Column(
+        "event_tokens",
+        pa.list_(pa.int32()),
+        "tokens",
+        "tokens in each token event, the first included",
+        "the server does not tell",
+    ),
+    _tokens("prompt_tokens", "prompt length as the server counts it", _NO_USAGE),
+    _tokens("cached_tokens", "prompt tokens the server took from its cache", "not reported"),
+    _tokens("completion_tokens", "output length as the server counts it", _NO_USAGE),
+    _tokens("prompt_length_error", "`prompt_tokens` − `recorded_input_tokens`", _NO_USAGE),
+    _text("status", "`ok`, `length_mismatch`, `failed`, `overflow` or `cut`"),
+    _text("finish_reason", "why the server stopped", "it did not say"),
+    _count("http_status", "status code of the response", "no response head came"),
+    _text("error_category", "kind of failure", "nothing failed"),
+    _text("error_text", "what was said about it", "nothing failed"),
+    _count("retries", "times sent again because a reused idle connection was found closed"),
+)
+"""``requests.parquet/``: one row a response, warm-up included."""
+
+PLAYS: tuple[Column, ...] = (
+    _count("concurrency", "concurrency level of the point"),
+    _text("play_id", "the play"),
+    _text("session_id", "the recorded session that is replayed"),
+    _count("lane", "the lane that plays it, from 0"),
+    _count("ordinal", "which play of the lane it is, from 0"),
+    _seconds("t_star_s", "recorded instant at which the play starts", "it starts at request 0"),
+    _stamp("start_ns", "the play began"),
+    _stamp("end_ns", "its whole tree had drained", "the run ended before it did"),
+    _count("requests_sent", "requests issued, warm-up included"),
+    _count("requests_skipped", "recorded requests before t*, not sent"),
+    _seconds("system_skipped_s", "idle time skipped by the system cap"),
+    _seconds("tree_skipped_s", "idle time skipped by the tree cap"),
+)
+"""``plays.parquet``: one row a play."""
+
+INSTRUMENT: tuple[Column, ...] = (
+    _count("concurrency", "concurrency level of the point"),
+    _count("worker", "worker process, from 0"),
+    _stamp("at_ns", "when the sample was taken"),
+    Column("loop_lag_ns", pa.int64(), "ns", "how late a timer of the event loop fired"),
+    Column("cpu_ns", pa.int64(), "ns", "CPU time the worker had used by then"),
+)
+"""``instrument.parquet``: samples of the client's own load."""
+
+_PER_GPU = "no GPU count was given"
+_NO_RESPONSE = "no response to measure"
+_NOT_TOLD = "the server did not report what it needs"
+
+POINTS: tuple[Column, ...] = (
+    _count("concurrency", "concurrency level"),
+    _text("status", "`running`, `complete`, `interrupted` or `failed`"),
+    Column("valid", pa.bool_(), "", "the measurement is sound"),
+    _text("invalid_reasons", "why not, joined by `; `", "valid"),
+    Column("comparable", pa.bool_(), "", "it kept the scenario's rules"),
+    _text("incomparable_reasons", "why not, joined by `; `", "comparable"),
+    _count("gpus", "GPUs the throughput is divided by", _PER_GPU),
+    _seconds("window_s", "length of the measured window"),
+    _number("interactivity", "tokens/s/user", "1 / P90 response ITL", _NO_RESPONSE),
+    _seconds("response_itl_p50_s", "P50 response ITL", _NO_RESPONSE),
+    _seconds("response_itl_p90_s", "P90 response ITL", _NO_RESPONSE),
+    _seconds("response_itl_p99_s", "P99 response ITL", _NO_RESPONSE),
+    _seconds("token_itl_p50_s", "P50 token ITL", _NO_RESPONSE),
+    _seconds("token_itl_p90_s", "P90 token ITL", _NO_RESPONSE),
+    _seconds("token_itl_p99_s", "P99 token ITL", _NO_RESPONSE),
+    _seconds("ttft_p50_s", "P50 TTFT from send", _NO_RESPONSE),
+    _seconds("ttft_p90_s", "P90 TTFT from send", _NO_RESPONSE),
+    _seconds("ttft_p99_s", "P99 TTFT from send", _NO_RESPONSE),
+    _seconds("end_to_end_p50_s", "P50 end-to-end latency", _NO_RESPONSE),
+    _seconds("end_to_end_p90_s", "P90 end-to-end latency", _NO_RESPONSE),
+    _number("total_tokens_per_s", "tokens/s", "headline throughput of the system", _NOT_TOLD),
+    _number("uncached_tokens_per_s", "tokens/s", "the same, cached input left out", _NOT_TOLD),
+    _number("output_tokens_per_s", "tokens/s", "the same, output only", _NOT_TOLD),
+    _number("windowed_tokens_per_s", "tokens/s", "windowed throughput of the system", _NOT_TOLD),
+    _number("total_tokens_per_s_per_gpu", "tokens/s/GPU", "headline throughput", _PER_GPU),
+    _number("uncached_tokens_per_s_per_gpu", "tokens/s/GPU", "cached input left out", _PER_GPU),
+    _number("output_tokens_per_s_per_gpu", "tokens/s/GPU", "output only", _PER_GPU),
+    _number("windowed_tokens_per_s_per_gpu", "tokens/s/GPU", "windowed throughput", _PER_GPU),
+    _number("cache_hit", "share", "cached / prompt tokens as reported", _NOT_TOLD),
+    _number("cache_hit_theoretical", "share", "the same with an unlimited cache", _NO_RESPONSE),
+    _count("requests", "requests sent in the window"),
+    _count("ok", "ended well"),
+    _count("length_mismatch", "ended well with another length than asked"),
+    _count("failed", "failed"),
+    _count("overflow", "refused as longer than the context"),
+    _count("cut", "alive at the end of the grace, and cut"),
+)
+"""``points.parquet``: one row a concurrency level."""
+
+FILES: dict[str, tuple[Column, ...]] = {
+    "requests.parquet": REQUESTS,
+    "plays.parquet": PLAYS,
+    "instrument.parquet": INSTRUMENT,
+    "points.parquet": POINTS,
+}
+
+
+def arrow_schema(columns: tuple[Column, ...]) -> pa.Schema:
+    """Return the Arrow schema of a file, with the schema version in its metadata."""
+    fields = [pa.field(c.name, c.type, nullable=c.null_means is not None) for c in columns]
+    return pa.schema(fields, metadata={_VERSION_KEY: str(SCHEMA_VERSION).encode()})
+
+
+def conform(table: pa.Table, columns: tuple[Column, ...], where: str) -> pa.Table:
+    """Return ``table`` with exactly ``columns``: what an older file lacks is null.
+
+    Raises ``UsageError`` for a file of a newer schema, and for one that is not ours.
+    """
+    version = int((table.schema.metadata or {}).get(_VERSION_KEY, b"0"))
+    if version > SCHEMA_VERSION:
+        raise UsageError(
+            f"{where} has record schema {version}, this version reads up to {SCHEMA_VERSION}",
+            "read it with the version of agentx-replay that wrote it, or a later one",
+        )
+    if version == 0:
+        raise UsageError(
+            f"{where} was not written by agentx-replay", "point at a results directory of a run"
+        )
+    arrays = [
+        table[c.name].cast(c.type) if c.name in table.schema.names
+        else pa.nulls(len(table), c.type)
+        for c in columns
+    ]  # fmt: skip
+    return pa.table(arrays, names=[c.name for c in columns])
+
+
+def markdown_table(columns: tuple[Column, ...]) -> str:
+    """Return the columns as the Markdown table that stands in ``docs/records.md``."""
+    lines = ["| column | type | unit | meaning | null means |", "|---|---|---|---|---|"]
+    lines += [
+        f"| `{c.name}` | {c.type} | {c.unit} | {c.meaning} | {c.null_means or 'never null'} |"
+        for c in columns
+    ]
+    return "\n".join(lines)
