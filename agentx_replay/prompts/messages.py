@@ -12,6 +12,7 @@ Everything here is a pure function. Which requests share what is in ``layout.py`
 """
 
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 from agentx_replay.prompts.template import Role, TemplateCost
 
@@ -125,13 +126,14 @@ def _apart(earlier: Message | None, later: Message) -> tuple[list[Message], list
     """Return the messages of each, in order, that come after the last object both hold."""
     left: list[Message] = []
     right: list[Message] = []
-    mine: Message | None = earlier
-    its: Message | None = later
-    while mine is not its:
-        if mine is not None and (its is None or mine.depth >= its.depth):
+    mine, its = earlier, cast("Message | None", later)
+    for depth in range(max(later.depth, -1 if earlier is None else earlier.depth), -1, -1):
+        if mine is its:
+            break
+        if mine is not None and mine.depth == depth:
             left.append(mine)
             mine = mine.before
-        elif its is not None:
+        if its is not None and its.depth == depth:
             right.append(its)
             its = its.before
     return left[::-1], right[::-1]

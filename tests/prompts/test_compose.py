@@ -1,0 +1,333 @@
+"""What a play sends: exact lengths, recorded sharing, isolation, the same bytes each time."""
+
+import json
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentx_replay.prompts.compose import PlayComposer, SentPrefixes
+from agentx_replay.prompts.keys import LevelKeys
+from agentx_replay.prompts.layout import Layout, lay_out
+from agentx_replay.prompts.prompt import Prompt
+from agentx_replay.prompts.template import CHATML, TemplateCost
+from agentx_replay.prompts.vocabulary import Vocabulary, builtin_vocabulary, word_table
+from agentx_replay.traces.model import Session
+
+Record = Callable[..., Session]
+Line = tuple[int, int, str]
+
+WORDS = builtin_vocabulary()
+ONE_WORD = Vocabulary(word_table(["bird"]), "able", "a test's")
+KEYS = LevelKeys("salt", 8, 1)
+
+# Costs in the manner of a template with a long default system prompt.
+LONG = TemplateCost(with_system=5, without_system=31, system=7, user=9, assistant=8)
+
+
+def composer(
+    layout: Layout,
+    *,
+    vocabulary: Vocabulary = WORDS,
+    keys: LevelKeys = KEYS,
+    prefixes: SentPrefixes | None = None,
+    lane: int = 0,
+    ordinal: int = 0,
+) -> PlayComposer:
+    return PlayComposer(
+        layout, vocabulary, keys, prefixes or SentPrefixes(), lane=lane, ordinal=ordinal
+    )
+
+
+def send_all(play: PlayComposer, session: Session, stream: int = 0) -> list[Prompt]:
+    return [play.prompt(stream, request) for request in session.requests()]
+
+
+def texts(play: PlayComposer, session: Session, stream: int = 0) -> list[bytes]:
+    return [play.prompt(stream, request).messages_json() for request in session.requests()]
+
+
+def chatml(messages_json: bytes) -> list[str]:
+    """Return the tokens a server sees: ChatML's, and one for each word."""
+    tokens: list[str] = []
+    for message in json.loads(messages_json):
+        words = message["content"].split(" ")
+        tokens += ["<|im_start|>", message["role"], "\n", *words, "<|im_end|>", "\n"]
+    return [*tokens, "<|im_start|>", "assistant", "\n"]
+
+
+def counted(messages_json: bytes, cost: TemplateCost) -> int:
+    """Return what a template of another cost makes of a conversation."""
+    messages = json.loads(messages_json)
+    words = sum(len(message["content"].split(" ")) - 1 for message in messages)
+    constant = cost.conversation(has_system=messages[0]["role"] == "system")
+    return constant + words + sum(cost.message(message["role"]) for message in messages)
+
+
+def blocks_in_common(one: Sequence[str], other: Sequence[str]) -> int:
+    alike = 0
+    for mine, its in zip(one, other, strict=False):
+        if mine != its:
+            break
+        alike += 1
+    return alike // 64
+
+
+@st.composite
+def recordings(draw: st.DrawFn) -> list[Line]:
+    """Return requests that grow, cut back, fork, repeat, start again and share nothing."""
+    lines: list[Line] = []
+    letter = iter(range(0x100, 0x1000))
+    for _ in range(draw(st.integers(1, 8))):
+        base = draw(st.sampled_from([line[2] for line in lines] + [""]))
+        kept = draw(st.one_of(st.just(len(base)), st.integers(0, len(base))))
+        grown = base[:kept] + "".join(chr(next(letter)) for _ in range(draw(st.integers(0, 4))))
+        missing = draw(st.sampled_from([0, 0, 0, 2]))
+        partial = draw(st.integers(0, 63))
+        lines.append((64 * (len(grown) + missing) + partial, draw(st.integers(0, 300)), grown))
+        if draw(st.booleans()):
+            lines.append(lines[-1])
+    return lines
+
+
+SYSTEM_TOKENS = st.sampled_from([0, 64, 130, 200])
+
+
+@pytest.mark.parametrize("cost", [CHATML, LONG])
+@settings(deadline=None, max_examples=150)
+@given(lines=recordings(), system_tokens=SYSTEM_TOKENS)
+def test_the_server_counts_the_recorded_input(
+    record: Record, cost: TemplateCost, lines: list[Line], system_tokens: int
+) -> None:
+    session = record(lines, system_tokens=system_tokens)
+    for request, prompt in zip(
+        session.requests(), send_all(composer(lay_out(session, cost)), session), strict=True
+    ):
+        # A bare user message is the least that can be sent.
+        expected = max(request.input_tokens, cost.without_system + cost.user)
+        assert counted(prompt.messages_json(), cost) == expected == prompt.tokens
+        assert len(prompt.block_ids) == prompt.tokens // 64
+
+
+@settings(deadline=None, max_examples=150)
+@given(lines=recordings(), system_tokens=SYSTEM_TOKENS)
+def test_roles_alternate_and_end_with_the_user(
+    record: Record, lines: list[Line], system_tokens: int
+) -> None:
+    session = record(lines, system_tokens=system_tokens)
+    for text in texts(composer(lay_out(session, CHATML)), session):
+        roles = [message["role"] for message in json.loads(text)]
+        spoken = roles[1:] if roles[0] == "system" else roles
+        assert spoken[0] == spoken[-1] == "user"
+        assert set(spoken) <= {"user", "assistant"}
+        assert all(before != after for before, after in pairwise(spoken))
+
+
+@settings(deadline=None, max_examples=150)
+@given(lines=recordings(), system_tokens=SYSTEM_TOKENS)
+def test_a_servers_cache_hits_what_the_recording_shares(
+    record: Record, lines: list[Line], system_tokens: int
+) -> None:
+    session = record(lines, system_tokens=system_tokens)
+    layout = lay_out(session, CHATML)
+    sent: list[list[str]] = []
+    play = composer(layout)
+    for request in session.requests():
+        tokens = chatml(play.prompt(0, request).messages_json())
+        hits = max((blocks_in_common(tokens, earlier) for earlier in sent), default=0)
+        laid = layout.requests[request.index]
+        assert laid.known_blocks_as_sent <= hits <= request.known_blocks
+        if request.input_tokens >= 64 * (request.known_blocks + 1):
+            assert laid.known_blocks_as_sent == request.known_blocks
+        sent.append(tokens)
+
+
+@settings(deadline=None, max_examples=150)
+@given(lines=recordings(), system_tokens=SYSTEM_TOKENS)
+def test_two_prompts_hold_the_same_block_if_and_only_if_the_recording_says_so(
+    record: Record, lines: list[Line], system_tokens: int
+) -> None:
+    session = record(lines, system_tokens=system_tokens)
+    prompts = send_all(composer(lay_out(session, CHATML)), session)
+    for one, line in zip(prompts, lines, strict=True):
+        for other, its in zip(prompts, lines, strict=True):
+            if line == its:
+                continue
+            recorded = blocks_alike(line[2], its[2])
+            length = min(len(one.block_ids), len(other.block_ids))
+            alike = one.block_ids[:length] == other.block_ids[:length]
+            assert alike.tolist() == [place < recorded for place in range(length)]
+
+
+def blocks_alike(one: str, other: str) -> int:
+    return next(
+        (n for n, (mine, its) in enumerate(zip(one, other, strict=False)) if mine != its),
+        min(len(one), len(other)),
+    )
+
+
+@settings(deadline=None, max_examples=100)
+@given(lines=recordings(), order=st.randoms(use_true_random=False))
+def test_text_does_not_depend_on_what_was_rendered_before(
+    record: Record, lines: list[Line], order: Random
+) -> None:
+    session = record(lines, system_tokens=130)
+    layout = lay_out(session, CHATML)
+    alone = [composer(layout).prompt(0, request).messages_json() for request in session.requests()]
+    assert texts(composer(layout), session) == alone
+    prompts = list(enumerate(send_all(composer(layout), session)))
+    order.shuffle(prompts)
+    assert all(prompt.messages_json() == alone[place] for place, prompt in prompts)
+
+
+def test_messages_are_json_with_nothing_to_escape(record: Record) -> None:
+    # 11 tokens: 3 and 6 of template, the opening word among them, and 2 words.
+    session = record([(11, 1, "")])
+    [text] = texts(composer(lay_out(session, CHATML), vocabulary=ONE_WORD), session)
+    assert text == b'[{"role":"user","content":"able bird bird"}]'
+
+
+def test_messages_follow_one_another_in_one_array(record: Record) -> None:
+    # Blocks of 4, a template that costs 1 a message and nothing else. First prompt, 5 tokens: 4
+    # words. Then 14: the answer's 4 + 4 less 1 words, and the user's up to 13.
+    cost = TemplateCost(0, 0, 1, 1, 1)
+    session = record([(5, 4, "A"), (14, 1, "ABC")], block_size=4)
+    first, second = texts(composer(lay_out(session, cost), vocabulary=ONE_WORD), session)
+    assert first == b'[{"role":"user","content":"able bird bird bird bird"}]'
+    assert second == (
+        b'[{"role":"user","content":"able bird bird bird bird"},'
+        b'{"role":"assistant","content":"able bird bird bird"},'
+        b'{"role":"user","content":"able bird bird bird bird"}]'
+    )
+
+
+def test_an_identical_prompt_is_sent_again_whole(record: Record) -> None:
+    session = record([(220, 9, "ABC"), (220, 9, "ABC")])
+    first, second = texts(composer(lay_out(session, CHATML)), session)
+    assert first == second
+
+
+def test_the_partial_block_is_not_shared_between_streams(record: Record) -> None:
+    session = record([(220, 9, "ABC")])
+    play = composer(lay_out(session, CHATML))
+    [one], [other] = texts(play, session, stream=0), texts(play, session, stream=1)
+    # `[{"role":"user","content":"able` is 31 bytes; 192 words of 5 are shared, 19 are not.
+    assert one[: 31 + 960] == other[: 31 + 960]
+    assert one[31 + 960 :] != other[31 + 960 :]
+
+
+def test_the_same_salt_gives_the_same_bytes(record: Record) -> None:
+    session = record([(220, 9, "ABC"), (500, 9, "ABCDEFG")])
+    layout = lay_out(session, CHATML)
+    assert texts(composer(layout), session) == texts(composer(layout), session)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"keys": LevelKeys("another", 8, 1)},
+        {"keys": LevelKeys("salt", 16, 1)},
+        {"keys": LevelKeys("salt", 8, 2)},
+        {"lane": 1},
+        {"ordinal": 1},
+    ],
+)
+def test_two_plays_share_no_block_without_a_system_prefix(
+    record: Record, other: dict[str, object]
+) -> None:
+    session = record([(220, 9, "ABC")])
+    layout = lay_out(session, CHATML)
+    [mine] = send_all(composer(layout), session)
+    [its] = send_all(composer(layout, **other), session)  # type: ignore[arg-type]
+    assert not np.isin(mine.block_ids, its.block_ids).any()
+    common = blocks_in_common(chatml(mine.messages_json()), chatml(its.messages_json()))
+    assert common == 0
+
+
+def test_two_plays_of_a_session_share_its_system_prefix_and_no_more(record: Record) -> None:
+    session = record([(500, 9, "ABCDEFG")], system_tokens=130)
+    layout = lay_out(session, CHATML)
+    prefixes = SentPrefixes()
+    [mine] = send_all(composer(layout, prefixes=prefixes), session)
+    [its] = send_all(composer(layout, prefixes=prefixes, lane=1), session)
+    assert (mine.block_ids == its.block_ids).tolist() == [True] * 2 + [False] * 5
+    common = blocks_in_common(chatml(mine.messages_json()), chatml(its.messages_json()))
+    assert common == 2
+    assert (mine.reusable_tokens, its.reusable_tokens) == (0, 128)
+
+
+@pytest.mark.parametrize(("shared_prefix", "shared"), [("session", 0), ("corpus", 2)])
+def test_sessions_share_a_system_prefix_of_equal_lengths_where_the_scenario_says(
+    record: Record, shared_prefix: str, shared: int
+) -> None:
+    keys = LevelKeys("salt", 8, 1, shared_prefix)  # type: ignore[arg-type]
+    prefixes = SentPrefixes()
+    texts_and_reuse = []
+    for name, lines in (("s", [(500, 9, "ABCDEFG")]), ("t", [(64, 1, "Z"), (500, 9, "TUVWXYZ")])):
+        session = record(lines, system_tokens=130, session_id=name)
+        play = composer(lay_out(session, CHATML), keys=keys, prefixes=prefixes)
+        prompt = send_all(play, session)[-1]
+        texts_and_reuse.append((chatml(prompt.messages_json()), prompt.reusable_tokens))
+    (one, _), (other, reusable) = texts_and_reuse
+    assert blocks_in_common(one, other) == shared
+    assert reusable == 64 * shared
+
+
+def test_differing_system_prefixes_of_one_session_stay_different(record: Record) -> None:
+    session = record([(300, 9, "ABCD"), (300, 9, "WXYZ")], system_tokens=130)
+    keys = LevelKeys("salt", 8, 1, "corpus")
+    one, other = send_all(composer(lay_out(session, CHATML), keys=keys), session)
+    assert not np.isin(one.block_ids, other.block_ids).any()
+    assert other.reusable_tokens == 0
+
+
+def test_reusable_tokens_are_the_leading_blocks_sent_before_in_this_play(record: Record) -> None:
+    session = record(
+        [
+            (200, 9, "ABC"),  # nothing sent yet
+            (404, 9, "ABCDEF"),  # ABC
+            (300, 9, "ABXY"),  # AB
+            (404, 9, "ABCDEG"),  # ABCDE
+            (404, 9, "ABCDEG"),  # all 6 whole blocks
+        ]
+    )
+    prompts = send_all(composer(lay_out(session, CHATML)), session)
+    assert [prompt.reusable_tokens for prompt in prompts] == [0, 192, 128, 320, 384]
+
+
+def test_a_resumed_play_has_sent_only_what_it_sent(record: Record) -> None:
+    session = record([(200, 9, "ABC"), (404, 9, "ABCDEF"), (500, 9, "ABCDEFG")])
+    play = composer(lay_out(session, CHATML))
+    assert play.prompt(0, session.requests()[1]).reusable_tokens == 0
+    assert play.prompt(1, session.requests()[2]).reusable_tokens == 384
+
+
+def test_a_partial_block_with_an_id_counts_as_sent_only_when_it_is_whole(record: Record) -> None:
+    # D is partial in the first prompt (200 = 3 * 64 + 8) and whole in the second and third.
+    session = record([(200, 9, "ABCD"), (404, 9, "ABCDEFG"), (450, 9, "ABCDEFH")])
+    prompts = send_all(composer(lay_out(session, CHATML)), session)
+    assert [prompt.reusable_tokens for prompt in prompts] == [0, 192, 384]
+    assert [len(prompt.block_ids) for prompt in prompts] == [3, 6, 7]
+
+
+def test_a_stream_that_was_forgotten_holds_no_text_and_can_still_be_rendered(
+    record: Record,
+) -> None:
+    session = record([(220, 9, "ABC"), (500, 9, "ABCDEFG")])
+    play = composer(lay_out(session, CHATML))
+    first = play.prompt(0, session.requests()[0])
+    before = first.messages_json()
+    play.forget(0)
+    play.forget(0)
+    assert first.messages_json() == before
+    assert first.messages_json() is not first.messages_json()
+
+
+def test_a_prompt_rendered_twice_is_the_same_object(record: Record) -> None:
+    session = record([(220, 9, "ABC")])
+    [prompt] = send_all(composer(lay_out(session, CHATML)), session)
+    assert prompt.messages_json() is prompt.messages_json()
