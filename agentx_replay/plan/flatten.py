@@ -243,15 +243,14 @@ class _Splitting:
         return self._leave(chain.tail, [fork for fork in forks if not fork.spliced])
 
     def _leave(self, tail: _Prompted, forks: Sequence[_Chain]) -> int | None:
-        """Let those of ``forks`` that share something with ``tail`` leave it; whether any does."""
-        moved = False
+        """Let ``forks`` leave ``tail`` instead; return it if there are any.
+
+        They share at least the first block with it, as both do with the tail before.
+        """
         for fork in forks:
-            shared = tail.path.shared_blocks(fork.first.path)
-            if shared:
-                fork.shared = shared
-                self.forks[tail.key].append(fork)
-                moved = True
-        return tail.key if moved else None
+            fork.shared = tail.path.shared_blocks(fork.first.path)
+            self.forks[tail.key].append(fork)
+        return tail.key if forks else None
 
 
 def _may_follow(tail: _Prompted, item: _Prompted) -> bool:
