@@ -1,0 +1,82 @@
+"""What the server did, for tests to compare with what a client says it saw.
+
+One record a completion request: what was counted and cached, and when each event with tokens was
+handed to the kernel, on the machine's monotonic clock (the clock of a client on the same machine).
+Memory is bounded: the oldest records go first.
+"""
+
+from array import array
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+_EVENT_BYTES = 12
+
+
+@dataclass(slots=True, eq=False)
+class ResponseTruth:
+    """One response. ``request_id`` is the client's ``X-Request-Id``, empty where it sent none.
+
+    ``sent_ns`` and ``tokens`` have one entry an event with tokens. ``end`` is ``running`` until
+    the response is ``complete``, or was ``cut`` by a fault or by the client.
+    """
+
+    number: int
+    request_id: str
+    received_ns: int
+    prompt_tokens: int
+    max_tokens: int
+    cached_tokens: int | None = None
+    sent_ns: "array[int]" = field(default_factory=lambda: array("q"))
+    tokens: "array[int]" = field(default_factory=lambda: array("i"))
+    end: str = "running"
+
+    def sent(self, now_ns: int, tokens: int) -> None:
+        """Note an event that is being written now."""
+        self.sent_ns.append(now_ns)
+        self.tokens.append(tokens)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the record as plain values."""
+        return {
+            "number": self.number,
+            "request_id": self.request_id,
+            "received_ns": self.received_ns,
+            "prompt_tokens": self.prompt_tokens,
+            "max_tokens": self.max_tokens,
+            "cached_tokens": self.cached_tokens,
+            "sent_ns": self.sent_ns.tolist(),
+            "tokens": self.tokens.tolist(),
+            "end": self.end,
+        }
+
+
+class TruthLog:
+    """The last responses, as many as fit ``capacity_bytes`` (none where it is 0)."""
+
+    def __init__(self, capacity_bytes: int) -> None:
+        self._capacity_bytes = capacity_bytes
+        self._held_bytes = 0
+        self._records: deque[ResponseTruth] = deque()
+
+    def open(
+        self, number: int, request_id: str, received_ns: int, prompt_tokens: int, max_tokens: int
+    ) -> ResponseTruth | None:
+        """Keep a record from its request on, its events counted as asked for; None where none
+        is kept."""
+        if not self._capacity_bytes:
+            return None
+        record = ResponseTruth(number, request_id, received_ns, prompt_tokens, max_tokens)
+        self._records.append(record)
+        self._held_bytes += _size_bytes(record)
+        while self._held_bytes > self._capacity_bytes:
+            self._held_bytes -= _size_bytes(self._records.popleft())
+        return record
+
+    def as_json(self) -> list[dict[str, Any]]:
+        """Return the records kept, oldest first."""
+        return [record.as_json() for record in self._records]
+
+
+def _size_bytes(record: ResponseTruth) -> int:
+    return 512 + _EVENT_BYTES * record.max_tokens
