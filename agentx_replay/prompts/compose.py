@@ -225,7 +225,7 @@ class PlayComposer:
         size = self._layout.block_size
         first, end = position // size, -(-laid.last.end // size)
         ids = self._content_ids(stream, laid, first, end)
-        return memoryview(self._text.of(ids))[WORD_BYTES * (position - first * size) :]
+        return self._text.of(ids)[WORD_BYTES * (position - first * size) :]
 
     def _content_ids(
         self, stream: int, laid: RequestLayout, first: int, end: int

@@ -130,6 +130,14 @@ def test_a_cut_keeps_the_words_before_it(
             70,
             [("user", 0, 191), ("assistant", 197, 246), ("user", 252, 252)],
         ),
+        # The last block is partial, with an id: 330 tokens do not reach the user's words (326 on).
+        (
+            cut_at(GROWN, 384),
+            384,
+            330,
+            70,
+            [("user", 0, 191), ("assistant", 197, 315), ("user", 321, 321)],
+        ),
         # The assistant would end before it began: it goes, and the user's ends where it must.
         (cut_at(GROWN, 200), 200, 205, 70, [("user", 0, 196)]),
     ],
