@@ -96,7 +96,7 @@ def _oddities(statistics: CorpusStatistics) -> list[str]:
     lines = [f"{count:,} {what}" for count, what in counted if count]
     lines += [f"{n:,} fields {key!r} not known, ignored" for key, n in statistics.unknown_keys]
     lines += [f"near-duplicates: {', '.join(family)}" for family in statistics.families]
-    lines += [f"left out: {source}: {reason}" for source, reason in statistics.skipped]
+    lines += [f"left out: {reason}" for _, reason in statistics.skipped]
     return ["", *(part for line in lines for part in _wrapped(line))] if lines else []
 
 

@@ -87,7 +87,6 @@ COMPACTED_TOKENS = 36_000
 """The probability per turn that a prompt of at least so many tokens is cut down to about so many,
 keeping tools and system."""
 
-SUBAGENTS_PER_SESSION = (1, 12)
 SUBAGENT_REQUESTS = LogNormal(2.398, 0.5)
 """Requests inside a subagent; the median is 11."""
 

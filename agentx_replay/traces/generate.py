@@ -8,7 +8,7 @@ are in ``fits.py``; how a trace is read is ``weka.py``'s.
 
 import gzip
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count, islice
 from pathlib import Path
 from random import Random
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from agentx_replay.errors import UsageError
 from agentx_replay.traces import fits
 
 BLOCK_TOKENS = 64
@@ -36,20 +37,20 @@ Json = dict[str, Any]
 class Limits:
     """What the sessions of a kind may be.
 
-    ``peak_tokens``: no request has more input plus output. ``scale`` multiplies all drawn token
-    counts and ``gap_scale`` all drawn gaps, before ``requests`` (of the main stream),
-    ``output_tokens`` and ``gap_s`` bound them (least, most). ``subagents`` is the probability
-    that a session has any, ``most_subagents`` how many at most.
+    ``peak_tokens``: no request has more input plus output; it must exceed the most output.
+    ``scale`` multiplies all drawn token counts and ``gap_scale`` all drawn gaps, before
+    ``requests`` (of the main stream), ``output_tokens`` and ``gap_s`` bound them (least, most).
+    ``subagents`` is the probability that a session has any, ``most_subagents`` how many at most.
     """
 
     peak_tokens: int
+    requests: tuple[int, int]
+    output_tokens: tuple[int, int]
+    gap_s: tuple[float, float]
+    subagents: float
+    most_subagents: int
     scale: float = 1.0
     gap_scale: float = 1.0
-    requests: tuple[int, int] = (3, 600)
-    output_tokens: tuple[int, int] = (1, 20_000)
-    gap_s: tuple[float, float] = (_LEAST_GAP_S, 80_000.0)
-    subagents: float = 0.024
-    most_subagents: int = fits.SUBAGENTS_PER_SESSION[1]
 
 
 LARGE = Limits(
@@ -85,6 +86,28 @@ SMALL = Limits(
     most_subagents=2,
 )
 """For the smallest servers, with 4,096 tokens of context."""
+
+_LEAST_PEAK_TOKENS = 2_048
+
+
+def limits_for(peak_tokens: int) -> Limits:
+    """Return limits for servers with so many tokens of context, shaped like the kinds above.
+
+    Sessions shrink more slowly than the context does, so that small ones still have turns to
+    keep apart. Raises ``UsageError`` below 2,048 tokens.
+    """
+    if peak_tokens < _LEAST_PEAK_TOKENS:
+        raise UsageError(
+            f"sessions cannot be generated for {peak_tokens} tokens of context",
+            f"allow at least {_LEAST_PEAK_TOKENS}",
+        )
+    return replace(
+        LARGE,
+        peak_tokens=peak_tokens,
+        scale=min(1.0, (peak_tokens / LARGE.peak_tokens) ** 0.6),
+        output_tokens=(1, peak_tokens // 20),
+    )
+
 
 _BUNDLED = (("small", 6, SMALL), ("medium", 16, MEDIUM), ("large", 14, LARGE))
 

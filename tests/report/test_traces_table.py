@@ -1,0 +1,95 @@
+"""The statistics of a corpus as a person and as a program see them."""
+
+import orjson
+
+from agentx_replay.report.traces_table import as_dict, statistics_lines
+from agentx_replay.traces.statistics import CorpusStatistics, Percentiles, SessionStatistics
+
+LINE = Percentiles(1.0, 2.5, 1234567.0)
+
+
+def statistics(**changes: object) -> CorpusStatistics:
+    values: dict[str, object] = {
+        "name": "c",
+        "fingerprint": "0123456789abcdef",
+        "sessions": (
+            SessionStatistics("one", 3, 1, 5000, 70, 2000, 80, 60, 1, 2),
+            SessionStatistics("a-name-longer-than-its-column-is", 1, 0, 900, 1, 901, 20, 0, 0, 0),
+        ),
+        "requests_per_session": LINE,
+        "input_tokens_per_request": LINE,
+        "output_tokens_per_request": LINE,
+        "peak_tokens_per_session": LINE,
+        "gap_s": LINE,
+        "subagent_sessions": 1,
+        "families": (),
+        "missing_durations": 0,
+        "zero_outputs": 0,
+        "short_block_lists": 0,
+        "negative_gaps": 0,
+        "unknown_keys": (),
+        "skipped": (),
+    }
+    return CorpusStatistics(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def test_the_table_says_totals_distributions_and_sessions() -> None:
+    assert statistics_lines(statistics()) == [
+        "corpus c, fingerprint 0123456789abcdef",
+        "sessions                      2",
+        "requests                      4",
+        "input tokens                  5,900",
+        "output tokens                 71",
+        "reuse, unlimited cache        0.6000 of blocks",
+        "subagents                     1 in 1 sessions",
+        "resets, edits of the context  1, 2",
+        "",
+        "                                       p50         p90         max",
+        "requests per session                   1.0         2.5 1,234,567.0",
+        "input tokens per request               1.0         2.5 1,234,567.0",
+        "output tokens per request              1.0         2.5 1,234,567.0",
+        "peak context of a session              1.0         2.5 1,234,567.0",
+        "end-to-start gap, s                    1.0         2.5 1,234,567.0",
+        "",
+        "session                  requests subagents        input    output     peak   reuse"
+        "  resets  edits",
+        "one                             3         1        5,000        70    2,000  0.7500"
+        "       1      2",
+        "a-name-longer-than-its…         1         0          900         1      901  0.0000"
+        "       0      0",
+    ]
+
+
+def test_what_was_odd_or_left_out_is_said_in_lines_of_at_most_100_columns() -> None:
+    lines = statistics_lines(
+        statistics(
+            missing_durations=1200,
+            zero_outputs=1,
+            short_block_lists=2,
+            negative_gaps=3,
+            unknown_keys=(("request.foo", 4),),
+            families=(tuple(f"session-{n}" for n in range(20)),),
+            skipped=(("/a/b.json", "/a/b.json: this is empty"),),
+        )
+    )
+    start = lines.index("1,200 requests without a duration (taken as 0 s)")
+    assert lines[start - 1 : start + 5] == [
+        "",
+        "1,200 requests without a duration (taken as 0 s)",
+        "1 requests without output (replayed with 1 token)",
+        "3 requests that began before the one ahead had ended (gap 0)",
+        "2 requests whose list of blocks is short (rest not shared)",
+        "4 fields 'request.foo' not known, ignored",
+    ]
+    assert lines[start + 5].startswith("near-duplicates: session-0, session-1, ")
+    assert lines[-1] == "left out: /a/b.json: this is empty"
+    assert max(map(len, lines)) <= 100
+
+
+def test_json_holds_sums_ratios_and_every_session() -> None:
+    found = orjson.loads(orjson.dumps(as_dict(statistics(unknown_keys=(("x", 4),)))))
+    assert (found["requests"], found["input_tokens"], found["output_tokens"]) == (4, 5900, 71)
+    assert (found["reuse"], found["resets"], found["edits"], found["subagents"]) == (0.6, 1, 2, 1)
+    assert found["sessions"][0]["reuse"] == 0.75
+    assert found["gap_s"] == {"p50": 1.0, "p90": 2.5, "max": 1234567.0}
+    assert found["unknown_keys"] == {"x": 4}
