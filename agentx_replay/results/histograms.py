@@ -64,9 +64,10 @@ def fold(series: Series) -> Iterator[tuple[int, HdrHistogram]]:
     starts = np.flatnonzero(np.diff(intervals, prepend=intervals[0] - 1))
     for start, stop in zip(starts, [*starts[1:], len(unique)], strict=True):
         histogram = new_histogram()
-        for value, total in zip(values[start:stop].tolist(), totals[start:stop].tolist()):
-            if total:
-                histogram.record_value(value, total)
+        seen = totals[start:stop] > 0
+        pairs = zip(values[start:stop][seen], totals[start:stop][seen], strict=True)
+        for value, total in pairs:
+            histogram.record_value(int(value), int(total))
         yield int(intervals[start]), histogram
 
 
@@ -82,7 +83,8 @@ def equivalent_ns(value_ns: NDArray[np.float64]) -> NDArray[np.int64]:
 def _whole(count: NDArray[np.float64] | None, length: int) -> NDArray[np.int64]:
     if count is None:
         return np.ones(length, np.int64)
-    return np.diff(np.rint(np.cumsum(count)).astype(np.int64), prepend=0)
+    upto = np.rint(np.cumsum(count)).astype(np.int64)
+    return upto - np.concatenate([[0], upto[:-1]])
 
 
 def write_log(path: Path, all_series: Iterable[Series], origin_unix_s: float) -> None:

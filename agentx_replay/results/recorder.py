@@ -75,7 +75,9 @@ class ParquetRecorder:
         self._defect: BaseException | None = None
         self._closing = False
         self._wake = threading.Event()
-        self._thread = threading.Thread(target=self._write_until_closed, name="recorder", daemon=True)
+        self._thread = threading.Thread(
+            target=self._write_until_closed, name="recorder", daemon=True
+        )
         self._thread.start()
 
     # -- called by the closed loop -----------------------------------------------------------

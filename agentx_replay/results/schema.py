@@ -51,7 +51,7 @@ def _number(name: str, unit: str, meaning: str, null_means: str | None = None) -
 
 _NO_USAGE = "the server reported no usage"
 _OPEN_CONNECTION = "the connection was already open"
-_NO_TOKEN = "no token event came"
+_NONE_CAME = "no token event came"
 
 REQUESTS: tuple[Column, ...] = (
     _count("concurrency", "concurrency level of the point"),
@@ -78,8 +78,8 @@ REQUESTS: tuple[Column, ...] = (
     _stamp("send_ns", "just before the first write"),
     _stamp("sent_ns", "the last byte of the request left the user-space buffer", "never did"),
     _stamp("first_byte_ns", "first byte of the response", "no byte came"),
-    _stamp("first_token_ns", "first token event", _NO_TOKEN),
-    _stamp("last_token_ns", "last token event", _NO_TOKEN),
+    _stamp("first_token_ns", "first token event", _NONE_CAME),
+    _stamp("last_token_ns", "last token event", _NONE_CAME),
     _stamp("end_ns", "the stream closed, failed or was cut"),
     Column(
         "arrival_deltas_us",

@@ -1,0 +1,73 @@
+"""The curve of a sweep: the frontier of its points, and throughput at a target interactivity."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """One valid point: interactivity in tokens/s/user, throughput in tokens/s (per GPU where all
+    points of the curve are).
+    """
+
+    concurrency: int
+    interactivity: float
+    throughput: float
+
+
+@dataclass(frozen=True, slots=True)
+class AtTarget:
+    """Throughput at a target interactivity; None: not reached, and then ``nearest`` is closest.
+
+    ``between`` are the concurrencies of the pair it was interpolated in; ``several`` says that
+    other pairs gave other values, and that this is the highest.
+    """
+
+    target: float
+    throughput: float | None
+    between: tuple[int, int] | None
+    several: bool
+    nearest: CurvePoint | None
+
+
+def frontier(points: Sequence[CurvePoint]) -> list[CurvePoint]:
+    """Return the non-dominated points by rising interactivity.
+
+    A point is dominated by one that is at least as good in both and better in one. Of equals the
+    lowest concurrency stays.
+    """
+    best: list[CurvePoint] = []
+    for point in sorted(points, key=lambda p: (-p.interactivity, -p.throughput, p.concurrency)):
+        if not best or point.throughput > best[-1].throughput:
+            best.append(point)
+    return best[::-1]
+
+
+def throughput_at(points: Sequence[CurvePoint], target: float) -> AtTarget:
+    """Interpolate linearly, on the interactivity axis, within adjacent pairs (in order of
+    concurrency) that bracket the target. Several: the highest. Never extrapolated.
+    """
+    ordered = sorted(points, key=lambda p: p.concurrency)
+    pairs = list(pairwise(ordered)) or [(p, p) for p in ordered]
+    found = [
+        (value, (low.concurrency, high.concurrency))
+        for low, high in pairs
+        if (value := _within(low, high, target)) is not None
+    ]
+    nearest = min(ordered, key=lambda p: abs(p.interactivity - target), default=None)
+    if not found:
+        return AtTarget(target, None, None, several=False, nearest=nearest)
+    throughput, between = max(found, key=lambda item: item[0])
+    several = len({value for value, _ in found}) > 1
+    return AtTarget(target, throughput, between, several, nearest)
+
+
+def _within(a: CurvePoint, b: CurvePoint, target: float) -> float | None:
+    """Return throughput at the target between two points, None where they do not bracket it."""
+    if target in (a.interactivity, b.interactivity):
+        return max(p.throughput for p in (a, b) if p.interactivity == target)
+    if not min(a.interactivity, b.interactivity) < target < max(a.interactivity, b.interactivity):
+        return None
+    share = (target - a.interactivity) / (b.interactivity - a.interactivity)
+    return a.throughput + share * (b.throughput - a.throughput)

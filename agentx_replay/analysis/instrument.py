@@ -1,0 +1,164 @@
+"""Whether the client itself was the bottleneck: its send lag, loop lag and CPU as decisions.
+
+Pure functions of samples. Who takes them is the run's business; the rules are metrics.md's.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentx_replay.analysis.latency import present, response_itl, send_lag_ns
+from agentx_replay.analysis.percentiles import percentiles
+from agentx_replay.analysis.responses import Floats, Responses
+from agentx_replay.analysis.window import Window, measured, sent_in
+
+_NS = 1_000_000_000
+MAX_ITL_SHIFT = 0.025
+MAX_SEND_LAG_P99_S = 0.050
+MAX_CPU_SHARE = 0.85
+CPU_SPAN_S = 10
+MAX_LAG_SHARE_OF_ITL = 0.10
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Samples:
+    """Samples of workers' event loops, all of shape ``(samples,)``: worker number, instant since
+    the point's origin, how late a timer fired, and CPU time used by then.
+    """
+
+    worker: NDArray[np.int64]
+    at_ns: NDArray[np.int64]
+    loop_lag_ns: NDArray[np.int64]
+    cpu_ns: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class InstrumentReport:
+    """The instrument's own error. ``itl_shift`` is how far, relatively, the P90 response ITL
+    could move by late stamps. None where there are no samples, or nothing to shift.
+    """
+
+    send_lag_p99_s: float | None
+    loop_lag_p99_s: float | None
+    itl_shift: float | None
+    busiest_cpu_share: float | None
+    saturated: tuple[str, ...]
+    token_itl_trusted: bool
+
+
+def lag_p99_by_second(samples: Samples) -> dict[int, float]:
+    """Return the P99 of the loop lag in ns for each second (since the origin) with samples."""
+    second = samples.at_ns // _NS
+    order = np.argsort(second, kind="stable")
+    seconds, starts = np.unique(second[order], return_index=True)
+    groups = np.split(samples.loop_lag_ns[order], starts[1:])
+    return {
+        int(s): percentiles(group.astype(np.float64), (0.99,))[0]
+        for s, group in zip(seconds, groups, strict=True)
+    }
+
+
+def itl_shift(ok: Responses, lag_by_second: dict[int, float]) -> float | None:
+    """Return how far the P90 response ITL could be off, relatively, because stamps are late.
+
+    A stamp may be late by anything up to the loop lag P99 of its second: at worst the first stamp
+    of every response is late and the last is not, or the other way round.
+    """
+    itl = response_itl(ok)
+    has = ~np.isnan(itl.itl_ns)
+    if not has.any() or not lag_by_second:
+        return None
+    later, itl_ns = itl.later_tokens[has], itl.itl_ns[has]
+    first_late = itl_ns + _lag_at(ok.first_token_ns[has], lag_by_second) / later
+    last_late = itl_ns - _lag_at(ok.last_token_ns[has], lag_by_second) / later
+    measured_ns, high_ns, low_ns = (
+        percentiles(values, (0.9,))[0] for values in (itl_ns, first_late, last_late)
+    )
+    if not measured_ns:
+        return None
+    return max(high_ns - measured_ns, measured_ns - low_ns) / measured_ns
+
+
+def _lag_at(at_ns: Floats, lag_by_second: dict[int, float]) -> Floats:
+    seconds = (at_ns // _NS).astype(np.int64).tolist()
+    return np.array([lag_by_second.get(second, 0.0) for second in seconds])
+
+
+def busiest_cpu_share(samples: Samples) -> float | None:
+    """Return the highest share of a core a worker used over any 10 s (its whole run, if shorter).
+
+    None where no worker has two samples.
+    """
+    shares = [
+        share
+        for worker in np.unique(samples.worker)
+        for share in _cpu_shares(samples, samples.worker == worker)
+    ]
+    return max(shares, default=None)
+
+
+def _cpu_shares(samples: Samples, mask: NDArray[np.bool_]) -> list[float]:
+    order = np.argsort(samples.at_ns[mask], kind="stable")
+    at_ns, cpu_ns = samples.at_ns[mask][order], samples.cpu_ns[mask][order]
+    if at_ns[-1] - at_ns[0] <= CPU_SPAN_S * _NS:
+        starts, stops = np.array([0]), np.array([len(at_ns) - 1])
+    else:
+        stops = np.searchsorted(at_ns, at_ns + CPU_SPAN_S * _NS)
+        starts = np.flatnonzero(stops < len(at_ns))
+        stops = stops[starts]
+    spans = at_ns[stops] - at_ns[starts]
+    used = cpu_ns[stops] - cpu_ns[starts]
+    return [float(u / s) for u, s in zip(used, spans, strict=True) if s]
+
+
+def examine(responses: Responses, window: Window, samples: Samples) -> InstrumentReport:
+    """Return the instrument's error in one point, and whether it was saturated, with reasons."""
+    window_set = sent_in(responses, window)
+    ok = window_set.where(measured(window_set))
+    lags = present(send_lag_ns(window_set))
+    inside = (samples.at_ns >= window.open_ns) & (samples.at_ns < window.close_ns)
+    loop_lags = samples.loop_lag_ns[inside].astype(np.float64)
+    send_lag_s = percentiles(lags, (0.99,))[0] / _NS if len(lags) else None
+    loop_lag_s = percentiles(loop_lags, (0.99,))[0] / _NS if len(loop_lags) else None
+    shift = itl_shift(ok, lag_p99_by_second(samples))
+    cpu = busiest_cpu_share(samples)
+    itl_ns = present(response_itl(ok).itl_ns)
+    p90_itl_s = percentiles(itl_ns, (0.9,))[0] / _NS if len(itl_ns) else None
+    return InstrumentReport(
+        send_lag_p99_s=send_lag_s,
+        loop_lag_p99_s=loop_lag_s,
+        itl_shift=shift,
+        busiest_cpu_share=cpu,
+        saturated=saturation(shift, send_lag_s, cpu),
+        token_itl_trusted=trusted(loop_lag_s, p90_itl_s),
+    )
+
+
+def saturation(
+    shift: float | None, send_lag_p99_s: float | None, cpu_share: float | None
+) -> tuple[str, ...]:
+    """Return why the client was saturated; empty where it was not."""
+    reasons = []
+    if shift is not None and shift > MAX_ITL_SHIFT:
+        reasons.append(
+            f"client: late stamps could move the P90 ITL by {shift:.1%} (limit {MAX_ITL_SHIFT:.1%})"
+        )
+    if send_lag_p99_s is not None and send_lag_p99_s > MAX_SEND_LAG_P99_S:
+        reasons.append(
+            f"client: send lag P99 is {send_lag_p99_s * 1e3:.0f} ms "
+            f"(limit {MAX_SEND_LAG_P99_S * 1e3:.0f} ms)"
+        )
+    if cpu_share is not None and cpu_share > MAX_CPU_SHARE:
+        reasons.append(
+            f"client: a worker used {cpu_share:.0%} of a core over {CPU_SPAN_S} s "
+            f"(limit {MAX_CPU_SHARE:.0%})"
+        )
+    return tuple(reasons)
+
+
+def trusted(loop_lag_p99_s: float | None, p90_itl_s: float | None) -> bool:
+    """Whether token ITL and event gaps may be believed: loop lag P99 within 10 % of P90 ITL."""
+    if loop_lag_p99_s is None or p90_itl_s is None:
+        return True
+    return loop_lag_p99_s <= MAX_LAG_SHARE_OF_ITL * p90_itl_s

@@ -1,0 +1,66 @@
+"""Percentiles: one rule, linear interpolation between the closest ranks.
+
+The p-th percentile of n sorted values stands at rank p·(n−1), counted from 0; between two ranks it
+is interpolated (Hyndman and Fan's type 7, numpy's default). A value of weight w counts as w equal
+values in a row, which also gives fractional weights a meaning.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+_NS = 1_000_000_000
+_SHARES = (0.5, 0.9, 0.95, 0.99)
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """A distribution of durations in seconds; ``count`` observations."""
+
+    count: int
+    mean_s: float
+    p50_s: float
+    p90_s: float
+    p95_s: float
+    p99_s: float
+    max_s: float
+
+
+def percentiles(
+    values: NDArray[np.float64],
+    shares: tuple[float, ...],
+    weights: NDArray[np.float64] | None = None,
+) -> list[float]:
+    """Return the percentiles of ``values`` (shape ``(n,)``, n > 0) at ``shares`` in [0, 1]."""
+    if weights is None:
+        return [float(p) for p in np.quantile(values, shares)]
+    order = np.argsort(values, kind="stable")
+    ordered, upto = values[order], np.cumsum(weights[order])
+    return [_at_rank(ordered, upto, share * max(upto[-1] - 1.0, 0.0)) for share in shares]
+
+
+def _at_rank(ordered: NDArray[np.float64], upto: NDArray[np.float64], rank: float) -> float:
+    below = np.floor(rank)
+    last = len(ordered) - 1
+    low, high = np.minimum(np.searchsorted(upto, [below, below + 1], side="right"), last)
+    return float(ordered[low] + (rank - below) * (ordered[high] - ordered[low]))
+
+
+def distribution(
+    values_ns: NDArray[np.float64], weights: NDArray[np.float64] | None = None
+) -> Distribution | None:
+    """Return the distribution of durations in ns, or None where there are none."""
+    total = len(values_ns) if weights is None else float(np.sum(weights))
+    if not total:
+        return None
+    p50, p90, p95, p99 = percentiles(values_ns, _SHARES, weights)
+    return Distribution(
+        count=round(total),
+        mean_s=float(np.average(values_ns, weights=weights)) / _NS,
+        p50_s=p50 / _NS,
+        p90_s=p90 / _NS,
+        p95_s=p95 / _NS,
+        p99_s=p99 / _NS,
+        max_s=float(np.max(values_ns)) / _NS,
+    )

@@ -1,0 +1,196 @@
+"""One point, from records and facts to numbers and verdict: what a run and a report both call.
+
+The facts of a point are kept in ``point.json``, so that a report made later gives the same answer
+as the run did.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from agentx_replay.analysis.frontier import CurvePoint
+from agentx_replay.analysis.instrument import InstrumentReport, Samples, examine
+from agentx_replay.analysis.metrics import PointSummary, summarise
+from agentx_replay.analysis.percentiles import Distribution
+from agentx_replay.analysis.responses import COLUMNS, Responses, responses_of
+from agentx_replay.analysis.throughput import Throughput
+from agentx_replay.analysis.validity import (
+    Conduct,
+    Rules,
+    Verdict,
+    incomparable_reasons,
+    invalid_reasons,
+)
+from agentx_replay.analysis.window import Window, observed_window
+from agentx_replay.errors import UsageError
+from agentx_replay.results.run_directory import PointStatus, StoredPoint
+
+
+@dataclass(frozen=True, slots=True)
+class PointFacts:
+    """What is known about a point beside its records. ``window`` is None where it never opened;
+    ``gpus`` None where nobody said.
+    """
+
+    concurrency: int
+    gpus: int | None
+    window: Window | None
+    rules: Rules
+    conduct: Conduct
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One point as it is shown; ``summary`` is None where the window never opened."""
+
+    status: PointStatus
+    facts: PointFacts
+    summary: PointSummary | None
+    instrument: InstrumentReport | None
+    verdict: Verdict
+
+    @property
+    def concurrency(self) -> int:
+        """The concurrency level."""
+        return self.facts.concurrency
+
+
+def measure_point(
+    responses: Responses, samples: Samples | None, facts: PointFacts, status: PointStatus
+) -> Point:
+    """Return the numbers and the verdict of a point."""
+    summary = instrument = None
+    if facts.window is not None:
+        summary = summarise(responses, facts.window, facts.concurrency)
+        if samples is not None:
+            instrument = examine(responses, facts.window, samples)
+    verdict = Verdict(
+        invalid_reasons(summary, instrument, facts.conduct, facts.rules.window_s),
+        incomparable_reasons(facts.rules),
+    )
+    return Point(status, facts, summary, instrument, verdict)
+
+
+def point_document(point: Point) -> dict[str, Any]:
+    """Return what ``point.json`` says beside the level and the status."""
+    verdict = point.verdict
+    return {
+        "valid": verdict.valid,
+        "invalid_reasons": verdict.invalid_reasons,
+        "comparable": verdict.comparable,
+        "incomparable_reasons": verdict.incomparable_reasons,
+        "facts": asdict(point.facts),
+        "summary": point.summary and asdict(point.summary),
+        "instrument": point.instrument and asdict(point.instrument),
+    }
+
+
+def facts_document(facts: PointFacts) -> dict[str, Any]:
+    """Return what ``point.json`` says of a point that has only begun."""
+    return {"facts": asdict(facts)}
+
+
+def stored_point(stored: StoredPoint) -> Point:
+    """Return a point from a run directory, also one that a crash or Ctrl-C left unfinished.
+
+    Its numbers are computed again from its records. Raises ``UsageError`` where ``point.json``
+    lacks the facts.
+    """
+    responses = responses_of(stored.requests(COLUMNS))
+    facts = _facts_of(stored)
+    if stored.status is PointStatus.RUNNING:
+        window = facts.window or observed_window(responses, facts.rules.window_s)
+        conduct = Conduct(failure="not finished: still running, or killed")
+        facts = PointFacts(facts.concurrency, facts.gpus, window, facts.rules, conduct)
+    table = stored.instrument()
+    columns = ("worker", "at_ns", "loop_lag_ns", "cpu_ns")
+    samples = Samples(*(table[c].to_numpy() for c in columns)) if len(table) else None
+    return measure_point(responses, samples, facts, stored.status)
+
+
+def _facts_of(stored: StoredPoint) -> PointFacts:
+    try:
+        facts: Mapping[str, Any] = stored.document["facts"]
+        rules = dict(facts["rules"])
+        rules["overridden"] = tuple(rules["overridden"])
+        window = facts["window"]
+        return PointFacts(
+            concurrency=stored.concurrency,
+            gpus=facts["gpus"],
+            window=None if window is None else Window(**window),
+            rules=Rules(**rules),
+            conduct=Conduct(**facts["conduct"]),
+        )
+    except (KeyError, TypeError) as error:
+        raise UsageError(
+            f"{stored.directory / 'point.json'} lacks the facts of the point ({error})",
+            "move its directory away to read the rest of the run",
+        ) from error
+
+
+def curve(points: list[Point]) -> list[CurvePoint]:
+    """Return the valid points as a curve: per GPU where every point has a GPU count, else per
+    system.
+    """
+    per_gpu = all(point.facts.gpus is not None for point in points)
+    found = []
+    for point in points:
+        summary = point.summary
+        if not point.verdict.valid or summary is None or summary.interactivity is None:
+            continue
+        if summary.rates.headline is not None:
+            gpus = (point.facts.gpus or 1) if per_gpu else 1
+            throughput = summary.rates.headline.total_tokens_per_s / gpus
+            found.append(CurvePoint(point.concurrency, summary.interactivity, throughput))
+    return found
+
+
+def point_row(point: Point) -> dict[str, Any]:
+    """Return the point as a row of ``points.parquet``."""
+    facts, verdict, summary = point.facts, point.verdict, point.summary
+    row: dict[str, Any] = {
+        "concurrency": facts.concurrency,
+        "status": point.status.value,
+        "valid": verdict.valid,
+        "invalid_reasons": "; ".join(verdict.invalid_reasons) or None,
+        "comparable": verdict.comparable,
+        "incomparable_reasons": "; ".join(verdict.incomparable_reasons) or None,
+        "gpus": facts.gpus,
+        "window_s": facts.rules.window_s,
+        "interactivity": summary and summary.interactivity,
+        "cache_hit": summary and summary.cache_hit,
+        "cache_hit_theoretical": summary and summary.cache_hit_theoretical,
+    }
+    for name, shares in _LATENCIES.items():
+        found: Distribution | None = getattr(summary, name, None)
+        row |= {f"{name}_{s}_s": found and getattr(found, f"{s}_s") for s in shares}
+    headline = summary.rates.headline if summary else None
+    windowed = summary.rates.windowed if summary else None
+    row |= _throughput_cells(headline, windowed, "")
+    row |= _throughput_cells(
+        headline and headline.per(facts.gpus), windowed and windowed.per(facts.gpus), "_per_gpu"
+    )
+    counts = summary.counts if summary else None
+    row["requests"] = counts.sent if counts else 0
+    for status in ("ok", "length_mismatch", "failed", "overflow", "cut"):
+        row[status] = getattr(counts, status, 0)
+    return row
+
+
+_LATENCIES = {
+    "response_itl": ("p50", "p90", "p99"),
+    "token_itl": ("p50", "p90", "p99"),
+    "ttft": ("p50", "p90", "p99"),
+    "end_to_end": ("p50", "p90"),
+}
+
+
+def _throughput_cells(
+    headline: Throughput | None, windowed: Throughput | None, suffix: str
+) -> dict[str, float | None]:
+    return {
+        f"total_tokens_per_s{suffix}": headline.total_tokens_per_s if headline else None,
+        f"uncached_tokens_per_s{suffix}": headline.uncached_tokens_per_s if headline else None,
+        f"output_tokens_per_s{suffix}": headline.output_tokens_per_s if headline else None,
+        f"windowed_tokens_per_s{suffix}": windowed.total_tokens_per_s if windowed else None,
+    }

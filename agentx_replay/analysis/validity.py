@@ -1,0 +1,149 @@
+"""Two verdicts on a point, kept apart: is the measurement sound, and did it keep the rules.
+
+Both are pure: facts in, reasons out. No reason means yes.
+"""
+
+from dataclasses import dataclass
+
+from agentx_replay.analysis.instrument import InstrumentReport
+from agentx_replay.analysis.metrics import PointSummary
+
+MAX_SHARE = 0.01
+MAX_PROMPT_LENGTH_ERROR = 0.005
+MIN_OBSERVED_SHARE_OF_WINDOW = 0.95
+MIN_COMPARABLE_WINDOW_S = 900.0
+
+
+@dataclass(frozen=True, slots=True)
+class Conduct:
+    """What happened to the run. ``failure`` says why it ended early or never reached its window
+    (warm-up failed, too many failures), None where it did not.
+    """
+
+    interrupted: bool = False
+    failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How far the run kept its scenario's rules.
+
+    ``comparable`` is the scenario's own word; ``overridden`` names rules changed;
+    ``other_corpus`` and ``speculative_decoding`` say in words what differs, None where nothing.
+    """
+
+    scenario: str
+    comparable: bool
+    window_s: float
+    overridden: tuple[str, ...] = ()
+    sessions_left_out: int = 0
+    requests_left_out: int = 0
+    other_corpus: str | None = None
+    live_history: bool = False
+    speculative_decoding: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Both verdicts with every reason against."""
+
+    invalid_reasons: tuple[str, ...]
+    incomparable_reasons: tuple[str, ...]
+
+    @property
+    def valid(self) -> bool:
+        """Whether the measurement is sound; this alone sets the exit code."""
+        return not self.invalid_reasons
+
+    @property
+    def comparable(self) -> bool:
+        """Whether it may stand beside other results of its scenario."""
+        return not self.incomparable_reasons
+
+
+def invalid_reasons(
+    summary: PointSummary | None,
+    instrument: InstrumentReport | None,
+    conduct: Conduct,
+    nominal_window_s: float,
+) -> tuple[str, ...]:
+    """Return why a point is not valid. ``summary`` is None where the window never opened."""
+    reasons = []
+    if conduct.interrupted:
+        reasons.append("interrupted")
+    if conduct.failure is not None:
+        reasons.append(conduct.failure)
+    if summary is None:
+        return (*reasons, *(() if reasons else ("the window never opened",)))
+    reasons += _outcome_reasons(summary)
+    reasons += _observation_reasons(summary, nominal_window_s)
+    if instrument is not None:
+        reasons += instrument.saturated
+    return tuple(reasons)
+
+
+def _outcome_reasons(summary: PointSummary) -> list[str]:
+    counts = summary.counts
+    if not counts.sent:
+        return ["no request was sent in the window"]
+    kinds = (
+        ("failed", counts.failed),
+        ("overflowed the context", counts.overflow),
+        ("were cut at the end of the grace", counts.cut),
+        ("had another length than asked", counts.length_mismatch),
+    )
+    reasons = [
+        f"{number} of {counts.sent} requests ({number / counts.sent:.1%}) {what}, "
+        f"over {MAX_SHARE:.0%}"
+        for what, number in kinds
+        if number > MAX_SHARE * counts.sent
+    ]
+    if not counts.measured:
+        reasons.append("no request succeeded")
+    if counts.without_usage:
+        reasons.append(
+            f"the server reported no usage for {counts.without_usage} of "
+            f"{counts.measured} responses"
+        )
+    return reasons
+
+
+def _observation_reasons(summary: PointSummary, nominal_window_s: float) -> list[str]:
+    reasons = []
+    lengths = summary.prompt_lengths
+    if lengths is not None and abs(lengths.aggregate_error) > MAX_PROMPT_LENGTH_ERROR:
+        reasons.append(
+            f"prompts were {lengths.aggregate_error:+.2%} off the recorded length in aggregate, "
+            f"over {MAX_PROMPT_LENGTH_ERROR:.1%}"
+        )
+    if summary.counts.measured:
+        seen_s, needed_s = (
+            summary.last_observation_s,
+            MIN_OBSERVED_SHARE_OF_WINDOW * nominal_window_s,
+        )
+        if seen_s is None:
+            reasons.append("no ITL was observed")
+        elif seen_s < needed_s:
+            reasons.append(
+                f"the last TTFT or ITL was observed {seen_s:.1f} s into the window, "
+                f"before {needed_s:.1f} s (95 % of it)"
+            )
+    return reasons
+
+
+def incomparable_reasons(rules: Rules) -> tuple[str, ...]:
+    """Return why a point may not stand beside other results of its scenario."""
+    cases = (
+        (not rules.comparable, f"scenario {rules.scenario} is for a quick look"),
+        (bool(rules.overridden), f"rules overridden: {', '.join(rules.overridden)}"),
+        (
+            rules.window_s < MIN_COMPARABLE_WINDOW_S,
+            f"the window is {rules.window_s:g} s, under {MIN_COMPARABLE_WINDOW_S:g} s",
+        ),
+        (rules.sessions_left_out > 0, f"{rules.sessions_left_out} sessions left out"),
+        (rules.requests_left_out > 0, f"{rules.requests_left_out} requests left out"),
+        (rules.other_corpus is not None, f"another corpus: {rules.other_corpus}"),
+        (rules.live_history, "live output was fed back (--live-history)"),
+        (rules.speculative_decoding is not None, f"speculative: {rules.speculative_decoding}"),
+    )
+    return tuple(reason for holds, reason in cases if holds)

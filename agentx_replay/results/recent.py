@@ -1,0 +1,103 @@
+"""What the last half minute looked like, for the screen. Nothing here reaches a result."""
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from agentx_replay.replay.ports import Dispatch, Phase, PlayRecord, Recorder, Response, Status
+
+RECENT_S = 30.0
+_NS = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Rates and shares over the responses that ended in the last 30 s of the window.
+
+    ``failures`` counts every failed request of the window so far by category.
+    """
+
+    tokens_per_s: float
+    itl_p90_s: float | None
+    cache_hit: float | None
+    ended: int
+    failures: tuple[tuple[str, int], ...]
+
+
+class _Ended(NamedTuple):
+    end_ns: int
+    tokens: int
+    prompt_tokens: int
+    cached_tokens: int
+    itl_s: float | None
+
+
+class Recent:
+    """A recorder that passes everything on and remembers the last half minute."""
+
+    def __init__(self, recorder: Recorder, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
+        self._recorder = recorder
+        self._now_ns = now_ns
+        self._first_end_ns: int | None = None
+        self._ended: deque[_Ended] = deque()
+        self._count = 0
+        self._failures: Counter[str] = Counter()
+
+    def record(self, dispatch: Dispatch, response: Response) -> None:
+        """Keep one response."""
+        self._recorder.record(dispatch, response)
+        if dispatch.phase is not Phase.WINDOW:
+            return
+        self._count += 1
+        if self._first_end_ns is None:
+            self._first_end_ns = response.end_ns
+        if response.status is Status.OK:
+            self._ended.append(_ended(response))
+        elif response.error_category is not None:
+            self._failures[response.error_category] += 1
+        self._forget()
+
+    def record_play(self, play: PlayRecord) -> None:
+        """Keep one play."""
+        self._recorder.record_play(play)
+
+    def snapshot(self) -> Snapshot:
+        """Return the last half minute, or the window so far where it is younger."""
+        self._forget()
+        prompt_tokens = sum(ended.prompt_tokens for ended in self._ended)
+        itls_s = [ended.itl_s for ended in self._ended if ended.itl_s is not None]
+        begun_ns = self._first_end_ns if self._first_end_ns is not None else self._now_ns()
+        span_s = min(RECENT_S, max(1.0, (self._now_ns() - begun_ns) / _NS))
+        cached_tokens = sum(ended.cached_tokens for ended in self._ended)
+        return Snapshot(
+            tokens_per_s=sum(ended.tokens for ended in self._ended) / span_s,
+            itl_p90_s=float(np.percentile(itls_s, 90)) if itls_s else None,
+            cache_hit=cached_tokens / prompt_tokens if prompt_tokens else None,
+            ended=self._count,
+            failures=tuple(sorted(self._failures.items())),
+        )
+
+    def _forget(self) -> None:
+        horizon_ns = self._now_ns() - round(RECENT_S * _NS)
+        while self._ended and self._ended[0].end_ns < horizon_ns:
+            self._ended.popleft()
+
+
+def _ended(response: Response) -> _Ended:
+    prompt_tokens = response.prompt_tokens or 0
+    completion_tokens = response.completion_tokens or 0
+    first_ns, last_ns = response.first_token_ns, response.last_token_ns
+    itl_s = None
+    if first_ns is not None and last_ns is not None and completion_tokens > 1:
+        itl_s = (last_ns - first_ns) / _NS / (completion_tokens - 1)
+    return _Ended(
+        response.end_ns,
+        prompt_tokens + completion_tokens,
+        prompt_tokens,
+        response.cached_tokens or 0,
+        itl_s,
+    )
