@@ -1,0 +1,66 @@
+"""The OpenAI chat completions request as bytes, ready for a connection.
+
+What does not change from request to request is built once; a request adds its ids, its output
+limit and its messages, joined once. Not for: what the messages say (the prompts room), or sending.
+"""
+
+import orjson
+
+from agentx_replay.endpoint.settings import EndpointSettings
+from agentx_replay.replay.ports import Dispatch
+
+
+class ChatRequests:
+    """Builds the chat requests of one server."""
+
+    __slots__ = ("_body_start", "_head_start", "_limit_field", "_session_headers")
+
+    def __init__(self, settings: EndpointSettings) -> None:
+        self._head_start = head_start(settings, "POST", "/chat/completions")
+        self._body_start = _body_start(settings)
+        self._limit_field = settings.max_tokens_field.encode()
+        self._session_headers = settings.session_headers
+
+    def request(self, dispatch: Dispatch) -> bytes:
+        """Return the whole HTTP request for a dispatch; builds its messages."""
+        ids = {"X-Correlation-ID": dispatch.stream_id, "X-Request-ID": dispatch.request_id}
+        if self._session_headers:
+            ids["X-Session-ID"] = dispatch.play_id
+        return self.build(ids, dispatch.max_tokens, dispatch.prompt.messages_json())
+
+    def build(self, ids: dict[str, str], max_tokens: int, messages_json: bytes) -> bytes:
+        """Return the whole HTTP request for a JSON array of messages."""
+        limit = b'"%b":%d,"messages":' % (self._limit_field, max_tokens)
+        length = len(self._body_start) + len(limit) + len(messages_json) + 1
+        headers = "".join(f"{name}: {value}\r\n" for name, value in ids.items())
+        head = f"{headers}Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+        return b"".join(
+            (self._head_start, head.encode(), self._body_start, limit, messages_json, b"}")
+        )
+
+
+def _body_start(settings: EndpointSettings) -> bytes:
+    """Return the JSON object of the fixed fields, open for more. The user's own fields win."""
+    usage = {"include_usage": True}
+    if settings.continuous_usage:
+        usage["continuous_usage_stats"] = True
+    fields = {
+        "model": settings.model,
+        "stream": True,
+        "stream_options": usage,
+        "ignore_eos": True,
+        **settings.extra_body,
+    }
+    return orjson.dumps(fields)[:-1] + b","
+
+
+def head_start(settings: EndpointSettings, method: str, path: str) -> bytes:
+    """Return a request head up to and with the headers that every request carries."""
+    headers = {"Host": settings.url.authority, "Accept-Encoding": "identity"}
+    if settings.api_key:
+        headers["Authorization"] = f"Bearer {settings.api_key}"
+    own = {name.lower() for name, _ in settings.extra_headers}
+    lines = [f"{name}: {value}" for name, value in headers.items() if name.lower() not in own]
+    lines += [f"{name}: {value}" for name, value in settings.extra_headers]
+    start = f"{method} {settings.url.path}{path} HTTP/1.1"
+    return "".join(f"{line}\r\n" for line in (start, *lines)).encode()

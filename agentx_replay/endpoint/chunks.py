@@ -1,0 +1,236 @@
+"""What the events of a streamed chat completion mean: token events, usage, finish, error.
+
+Read after the response has ended, or from the closed part of a long one. The rules are those of
+the metric definitions: what counts as a token event is decided once the whole response is known.
+Not for: bytes and lines (sse.py), or what a failure is called in the records (outcome.py).
+"""
+
+from array import array
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from agentx_replay.endpoint.sse import Event
+
+_UNKNOWN = -1
+_NOTHING, _EMPTY, _TEXT, _USAGE_ONLY = range(4)
+_TEXT_FIELDS = ("content", "reasoning_content", "reasoning", "tool_calls")
+_MAX_QUOTED = 80
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ParsedStream:
+    """One response's stream, understood.
+
+    ``arrival_ns`` and ``arrival_tokens`` are as in ``Response``. ``error`` is the text of the
+    server's own error, ``malformed`` says why the stream cannot be one, ``done`` is whether
+    ``[DONE]`` came.
+    """
+
+    arrival_ns: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    arrival_tokens: NDArray[np.int32] | None = None
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    completion_tokens: int | None = None
+    finish_reason: str | None = None
+    error: str | None = None
+    malformed: str | None = None
+    done: bool = False
+
+
+class ChunkReader:
+    """Reads events in order, then tells the whole: ``read`` for each, ``result`` once."""
+
+    __slots__ = (
+        "_cached",
+        "_completion",
+        "_finish",
+        "_ids",
+        "_kinds",
+        "_prompt",
+        "_stamps",
+        "_used",
+        "done",
+        "error",
+        "malformed",
+    )
+
+    def __init__(self) -> None:
+        self._stamps = array("q")
+        self._kinds = array("b")
+        self._used = array("q")
+        self._ids = array("q")
+        self._prompt: int | None = None
+        self._cached: int | None = None
+        self._completion: int | None = None
+        self._finish: str | None = None
+        self.error: str | None = None
+        self.malformed: str | None = None
+        self.done = False
+
+    def read(self, event: Event, stamp_ns: int) -> None:
+        """Take one event in; what follows an error, a fault or ``[DONE]`` is not looked at."""
+        if self.done or self.error is not None or self.malformed is not None:
+            return
+        if event.data.startswith(b"[DONE]"):
+            self.done = True
+            return
+        try:
+            chunk = orjson.loads(event.data)
+        except orjson.JSONDecodeError:
+            chunk = None
+        if event.name == b"error" or (isinstance(chunk, dict) and _has_error(chunk)):
+            self.error = error_message(chunk, event.data)
+        elif isinstance(chunk, dict):
+            self._read_chunk(chunk, stamp_ns)
+        elif event.data.strip():
+            self.malformed = f"an event that is no JSON object: {_quoted(event.data)}"
+
+    def _read_chunk(self, chunk: dict[str, Any], stamp_ns: int) -> None:
+        used = self._read_usage(chunk.get("usage"))
+        choices = chunk.get("choices")
+        kind, ids = _USAGE_ONLY, _UNKNOWN
+        if isinstance(choices, list) and choices and isinstance(choices[0], dict):
+            kind, ids = self._read_choice(choices[0])
+        if kind == _USAGE_ONLY and used == _UNKNOWN:
+            return
+        self._stamps.append(stamp_ns)
+        self._kinds.append(kind)
+        self._used.append(used)
+        self._ids.append(ids)
+
+    def _read_choice(self, choice: dict[str, Any]) -> tuple[int, int]:
+        finish = choice.get("finish_reason")
+        if isinstance(finish, str):
+            self._finish = finish
+        token_ids = choice.get("token_ids")
+        ids = len(token_ids) if isinstance(token_ids, list) else _UNKNOWN
+        delta = choice.get("delta")
+        return (_delta_kind(delta, finish) if isinstance(delta, dict) else _NOTHING), ids
+
+    def _read_usage(self, usage: object) -> int:
+        """Keep the latest usage; return its completion tokens, _UNKNOWN where it has none."""
+        if not isinstance(usage, dict):
+            return _UNKNOWN
+        self._prompt = _count(usage.get("prompt_tokens"), self._prompt)
+        self._completion = _count(usage.get("completion_tokens"), self._completion)
+        details = usage.get("prompt_tokens_details")
+        if isinstance(details, dict):
+            self._cached = _count(details.get("cached_tokens"), self._cached)
+        used = _count(usage.get("completion_tokens"), None)
+        return _UNKNOWN if used is None else used
+
+    def result(self) -> ParsedStream:
+        """Return what all events together say."""
+        arrivals, tokens = token_events(
+            np.array(self._stamps, np.int64),
+            np.array(self._kinds, np.int8),
+            np.array(self._used, np.int64),
+            np.array(self._ids, np.int64),
+            self._completion,
+        )
+        return ParsedStream(
+            arrival_ns=arrivals,
+            arrival_tokens=tokens,
+            prompt_tokens=self._prompt,
+            cached_tokens=self._cached,
+            completion_tokens=self._completion,
+            finish_reason=self._finish,
+            error=self.error,
+            malformed=self.malformed,
+            done=self.done,
+        )
+
+
+def _delta_kind(delta: dict[str, Any], finish: object) -> int:
+    """Return whether a delta carries text, may carry a token without any, or carries none.
+
+    One with a role opens the response, and a bare ``{}`` beside a finish reason closes it: neither
+    stands for a token.
+    """
+    if any(delta.get(name) for name in _TEXT_FIELDS):
+        return _TEXT
+    if delta.get("role") is not None:
+        return _NOTHING
+    if finish is not None and all(delta.get(name) is None for name in _TEXT_FIELDS):
+        return _NOTHING
+    return _EMPTY
+
+
+def token_events(
+    stamps: NDArray[np.int64],
+    kinds: NDArray[np.int8],
+    used: NDArray[np.int64],
+    ids: NDArray[np.int64],
+    completion: int | None,
+) -> tuple[NDArray[np.int64], NDArray[np.int32] | None]:
+    """Return the arrivals of the token events and, where the server tells, the tokens in each.
+
+    All arrays have one entry an event; ``used`` (completion tokens so far) and ``ids`` (token ids
+    carried) are -1 where the event does not say. An event is a token event if the usage grew with
+    it (only where every token event carries usage: one total at the end says nothing of when),
+    if it has token ids, or if its delta is not empty; empty deltas count only in a response
+    that has no other.
+    """
+    grown = _growth(kinds, used)
+    counts = (kinds == _TEXT) | (ids > 0)
+    if grown is not None:
+        counts |= grown > 0
+    if not counts.any():
+        counts = kinds == _EMPTY
+    arrivals = stamps[counts]
+    for each in (ids, grown):
+        if each is not None and _tells(each[counts], completion):
+            return arrivals, each[counts].astype(np.int32)
+    return arrivals, None
+
+
+def _growth(kinds: NDArray[np.int8], used: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    """Return how much the usage grew with each event, None where it is not in every event."""
+    speaking = (kinds == _TEXT) if (kinds == _TEXT).any() else (kinds == _EMPTY)
+    if not speaking.any() or (used[speaking] == _UNKNOWN).any():
+        return None
+    so_far = np.maximum.accumulate(np.maximum(used, 0))
+    return np.diff(so_far, prepend=0)
+
+
+def _tells(tokens: NDArray[np.int64], completion: int | None) -> bool:
+    """Whether per-event counts are known for every event and agree with the total, if given."""
+    if not len(tokens) or (tokens == _UNKNOWN).any():
+        return False
+    return completion is None or int(tokens.sum()) == completion
+
+
+def _count(value: object, otherwise: int | None) -> int | None:
+    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31
+    return value if is_count and isinstance(value, int) else otherwise
+
+
+def _has_error(chunk: dict[str, Any]) -> bool:
+    return bool(chunk.get("error")) or chunk.get("object") == "error"
+
+
+def error_message(body: object, raw: bytes) -> str:
+    """Return the server's own words for an error, in any of the shapes seen, else the body."""
+    inner = body.get("error", body) if isinstance(body, dict) else body
+    if isinstance(inner, dict):
+        for name in ("message", "detail", "error", "type"):
+            if isinstance(inner.get(name), str):
+                return _with_kind(inner, inner[name])
+    if isinstance(inner, str):
+        return inner
+    return raw.decode("utf-8", "replace").strip()
+
+
+def _with_kind(error: dict[str, Any], message: str) -> str:
+    """Add the fields by which some servers alone tell what kind of error it is."""
+    kinds = [str(error[name]) for name in ("type", "code", "param") if error.get(name) is not None]
+    return f"{message} ({', '.join(kinds)})" if kinds else message
+
+
+def _quoted(data: bytes) -> str:
+    text = data.decode("utf-8", "replace")
+    return text if len(text) <= _MAX_QUOTED else text[: _MAX_QUOTED - 1] + "…"

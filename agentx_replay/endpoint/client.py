@@ -1,0 +1,247 @@
+"""The ``Endpoint`` port over sockets: one kept-alive connection a stream, failures as values.
+
+A connection is not used again when the server has announced, or was seen, to close it about now.
+A request is sent a second time in one case only, and counted: a connection that had been used
+before was closed without a byte of response. Not for: bytes on the wire (connection.py, chat.py).
+"""
+
+import asyncio
+import socket
+import ssl
+import time
+from typing import Any
+
+from agentx_replay.endpoint.chat import ChatRequests
+from agentx_replay.endpoint.connection import Connection, Ending, Exchange, ReadBuffer
+from agentx_replay.endpoint.outcome import Connected, response_of, short
+from agentx_replay.endpoint.parsing import ParseQueue
+from agentx_replay.endpoint.settings import EndpointSettings
+from agentx_replay.replay.ports import Dispatch, ErrorCategory, Response, Status
+
+_NS = 1_000_000_000
+_MARGIN_S = 1.0
+_Address = tuple[int, tuple[Any, ...]]
+
+
+class ConnectError(Exception):
+    """No connection could be made; ``category`` is CONNECT or TLS."""
+
+    def __init__(self, category: ErrorCategory, text: str) -> None:
+        super().__init__(text)
+        self.category = category
+        self.text = text
+
+
+class _CutWhileConnectingError(Exception):
+    """The run was cut while a connection was being made."""
+
+
+class Client:
+    """Sends the requests of one process to one server. Make it inside a running loop."""
+
+    def __init__(self, settings: EndpointSettings) -> None:
+        self._settings = settings
+        self._now_ns = time.monotonic_ns
+        self._loop = asyncio.get_running_loop()
+        self._chat = ChatRequests(settings)
+        self._tls = settings.tls.context() if settings.url.tls else None
+        self._buffer = ReadBuffer()
+        self.parses = ParseQueue(self._loop)
+        self._by_stream: dict[str, Connection] = {}
+        self._open: set[Connection] = set()
+        self._connecting: set[asyncio.Task[Connection]] = set()
+        self._addresses: asyncio.Task[list[_Address]] | None = None
+        self._measured_keep_alive_s: float | None = None
+        self._cuts = 0
+
+    # --- the port -----------------------------------------------------------------------------
+
+    async def send(self, dispatch: Dispatch) -> Response:
+        """Send one request and return its response when it has ended, in whatever way."""
+        return await self.request(dispatch.stream_id, self._chat.request(dispatch))
+
+    def cut(self) -> None:
+        """End every response in flight now, and every attempt to connect."""
+        self._cuts += 1
+        for task in self._connecting:
+            task.cancel()
+        for connection in tuple(self._open):
+            connection.stop(Ending.CUT)
+
+    def stream_ended(self, stream_id: str) -> None:
+        """Close the stream's connection: no further request of it will come."""
+        connection = self._by_stream.pop(stream_id, None)
+        if connection is not None:
+            connection.abort()
+
+    async def close(self) -> None:
+        """Cut what is in flight, close every connection and wait until they are closed."""
+        self.cut()
+        if self._addresses is not None:
+            self._addresses.cancel()
+        await asyncio.gather(*self._connecting, return_exceptions=True)
+        await asyncio.gather(*(connection.closed for connection in tuple(self._open)))
+
+    # --- one request --------------------------------------------------------------------------
+
+    async def request(self, stream_id: str, request: bytes) -> Response:
+        """Send the bytes of one request on the stream's connection; return the response."""
+        asked_ns = self._now_ns()
+        try:
+            exchange, connected, retries = await self.exchange(stream_id, request)
+        except ConnectError as error:
+            text = short(error.text, self._settings.api_key)
+            return self._unconnected(asked_ns, Status.FAILED, error.category, text)
+        except _CutWhileConnectingError:
+            return self._unconnected(asked_ns, Status.CUT, None, None)
+        return response_of(exchange, connected, retries, self._settings.api_key)
+
+    def _unconnected(
+        self, asked_ns: int, status: Status, category: ErrorCategory | None, text: str | None
+    ) -> Response:
+        """Return the response of a request that was never sent: asked for, then ended."""
+        return Response(
+            status=status,
+            send_ns=asked_ns,
+            end_ns=self._now_ns(),
+            connect_start_ns=asked_ns,
+            error_category=category,
+            error_text=text,
+        )
+
+    async def exchange(self, stream_id: str, request: bytes) -> tuple[Exchange, Connected, int]:
+        """Send the bytes and wait for the end; raises ConnectError. See the module on retries."""
+        cuts = self._cuts
+        retries = 0
+        connection = self._reusable(stream_id)
+        if connection is not None:
+            exchange = await self._pass(connection, request)
+            if not exchange.unanswered:
+                return exchange, Connected(), 0
+            retries = 1
+        start_ns = self._now_ns()
+        connection = await self._connect()
+        if cuts != self._cuts:
+            raise _CutWhileConnectingError
+        connected = Connected(start_ns, self._now_ns())
+        self._by_stream[stream_id] = connection
+        return await self._pass(connection, request), connected, retries
+
+    async def _pass(self, connection: Connection, request: bytes) -> Exchange:
+        """Pass one request over a connection; a caller that gives up closes it."""
+        exchange = connection.exchange(request)
+        limit_s = self._settings.timeout_s
+        timer = limit_s and self._loop.call_later(limit_s, connection.stop, Ending.TIMEOUT)
+        try:
+            await exchange.done
+        finally:
+            if timer:
+                timer.cancel()
+            if exchange.ending is None:
+                connection.abort()
+        return exchange
+
+    # --- connections --------------------------------------------------------------------------
+
+    def _reusable(self, stream_id: str) -> Connection | None:
+        """Return the stream's connection if a request may be sent on it, else forget it."""
+        connection = self._by_stream.get(stream_id)
+        if connection is None or connection.usable(self._now_ns(), self._idle_limit_s(connection)):
+            return connection
+        self.stream_ended(stream_id)
+        return None
+
+    def _idle_limit_s(self, connection: Connection) -> float | None:
+        """Return for how long an idle connection may be used again, None where nothing is known."""
+        told = (
+            connection.keep_alive_s,
+            self._measured_keep_alive_s,
+            self._settings.keepalive_s,
+        )
+        known = [limit_s for limit_s in told if limit_s is not None]
+        return reuse_limit_s(min(known)) if known else None
+
+    async def _connect(self) -> Connection:
+        """Return a new connection; its task ends when the run is cut."""
+        task = self._loop.create_task(self._connect_any())
+        self._connecting.add(task)
+        try:
+            await asyncio.wait((task,))
+        finally:
+            self._connecting.discard(task)
+            task.cancel()
+        if task.cancelled():
+            raise _CutWhileConnectingError
+        return task.result()
+
+    async def _connect_any(self) -> Connection:
+        """Connect to the first address that answers, and prefer it from then on."""
+        addresses = await self._resolved()
+        failure: Exception | None = None
+        for address in tuple(addresses):
+            try:
+                connection = await self._connect_to(address)
+            except (OSError, ssl.SSLError) as error:
+                failure = error
+            else:
+                addresses.remove(address)
+                addresses.insert(0, address)
+                return connection
+        raise _connect_error(self._settings.url.authority, failure)
+
+    async def _resolved(self) -> list[_Address]:
+        """Return the server's addresses, asked of the resolver once."""
+        if self._addresses is None:
+            self._addresses = self._loop.create_task(self._resolve())
+        return await asyncio.shield(self._addresses)
+
+    async def _resolve(self) -> list[_Address]:
+        url = self._settings.url
+        try:
+            found = await self._loop.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            self._addresses = None  # ask again: a resolver may recover
+            text = f"the name {url.host} cannot be resolved ({error.strerror or error})"
+            raise ConnectError(ErrorCategory.CONNECT, text) from error
+        return [(int(family), address) for family, _, _, _, address in found]
+
+    async def _connect_to(self, address: _Address) -> Connection:
+        family, (host, port, *_) = address
+        connection = Connection(self._loop, self._buffer, self.parses)
+        await self._loop.create_connection(
+            lambda: connection,
+            host,
+            port,
+            family=family,
+            ssl=self._tls,
+            server_hostname=self._settings.url.host if self._tls else None,
+        )
+        self._open.add(connection)
+        connection.closed.add_done_callback(lambda _: self._forget(connection))
+        return connection
+
+    def _forget(self, connection: Connection) -> None:
+        """Drop a closed connection; one closed while idle tells how long the server keeps them."""
+        self._open.discard(connection)
+        idle_s = connection.closed_after_idle_s
+        if idle_s is not None:
+            known = self._measured_keep_alive_s
+            self._measured_keep_alive_s = idle_s if known is None else min(known, idle_s)
+
+
+def reuse_limit_s(keep_alive_s: float) -> float:
+    """Return how long a connection may idle before use, when the server closes it at the given age.
+
+    One second less, for the way there and back and a server's coarse timers; half of it where
+    that is all there is.
+    """
+    return max(keep_alive_s - _MARGIN_S, keep_alive_s / 2)
+
+
+def _connect_error(authority: str, failure: Exception | None) -> ConnectError:
+    if isinstance(failure, ssl.SSLError):
+        return ConnectError(
+            ErrorCategory.TLS, f"no secure connection to {authority} ({failure.reason or failure})"
+        )
+    why = getattr(failure, "strerror", None) or failure
+    return ConnectError(ErrorCategory.CONNECT, f"cannot connect to {authority} ({why})")

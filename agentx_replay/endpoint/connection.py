@@ -1,0 +1,356 @@
+"""One HTTP/1.1 connection: a request out, its response stamped read by read.
+
+Per socket read this does one clock read, one copy of the bytes, one look at their tail for the
+end of the response, and two appends; nothing is parsed and nobody is woken before that end. Heads
+are read by httptools, bodies framed by framing.py and understood by parsing.py.
+Not for: which connection a request takes, or what a response means (client.py, outcome.py).
+"""
+
+import asyncio
+import time
+from array import array
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import cast
+
+import httptools
+
+from agentx_replay.endpoint.decode import UndecodableError, decoder_for
+from agentx_replay.endpoint.framing import (
+    Framing,
+    MalformedFramingError,
+    UntilClose,
+    framing_of,
+)
+from agentx_replay.endpoint.parsing import (
+    Body,
+    BodyJob,
+    EventSink,
+    ParseQueue,
+    Segment,
+    TextSink,
+)
+
+SEGMENT_BYTES = 16_384
+_NS = 1_000_000_000
+_READ_BYTES = 262_144
+_WRITE_BYTES = 262_144
+_MAX_HEAD_BYTES = 65_536
+_HEAD_END = b"\r\n\r\n"
+_FINAL_STATUS = 200
+
+
+class Ending(StrEnum):
+    """How a response stopped."""
+
+    COMPLETE = "complete"
+    LOST = "lost"
+    CUT = "cut"
+    TIMEOUT = "timeout"
+    MALFORMED = "malformed"
+    GIVEN_UP = "given_up"
+
+
+@dataclass(slots=True, eq=False)
+class Exchange:
+    """One request's passage over a connection, filled in as it happens; stamps in ns.
+
+    ``body`` is there when ``done`` is, where a head came. ``headers`` have lower-case names.
+    """
+
+    send_ns: int
+    done: "asyncio.Future[None]"
+    sent_ns: int | None = None
+    first_byte_ns: int | None = None
+    end_ns: int = 0
+    http_status: int | None = None
+    headers: dict[bytes, bytes] = field(default_factory=dict)
+    ending: Ending | None = None
+    fault: str | None = None
+    body: Body | None = None
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether the connection was lost before any byte of a response."""
+        return self.ending is Ending.LOST and self.first_byte_ns is None
+
+
+class ReadBuffer:
+    """The one buffer that every connection of a loop reads into: each copies before the next."""
+
+    __slots__ = ("view",)
+
+    def __init__(self) -> None:
+        self.view = memoryview(bytearray(_READ_BYTES))
+
+
+class _Head:
+    """What httptools tells of one response head."""
+
+    __slots__ = ("_parser", "headers")
+
+    def __init__(self) -> None:
+        self.headers: dict[bytes, bytes] = {}
+        self._parser = httptools.HttpResponseParser(self)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers[name.lower()] = value
+
+    def read(self, head: bytes) -> tuple[int, bool]:
+        """Return the status and whether the connection may live on."""
+        self._parser.feed_data(head)
+        return self._parser.get_status_code(), self._parser.should_keep_alive()
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One connection; one exchange at a time.
+
+    ``keep_alive_s`` is what the server last announced. ``closed`` is done when it is, and
+    ``closed_after_idle_s`` then the age at which the server closed it while it was free.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, buffer: ReadBuffer, parses: ParseQueue
+    ) -> None:
+        self._loop = loop
+        self._view = buffer.view
+        self._parses = parses
+        self._now_ns = time.monotonic_ns
+        self._transport: asyncio.Transport | None = None
+        self._exchange: Exchange | None = None
+        self._unsent: list[memoryview] = []
+        self._head = bytearray()
+        self._raw: bytearray | None = None
+        self._offsets = array("q")
+        self._stamps = array("q")
+        self._look_at = 0
+        self._framing: Framing = UntilClose()
+        self._job: BodyJob | None = None
+        self._reusable = True
+        self._idle_since_ns = self._now_ns()
+        self.closed_after_idle_s: float | None = None
+        self.keep_alive_s: float | None = None
+        self.closed: asyncio.Future[None] = loop.create_future()
+
+    # --- the hot path -------------------------------------------------------------------------
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 (asyncio's signature)
+        """Return where the next read goes."""
+        return self._view
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Keep a read and its stamp; look closer only where the response may have ended."""
+        stamp_ns = self._now_ns()
+        raw = self._raw
+        if raw is None:
+            self._read_head(nbytes, stamp_ns)
+            return
+        raw += self._view[:nbytes]
+        size = len(raw)
+        self._offsets.append(size)
+        self._stamps.append(stamp_ns)
+        # A chunked body ends in CRLF CRLF, and never after another empty line.
+        if size >= self._look_at or (raw.endswith(b"\r\n\r\n") and raw[-5:-4] != b"\n"):
+            self._look(stamp_ns)
+
+    # --- requests -----------------------------------------------------------------------------
+
+    def exchange(self, request: bytes) -> Exchange:
+        """Send a request, already framed, and return its exchange, under way."""
+        if self._exchange is not None:
+            raise RuntimeError("a stream has one request in flight at a time")
+        whole = memoryview(request)
+        starts = range(0, len(request), _WRITE_BYTES)
+        self._unsent = [whole[at : at + _WRITE_BYTES] for at in reversed(starts)]
+        exchange = Exchange(self._now_ns(), self._loop.create_future())
+        self._exchange = exchange
+        self._write()
+        return exchange
+
+    def _write(self) -> None:
+        """Write until the kernel takes no more; stamp when the user-space buffer is empty."""
+        transport, exchange = self._transport, self._exchange
+        if transport is None or exchange is None:
+            return
+        while self._unsent and not transport.get_write_buffer_size():
+            transport.write(self._unsent.pop())
+        if exchange.sent_ns is None and not self._unsent:
+            self._stamp_sent(transport, exchange)
+
+    def _stamp_sent(self, transport: asyncio.Transport, exchange: Exchange) -> None:
+        if not transport.get_write_buffer_size():
+            exchange.sent_ns = self._now_ns()
+
+    def resume_writing(self) -> None:
+        """Go on: the transport's buffer has emptied."""
+        self._write()
+
+    def stop(self, ending: Ending) -> None:
+        """End the exchange in flight, if any, and the connection."""
+        self._finish(ending, self._now_ns())
+        self.abort()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._reusable = False
+        if self._transport is not None:
+            self._transport.abort()
+
+    def usable(self, now_ns: int, idle_limit_s: float | None) -> bool:
+        """Whether the connection is alive, and has not been idle for too long."""
+        if not self._reusable:
+            return False
+        return idle_limit_s is None or now_ns - self._idle_since_ns < idle_limit_s * _NS
+
+    # --- responses ----------------------------------------------------------------------------
+
+    def _read_head(self, nbytes: int, stamp_ns: int) -> None:
+        """Collect a head; when it is whole, set up for the body and hand it what follows."""
+        exchange = self._exchange
+        if exchange is None:
+            self.abort()  # nothing was asked
+            return
+        if exchange.first_byte_ns is None:
+            exchange.first_byte_ns = stamp_ns
+        head = self._head
+        head += self._view[:nbytes]
+        while self._raw is None:
+            end = head.find(_HEAD_END)
+            if end < 0:
+                self._check_head(stamp_ns)
+                return
+            end += len(_HEAD_END)
+            fault = self._take_head(exchange, bytes(head[:end]))
+            if fault is not None:
+                self._give_up(Ending.MALFORMED, fault, stamp_ns)
+                return
+            del head[:end]
+        self._offsets.append(len(self._raw))
+        self._stamps.append(stamp_ns)
+        self._look(stamp_ns)
+
+    def _check_head(self, stamp_ns: int) -> None:
+        head = self._head
+        if not head.startswith(b"HTTP/"[: len(head)]):
+            self._give_up(Ending.MALFORMED, "the answer is not HTTP", stamp_ns)
+        elif len(head) > _MAX_HEAD_BYTES:
+            self._give_up(Ending.MALFORMED, "a response head without end", stamp_ns)
+
+    def _take_head(self, exchange: Exchange, head: bytes) -> str | None:
+        """Take one head in (an interim one says nothing); return what is wrong with it."""
+        reader = _Head()
+        try:
+            status, keep_alive = reader.read(head)
+            if status < _FINAL_STATUS:
+                return None
+            framing = framing_of(reader.headers, status)
+            decoder = decoder_for(reader.headers.get(b"content-encoding", b""))
+        except httptools.HttpParserError as error:
+            return f"a response head that is not HTTP ({error})"
+        except (MalformedFramingError, UndecodableError) as error:
+            return str(error)
+        exchange.http_status = status
+        exchange.headers = reader.headers
+        self._reusable = keep_alive and self._stop_upload(exchange)
+        self.keep_alive_s = announced_keep_alive_s(reader.headers.get(b"keep-alive", b""))
+        self._framing = framing
+        self._job = BodyJob(decoder, EventSink() if _streams(exchange) else TextSink())
+        self._raw = self._head[len(head) :]
+        return None
+
+    def _stop_upload(self, exchange: Exchange) -> bool:
+        """Send no more of a request that is answered already; return whether it was all sent."""
+        self._unsent.clear()
+        return exchange.sent_ns is not None
+
+    def _look(self, stamp_ns: int) -> None:
+        """Frame what has come, hand it on, and end the response where it ends."""
+        framing = self._framing
+        given_up = self._hand_on()
+        self._look_at = min(SEGMENT_BYTES, framing.next_look() or SEGMENT_BYTES)
+        if framing.ended:
+            self._reusable = self._reusable and not framing.excess
+            self._finish(Ending.COMPLETE, stamp_ns)
+        elif framing.fault is not None:
+            self._give_up(Ending.MALFORMED, framing.fault, stamp_ns)
+        elif given_up:
+            self._give_up(Ending.GIVEN_UP, None, stamp_ns)
+
+    def _hand_on(self) -> bool:
+        """Hand on what came since the last time; return whether the rest does not matter."""
+        raw, job = self._raw, self._job
+        if not raw or job is None:
+            return False
+        spans = self._framing.scan(raw)
+        self._parses.add(job, Segment(raw, self._offsets, self._stamps, spans))
+        self._raw, self._offsets, self._stamps = bytearray(), array("q"), array("q")
+        return job.finished
+
+    def _give_up(self, ending: Ending, fault: str | None, stamp_ns: int) -> None:
+        self._finish(ending, stamp_ns, fault)
+        self.abort()
+
+    def eof_received(self) -> None:
+        """Let the transport close: a half-open server has no more to say."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the transport; every byte it cannot pass on at once is to be known of."""
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is one without saying so
+        self._transport.set_write_buffer_limits(high=0)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the response: properly where a close is its proper end, else as lost."""
+        lost_ns = self._now_ns()
+        if self._exchange is None and self._reusable:
+            self.closed_after_idle_s = (lost_ns - self._idle_since_ns) / _NS
+        ends = self._raw is not None and self._framing.ends_by_close and exc is None
+        self._reusable = False
+        self._finish(Ending.COMPLETE if ends else Ending.LOST, lost_ns, _reason(exc))
+        self._transport = None
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+    def _finish(self, ending: Ending, end_ns: int, fault: str | None = None) -> None:
+        """End the exchange; its ``done`` follows when the body has been read."""
+        exchange, job = self._exchange, self._job
+        if exchange is None:
+            return
+        self._hand_on()
+        exchange.ending, exchange.end_ns, exchange.fault = ending, end_ns, fault
+        self._exchange = self._job = self._raw = None
+        self._head.clear()
+        self._unsent.clear()
+        self._reusable = self._reusable and ending is Ending.COMPLETE
+        self._idle_since_ns = end_ns
+        if not self._reusable:
+            self.abort()
+        if job is None:
+            _resolve(exchange, None)
+            return
+        job.close(lambda body: _resolve(exchange, body), complete=ending is Ending.COMPLETE)
+        self._parses.push(job)
+
+
+def _resolve(exchange: Exchange, body: Body | None) -> None:
+    exchange.body = body
+    if not exchange.done.done():
+        exchange.done.set_result(None)
+
+
+def _streams(exchange: Exchange) -> bool:
+    """Whether the response is an event stream: a success that does not say it is JSON."""
+    content_type = exchange.headers.get(b"content-type", b"").lower()
+    return exchange.http_status == _FINAL_STATUS and b"json" not in content_type
+
+
+def _reason(exc: Exception | None) -> str | None:
+    return None if exc is None else str(exc) or type(exc).__name__
+
+
+def announced_keep_alive_s(header: bytes) -> float | None:
+    """Return the seconds that a ``Keep-Alive: timeout=N`` header announces, None where none."""
+    for part in header.split(b","):
+        name, _, value = part.strip().partition(b"=")
+        if name.lower() == b"timeout" and value.strip().isdigit():
+            return float(value)
+    return None

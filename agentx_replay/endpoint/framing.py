@@ -1,0 +1,179 @@
+"""Where the body of an HTTP/1.1 response lies in the bytes that follow its head, and where it ends.
+
+Three ways (RFC 9112, section 6.3): chunks, a stated length, or until the connection closes. Each
+is a small state machine fed with the bytes in order, cut anywhere; none copies the body.
+Not for: reading heads (connection.py) or what the body says.
+"""
+
+import re
+from typing import Protocol
+
+Span = tuple[int, int]
+"""Start and end of body bytes within what was given to ``scan``."""
+
+_MAX_LINE_BYTES = 8192
+_CHUNK_SIZE = re.compile(rb"[ \t]*([0-9a-fA-F]{1,15})[ \t]*(?:;.*)?")
+
+
+class MalformedFramingError(Exception):
+    """The head announces no framing that can be followed."""
+
+
+class Framing(Protocol):
+    """One response's body framing.
+
+    ``fault`` says why the bytes are not framed as announced; nothing after it is body.
+    ``ended``: the body is complete. ``excess``: bytes came after its end. ``ends_by_close``: a
+    close is its proper end.
+    """
+
+    fault: str | None
+    ended: bool
+    excess: bool
+    ends_by_close: bool
+
+    def scan(self, raw: bytes | bytearray) -> list[Span]:
+        """Return the body spans in the next bytes."""
+
+    def next_look(self) -> int | None:
+        """Return after how many further bytes the end may have come without showing.
+
+        It shows where a read ends in an empty line; None where it always does.
+        """
+
+
+class UntilClose:
+    """A body that ends when the server closes the connection."""
+
+    __slots__ = ("ended", "ends_by_close", "excess", "fault")
+
+    def __init__(self) -> None:
+        self.fault: str | None = None
+        self.ended = False
+        self.excess = False
+        self.ends_by_close = True
+
+    def scan(self, raw: bytes | bytearray) -> list[Span]:
+        """Return all of it."""
+        return [(0, len(raw))]
+
+    def next_look(self) -> int | None:
+        """Return None: only the close ends it."""
+        return None
+
+
+class Sized:
+    """A body of a stated length in bytes."""
+
+    __slots__ = ("_left", "ended", "ends_by_close", "excess", "fault")
+
+    def __init__(self, length: int) -> None:
+        self.fault: str | None = None
+        self._left = length
+        self.ended = length == 0
+        self.excess = False
+        self.ends_by_close = False
+
+    def scan(self, raw: bytes | bytearray) -> list[Span]:
+        """Return what belongs to the body."""
+        take = min(self._left, len(raw))
+        self._left -= take
+        self.ended = self._left == 0
+        self.excess = take < len(raw)
+        return [(0, take)]
+
+    def next_look(self) -> int | None:
+        """Return the bytes still missing."""
+        return self._left
+
+
+class Chunked:
+    """A body in chunks (RFC 9112, section 7.1), extensions and trailers skipped."""
+
+    __slots__ = (
+        "_after_data",
+        "_left",
+        "_line",
+        "_trailers",
+        "ended",
+        "ends_by_close",
+        "excess",
+        "fault",
+    )
+
+    def __init__(self) -> None:
+        self._left = 0
+        self._line = bytearray()
+        self._after_data = False
+        self._trailers = False
+        self.fault: str | None = None
+        self.ended = False
+        self.excess = False
+        self.ends_by_close = False
+
+    def scan(self, raw: bytes | bytearray) -> list[Span]:
+        """Return the data of the chunks."""
+        spans: list[Span] = []
+        at, size = 0, len(raw)
+        while at < size and not self.ended and self.fault is None:
+            if self._left:
+                end = min(at + self._left, size)
+                spans.append((at, end))
+                self._left -= end - at
+                at = end
+            else:
+                at = self._syntax(raw, at)
+        self.excess = self.ended and at < size
+        return spans
+
+    def _syntax(self, raw: bytes | bytearray, at: int) -> int:
+        """Read one line that is not data, whole or in part; return where it ends."""
+        newline = raw.find(b"\n", at)
+        end = len(raw) if newline < 0 else newline + 1
+        self._line += raw[at:end]
+        if len(self._line) > _MAX_LINE_BYTES:
+            self.fault = "a chunk header without end"
+        elif newline >= 0:
+            self._read_line(bytes(self._line).rstrip(b"\r\n"))
+            self._line.clear()
+        return end
+
+    def _read_line(self, line: bytes) -> None:
+        if self._trailers:
+            self.ended = not line
+        elif self._after_data:
+            self._after_data = False
+            self.fault = "a chunk longer than it says" if line else None
+        else:
+            self._read_size(line)
+
+    def _read_size(self, line: bytes) -> None:
+        size = _CHUNK_SIZE.fullmatch(line)
+        if size is None:
+            self.fault = "a chunk without a size"
+            return
+        self._left = int(size[1], 16)
+        self._after_data = self._left > 0
+        self._trailers = self._left == 0
+
+    def next_look(self) -> int | None:
+        """Return 1 where the last bytes stopped inside a line, or before one that must be there.
+
+        Else the end will come as a whole ``0 CRLF … CRLF`` in the bytes to come, and show.
+        """
+        inside = self._line or self._trailers or (self._after_data and not self._left)
+        return 1 if inside else None
+
+
+def framing_of(headers: dict[bytes, bytes], status: int) -> Framing:
+    """Return the framing that a response's head announces; names in ``headers`` are lower case."""
+    if status in (204, 304):
+        return Sized(0)
+    if headers.get(b"transfer-encoding", b"").lower().endswith(b"chunked"):
+        return Chunked()
+    length = headers.get(b"content-length")
+    if length is None:
+        return UntilClose()
+    if not length.isdigit():
+        raise MalformedFramingError("a Content-Length that is no number")
+    return Sized(int(length))

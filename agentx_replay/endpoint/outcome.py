@@ -1,0 +1,170 @@
+"""What a response amounts to: one status, one category, a short text.
+
+Pure decisions from what a connection saw to the ``Response`` that is recorded.
+Not for: I/O, or the meaning of single events (chunks.py).
+"""
+
+import re
+from dataclasses import dataclass
+
+import orjson
+
+from agentx_replay.endpoint.chunks import ParsedStream, error_message
+from agentx_replay.endpoint.connection import Ending, Exchange
+from agentx_replay.endpoint.parsing import MAX_TEXT_BYTES, Body
+from agentx_replay.endpoint.sse import MAX_EVENT_BYTES
+from agentx_replay.replay.ports import ErrorCategory, Response, Status
+
+MAX_ERROR_TEXT = 500
+
+_OVERFLOW = re.compile(
+    "context length|maximum context|context_length_exceeded|exceed_context_size_error"
+    "|prompt is too long|input_tokens|too many tokens|max_model_len|exceeds the available context",
+    re.IGNORECASE,
+)
+_OVERFLOW_STATUSES = (400, 413, 422)
+_CATEGORIES = {
+    400: ErrorCategory.BAD_REQUEST,
+    401: ErrorCategory.UNAUTHORIZED,
+    403: ErrorCategory.UNAUTHORIZED,
+    404: ErrorCategory.NOT_FOUND,
+    413: ErrorCategory.BAD_REQUEST,
+    422: ErrorCategory.BAD_REQUEST,
+    429: ErrorCategory.RATE_LIMITED,
+}
+_OK = 200
+_SERVER_ERRORS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a response is none."""
+
+    status: Status
+    category: ErrorCategory | None
+    text: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """When the connection of a request was made; both None where it was open already."""
+
+    start_ns: int | None = None
+    connected_ns: int | None = None
+
+
+def response_of(
+    exchange: Exchange, connected: Connected, retries: int, secret: str | None
+) -> Response:
+    """Return the record of an exchange that is done. ``secret`` never shows in its text."""
+    failure = failure_of(exchange)
+    stream = (exchange.body and exchange.body.stream) or ParsedStream()
+    return Response(
+        status=failure.status if failure else Status.OK,
+        send_ns=exchange.send_ns,
+        end_ns=exchange.end_ns,
+        sent_ns=exchange.sent_ns,
+        connect_start_ns=connected.start_ns,
+        connected_ns=connected.connected_ns,
+        first_byte_ns=exchange.first_byte_ns,
+        arrival_ns=stream.arrival_ns,
+        arrival_tokens=stream.arrival_tokens,
+        prompt_tokens=stream.prompt_tokens,
+        cached_tokens=stream.cached_tokens,
+        completion_tokens=stream.completion_tokens,
+        finish_reason=stream.finish_reason,
+        http_status=exchange.http_status,
+        error_category=failure.category if failure else None,
+        error_text=short(failure.text, secret) if failure and failure.text else None,
+        retries=retries,
+    )
+
+
+def failure_of(exchange: Exchange) -> Failure | None:
+    """Return why an exchange failed, None where it did not. What we did ourselves comes first."""
+    body = exchange.body or Body()
+    if exchange.ending is Ending.CUT:
+        return Failure(Status.CUT, None, None)
+    if exchange.ending is Ending.TIMEOUT:
+        return _failed(ErrorCategory.TIMEOUT, "no end within the time limit that was asked for")
+    if body.too_large:
+        limit = MAX_TEXT_BYTES if body.stream is None else MAX_EVENT_BYTES
+        return _failed(ErrorCategory.TOO_LARGE, f"more than {limit} bytes without an end")
+    fault = body.malformed or (exchange.fault if exchange.ending is Ending.MALFORMED else None)
+    if fault is not None:
+        return _failed(ErrorCategory.MALFORMED, fault)
+    if exchange.http_status is not None and exchange.http_status != _OK:
+        return _http_failure(exchange.http_status, exchange.headers, body.text)
+    if body.stream is not None:
+        return _stream_failure(body.stream, exchange)
+    return _lost(exchange) if exchange.ending is Ending.LOST else _plain_failure(body.text)
+
+
+def _stream_failure(stream: ParsedStream, exchange: Exchange) -> Failure | None:
+    """A stream is whole when it says how it finished; what is lost after [DONE] is no loss."""
+    if stream.error is not None:
+        return _server_error(stream.error)
+    if stream.malformed is not None:
+        return _failed(ErrorCategory.MALFORMED, stream.malformed)
+    if exchange.ending is Ending.LOST and not stream.done:
+        return _lost(exchange)
+    if stream.finish_reason is None:
+        return _failed(ErrorCategory.TRUNCATED, "the stream ended without a finish reason")
+    return None
+
+
+def _plain_failure(text: bytes) -> Failure:
+    """A success that is no stream: the server's error, or an answer in one piece."""
+    answer = _json(text)
+    if isinstance(answer, dict) and (answer.get("error") or answer.get("object") == "error"):
+        return _server_error(error_message(answer, text))
+    return _failed(ErrorCategory.MALFORMED, "the server answered in one piece, not as a stream")
+
+
+def _server_error(text: str) -> Failure:
+    if overflows(text):
+        return Failure(Status.OVERFLOW, ErrorCategory.CONTEXT_OVERFLOW, text)
+    return _failed(ErrorCategory.STREAM_ERROR, text)
+
+
+def _lost(exchange: Exchange) -> Failure:
+    what = "the connection was closed before the response ended"
+    if exchange.first_byte_ns is None:
+        what = "the connection was closed without a response"
+    return _failed(ErrorCategory.RESET, f"{what} ({exchange.fault})" if exchange.fault else what)
+
+
+def _http_failure(status: int, headers: dict[bytes, bytes], body: bytes) -> Failure:
+    text = f"HTTP {status}: {error_message(_json(body), body)}".rstrip(": ")
+    for name in ("Retry-After", "Location"):
+        if value := headers.get(name.lower().encode()):
+            text = f"{text} ({name}: {value.decode('latin-1')})"
+    if status in _OVERFLOW_STATUSES and overflows(body.decode("utf-8", "replace")):
+        return Failure(Status.OVERFLOW, ErrorCategory.CONTEXT_OVERFLOW, text)
+    if status >= _SERVER_ERRORS:
+        return _failed(ErrorCategory.SERVER_ERROR, text)
+    return _failed(_CATEGORIES.get(status, ErrorCategory.HTTP), text)
+
+
+def overflows(text: str) -> bool:
+    """Whether a server's text says that the prompt is longer than its context."""
+    return _OVERFLOW.search(text) is not None
+
+
+def short(text: str, secret: str | None) -> str:
+    """Return a text fit for a record: one line, bounded, the secret out of it."""
+    if secret:
+        text = text.replace(secret, "***")
+    text = " ".join(text.split())
+    return text if len(text) <= MAX_ERROR_TEXT else text[: MAX_ERROR_TEXT - 1] + "…"
+
+
+def _json(text: bytes) -> object:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+
+
+def _failed(category: ErrorCategory, text: str) -> Failure:
+    return Failure(Status.FAILED, category, text)

@@ -1,0 +1,264 @@
+"""Understanding response bodies between reads, in slices, so that no parse delays a stamp.
+
+The socket callback only keeps raw bytes and stamps; closed stretches of them (segments) come
+here. Work is done in steps of one read each, for at most half a millisecond at a time, and only
+when the loop has polled its sockets in between. How many raw bytes wait is bounded; beyond the
+bound a segment is parsed at once, which may delay stamps and is counted.
+Not for: what bodies mean (chunks.py), or when a response ends (connection.py).
+"""
+
+import asyncio
+import time
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from agentx_replay.endpoint.chunks import ChunkReader, ParsedStream
+from agentx_replay.endpoint.decode import Decoder, UndecodableError
+from agentx_replay.endpoint.framing import Span
+from agentx_replay.endpoint.sse import Event, EventSplitter, EventTooLargeError
+
+SLICE_NS = 500_000
+MAX_HELD_BYTES = 64 * 1024 * 1024
+LIVE_PARSE_BYTES = 256 * 1024
+MAX_TEXT_BYTES = 4_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A closed stretch of one response as it came from the socket.
+
+    Read k ended at ``offsets[k]`` bytes from the segment's start and was stamped ``stamps[k]``;
+    ``spans`` is where the body lies between framing.
+    """
+
+    raw: bytearray
+    offsets: "array[int]"
+    stamps: "array[int]"
+    spans: list[Span]
+
+    def reads(self) -> Iterator[tuple[bytes, int]]:
+        """Yield the body bytes of each read that has any, with its stamp."""
+        raw, spans = self.raw, iter(self.spans)
+        start, end = next(spans, (0, 0))
+        for offset, stamp in zip(self.offsets, self.stamps, strict=True):
+            piece = b""
+            while end <= offset and end > start:
+                piece += raw[start:end]
+                start, end = next(spans, (0, 0))
+            if start < offset < end:
+                piece += raw[start:offset]
+                start = offset
+            if piece:
+                yield bytes(piece), stamp
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Body:
+    """A response body, understood: ``stream`` of an event stream, else its ``text``.
+
+    ``too_large`` is whether it went past a bound and was given up there.
+    """
+
+    stream: ParsedStream | None = None
+    text: bytes = b""
+    too_large: bool = False
+    malformed: str | None = None
+
+
+class Sink(Protocol):
+    """What reads a decoded body, piece by piece."""
+
+    too_large: bool
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing that may still come matters: too large, or an error of the server."""
+
+    def feed(self, piece: bytes, stamp_ns: int) -> None:
+        """Take the next piece, stamped with the read that completed it."""
+
+    def body(self, *, complete: bool) -> Body:
+        """Return the whole; ``complete`` is whether it ended as its framing said."""
+
+
+class EventSink:
+    """An event stream."""
+
+    __slots__ = ("_last_stamp_ns", "_reader", "_splitter", "too_large")
+
+    def __init__(self) -> None:
+        self._splitter = EventSplitter()
+        self._reader = ChunkReader()
+        self._last_stamp_ns = 0
+        self.too_large = False
+
+    @property
+    def finished(self) -> bool:
+        """Whether an event was too large or no event; an error is left to end by itself."""
+        return self.too_large or self._reader.malformed is not None
+
+    def feed(self, piece: bytes, stamp_ns: int) -> None:
+        """Read the events that the piece completes."""
+        self._last_stamp_ns = stamp_ns
+        try:
+            events = self._splitter.feed(piece)
+        except EventTooLargeError:
+            self.too_large = True
+        else:
+            self._read(events)
+
+    def _read(self, events: list[Event]) -> None:
+        for event in events:
+            self._reader.read(event, self._last_stamp_ns)
+
+    def body(self, *, complete: bool) -> Body:
+        """Return the stream; a last event without its blank line counts only where complete."""
+        if complete and not self.too_large:
+            self._read(self._splitter.rest())
+        return Body(stream=self._reader.result(), too_large=self.too_large)
+
+
+class TextSink:
+    """Any other body: an error, or a plain answer."""
+
+    __slots__ = ("_text", "too_large")
+
+    def __init__(self) -> None:
+        self._text = bytearray()
+        self.too_large = False
+
+    @property
+    def finished(self) -> bool:
+        """Whether it is too large."""
+        return self.too_large
+
+    def feed(self, piece: bytes, stamp_ns: int) -> None:  # noqa: ARG002 (a sink's signature)
+        """Keep the piece."""
+        self._text += piece
+        self.too_large = len(self._text) > MAX_TEXT_BYTES
+
+    def body(self, *, complete: bool) -> Body:  # noqa: ARG002 (a sink's signature)
+        """Return what came."""
+        return Body(text=bytes(self._text), too_large=self.too_large)
+
+
+class BodyJob:
+    """One response's body on its way from segments to a ``Body``."""
+
+    __slots__ = ("_complete", "_decoder", "_done", "_malformed", "_segments", "_sink", "_steps",
+                 "queued", "waiting_bytes")  # fmt: skip
+
+    def __init__(self, decoder: Decoder, sink: Sink) -> None:
+        self._decoder = decoder
+        self._sink = sink
+        self._segments: deque[Segment] = deque()
+        self._steps = self._work()
+        self._malformed: str | None = None
+        self._complete = False
+        self._done: Callable[[Body], None] | None = None
+        self.waiting_bytes = 0
+        self.queued = False
+
+    @property
+    def finished(self) -> bool:
+        """Whether the rest of the body does not matter any more."""
+        return self._malformed is not None or self._sink.finished
+
+    def add(self, segment: Segment) -> None:
+        """Take the next segment."""
+        self._segments.append(segment)
+        self.waiting_bytes += len(segment.raw)
+
+    def close(self, done: Callable[[Body], None], *, complete: bool) -> None:
+        """Say that no segment follows; ``done`` is called with the body when all is read."""
+        self._done = done
+        self._complete = complete
+
+    def step(self) -> bool:
+        """Do one piece of work; False when there is none left for now."""
+        return next(self._steps)
+
+    def _work(self) -> Iterator[bool]:
+        while True:
+            while self._segments:
+                segment = self._segments.popleft()
+                for data, stamp_ns in segment.reads():
+                    yield from self._read(data, stamp_ns)
+                self.waiting_bytes -= len(segment.raw)
+            if self._done is not None:
+                self._tell(self._done)
+            yield False
+
+    def _read(self, data: bytes, stamp_ns: int) -> Iterator[bool]:
+        if self.finished:
+            return
+        try:
+            for piece in self._decoder.pieces(data):
+                self._sink.feed(piece, stamp_ns)
+                yield True
+        except UndecodableError as error:
+            self._malformed = str(error)
+
+    def _tell(self, done: Callable[[Body], None]) -> None:
+        body = self._sink.body(complete=self._complete)
+        done(Body(body.stream, body.text, body.too_large, self._malformed))
+
+
+class ParseQueue:
+    """All bodies of one process that wait to be read, first come, first served.
+
+    ``held_bytes`` is the raw bytes in segments not read yet (an open response holds up to one
+    unfinished segment more); ``parsed_at_once`` how often the bound forced a parse on the spot.
+    """
+
+    __slots__ = ("_jobs", "_limit_bytes", "_loop", "_now_ns", "held_bytes", "parsed_at_once")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, limit_bytes: int = MAX_HELD_BYTES) -> None:
+        self._loop = loop
+        self._limit_bytes = limit_bytes
+        self._now_ns = time.monotonic_ns
+        self._jobs: deque[BodyJob] = deque()
+        self.held_bytes = 0
+        self.parsed_at_once = 0
+
+    def add(self, job: BodyJob, segment: Segment) -> None:
+        """Hold a segment of a live response; read it when there are enough of them."""
+        job.add(segment)
+        self.held_bytes += len(segment.raw)
+        if self.held_bytes > self._limit_bytes:
+            self.parsed_at_once += 1
+            while self._step(job):
+                pass
+        elif job.waiting_bytes >= LIVE_PARSE_BYTES:
+            self.push(job)
+
+    def push(self, job: BodyJob) -> None:
+        """Have the job's segments read as soon as the loop has polled its sockets."""
+        if job.queued:
+            return
+        if not self._jobs:
+            self._loop.call_soon(self._run)
+        job.queued = True
+        self._jobs.append(job)
+
+    def _step(self, job: BodyJob) -> bool:
+        before = job.waiting_bytes
+        more = job.step()
+        self.held_bytes -= before - job.waiting_bytes
+        return more
+
+    def _run(self) -> None:
+        """Read for one slice, then let the loop poll before the next."""
+        until_ns = self._now_ns() + SLICE_NS
+        while self._now_ns() < until_ns:
+            job = self._jobs[0]
+            if self._step(job):
+                continue
+            job.queued = False
+            self._jobs.popleft()
+            if not self._jobs:
+                return
+        self._loop.call_soon(self._run)

@@ -1,0 +1,107 @@
+"""What is the same for every request of a run: the server, the model, headers and body fields.
+
+Not for: anything that differs from request to request (chat.py), or talking to the server.
+"""
+
+import re
+import ssl
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from agentx_replay.endpoint.url import BaseUrl
+from agentx_replay.errors import UsageError
+
+MIN_TIMEOUT_S = 21_600.0
+"""AgentX: no client timeout below six hours; real agents wait, and cutting hides the slow."""
+
+OWN_FIELDS = frozenset({"model", "messages", "stream", "max_tokens", "max_completion_tokens"})
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"[\x20-\x7e\t]*")
+_FRAMING_HEADERS = frozenset({"host", "content-length", "transfer-encoding", "connection"})
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSettings:
+    """How the server's certificate is checked. ``insecure`` means not at all."""
+
+    ca_file: str | None = None
+    insecure: bool = False
+
+    def context(self) -> ssl.SSLContext:
+        """Return the context for every connection. Raises UsageError for an unusable CA file."""
+        try:
+            context = ssl.create_default_context(cafile=self.ca_file)
+        except OSError as error:
+            raise UsageError(
+                f"cannot use the CA file {self.ca_file}: {error.strerror or error}",
+                "give a PEM file with the certificate of the authority",
+            ) from error
+        if self.insecure:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointSettings:
+    """One server and how to ask it.
+
+    ``max_tokens_field`` is the name of the body field that limits the output. ``extra_body`` and
+    ``extra_headers`` pass through. ``session_headers`` adds ``X-Session-ID``. ``keepalive_s`` is
+    how long an idle connection may be used again where neither the server's announcement nor a
+    measurement says less. ``timeout_s`` limits one response; None is no limit.
+    ``continuous_usage`` asks for usage in every event, which costs the server time.
+    """
+
+    url: BaseUrl
+    model: str
+    api_key: str | None = field(default=None, repr=False)
+    max_tokens_field: str = "max_completion_tokens"
+    extra_body: dict[str, Any] = field(default_factory=dict)
+    extra_headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    session_headers: bool = False
+    tls: TlsSettings = TlsSettings()
+    keepalive_s: float | None = None
+    timeout_s: float | None = None
+    continuous_usage: bool = False
+
+    def __post_init__(self) -> None:
+        _check_body(self.extra_body)
+        _check_headers(self.extra_headers, self.api_key)
+        if self.timeout_s is not None and self.timeout_s < MIN_TIMEOUT_S:
+            raise UsageError(
+                f"a timeout of {self.timeout_s:g} s would cut off responses and hide slow ones",
+                f"leave it out or give at least {MIN_TIMEOUT_S:.0f} s",
+            )
+
+
+def _check_body(fields: dict[str, Any]) -> None:
+    clash = sorted(OWN_FIELDS & fields.keys())
+    if clash:
+        raise UsageError(
+            f"the body field {clash[0]!r} is decided by the replay", "leave it out of the extras"
+        )
+    try:
+        orjson.dumps(fields)
+    except TypeError as error:
+        raise UsageError(
+            f"the extra body fields cannot be written as JSON ({error})", "give plain JSON values"
+        ) from error
+
+
+def _check_headers(headers: tuple[tuple[str, str], ...], api_key: str | None) -> None:
+    for name, value in headers:
+        if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
+            raise UsageError(
+                f"the header {name!r} cannot be sent",
+                "use a plain name and a value of printable ASCII on one line",
+            )
+        if name.lower() in _FRAMING_HEADERS:
+            raise UsageError(f"the header {name!r} is set by the connection", "leave it out")
+    if api_key is not None and not _HEADER_VALUE.fullmatch(api_key):
+        raise UsageError(
+            "the API key holds characters that no header can carry",
+            "check OPENAI_API_KEY for a stray line break or quote",
+        )

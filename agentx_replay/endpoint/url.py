@@ -1,0 +1,104 @@
+"""Where a server is: a URL as a person types it, taken apart once.
+
+Not for: opening connections, or asking the server anything.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import SplitResult, urlsplit
+
+from agentx_replay.errors import UsageError
+
+_LOOPBACK = re.compile(r"localhost|::1|127(\.\d{1,3}){3}")
+_PORTS = {"http": 80, "https": 443}
+_UNSAFE = re.compile(r"[^\x21-\x7e]")
+
+
+@dataclass(frozen=True, slots=True)
+class BaseUrl:
+    """The base of an OpenAI-compatible API. ``path`` has no trailing slash (usually ``/v1``)."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+
+    @property
+    def tls(self) -> bool:
+        """Whether the connection is encrypted."""
+        return self.scheme == "https"
+
+    @property
+    def authority(self) -> str:
+        """Host and port as a Host header says them; the scheme's own port is left out."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.authority}{self.path}"
+
+
+def parse_base_url(text: str) -> BaseUrl:
+    """Return the base that ``text`` names.
+
+    With no path, ``/v1`` is meant; a trailing slash, or ``/chat/completions`` pasted along, is
+    dropped; any other path is taken as it stands. Raises UsageError for what is not an http(s)
+    URL and for credentials inside it, which it never repeats.
+    """
+    parts, port = _split(text.strip())
+    if parts.scheme not in _PORTS or not parts.hostname or _UNSAFE.search(text.strip()):
+        raise UsageError(
+            f"{redacted(text)!r} is not the URL of a server",
+            "give it as http://HOST:PORT or https://HOST/v1",
+        )
+    if parts.username is not None:
+        raise UsageError(
+            f"the URL {redacted(text)} carries a user name or password",
+            "leave them out and set OPENAI_API_KEY instead",
+        )
+    path = parts.path.rstrip("/").removesuffix("/chat/completions")
+    return BaseUrl(parts.scheme, parts.hostname, port or _PORTS[parts.scheme], path or "/v1")
+
+
+def _split(text: str) -> tuple[SplitResult, int | None]:
+    try:
+        return (parts := urlsplit(text)), parts.port
+    except ValueError as error:
+        raise UsageError(
+            f"{redacted(text)!r} is not a URL", "give it as http://HOST:PORT or https://HOST/v1"
+        ) from error
+
+
+def redacted(text: str) -> str:
+    """Return ``text`` with user name and password of any URL in it replaced by ``***``."""
+    return re.sub(r"//[^/?#\s]*@", "//***@", text)
+
+
+def refuse_proxy(url: BaseUrl, environment: Mapping[str, str] = os.environ) -> None:
+    """Raise UsageError where the environment sends this URL through a proxy.
+
+    A proxy would be measured along with the server. Loopback is always direct, and so is what
+    ``NO_PROXY`` covers.
+    """
+    names = (f"{url.scheme}_proxy", "all_proxy")
+    lowered = {name.lower(): value for name, value in environment.items() if value}
+    name = next((name for name in names if name in lowered), None)
+    if name is None or _LOOPBACK.fullmatch(url.host):
+        return
+    if not _excepted(url, lowered.get("no_proxy", "")):
+        raise UsageError(
+            f"{name.upper()} is set, and a proxy would be measured along with {url.host}",
+            f"unset it or add {url.host} to NO_PROXY",
+        )
+
+
+def _excepted(url: BaseUrl, no_proxy: str) -> bool:
+    """Whether NO_PROXY (names, with their subdomains, ports allowed, or ``*``) covers the host."""
+    for entry in (part.strip().lower().lstrip(".") for part in no_proxy.split(",")):
+        if entry in ("*", url.host, f"{url.host}:{url.port}"):
+            return True
+        if entry and url.host.endswith("." + entry):
+            return True
+    return False
