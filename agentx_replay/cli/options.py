@@ -47,29 +47,23 @@ def config_option(command: _F) -> _F:
     )(command)
 
 
-class Levels(click.ParamType):
-    """Concurrency levels: whole numbers from 1, separated by commas."""
-
-    name = "levels"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, ...]:
-        if isinstance(value, tuple):
-            return value
-        parts = value if isinstance(value, list) else str(value).split(",")
-        try:
-            levels = tuple(int(part) for part in parts)
-        except (TypeError, ValueError):
-            levels = ()
-        if not levels or min(levels) < 1:
-            raise UsageError(
-                f"concurrency {value!r} is not a list of levels",
-                "give whole numbers from 1, as in --concurrency 1,2,4,8",
-            )
-        if len(set(levels)) != len(levels):
-            raise UsageError(f"concurrency {value!r} names a level twice", "name each once")
-        return levels
+def levels(_: click.Context, __: click.Parameter, value: Any) -> tuple[int, ...] | None:
+    """Read concurrency levels: whole numbers from 1, separated by commas (a list from TOML)."""
+    if value is None:
+        return None
+    parts = value if isinstance(value, list) else str(value).split(",")
+    try:
+        found = tuple(int(part) for part in parts)
+    except (TypeError, ValueError):
+        found = ()
+    if not found or min(found) < 1:
+        raise UsageError(
+            f"concurrency {value!r} is not a list of levels",
+            "give whole numbers from 1, as in --concurrency 1,2,4,8",
+        )
+    if len(set(found)) != len(found):
+        raise UsageError(f"concurrency {value!r} names a level twice", "name each once")
+    return found
 
 
 def overridden(scenario: Scenario, overrides: tuple[str, ...]) -> Scenario:

@@ -13,8 +13,13 @@ ContextPolicy = Literal["session", "request"]
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """Sessions and requests left out for one reason."""
+    """Sessions and requests left out for one reason.
 
+    ``cause``: a whole ``session`` does not fit the context, single ``request``s do not, or the
+    ``scenario`` takes no more sessions.
+    """
+
+    cause: Literal["session", "request", "scenario"]
     reason: str
     sessions: int
     requests: int
@@ -72,9 +77,11 @@ def select_sessions(
         raise _nothing_fits(corpus, max_context)
     beyond = eligible[max_sessions:] if max_sessions is not None else []
     reasons = (
-        LeftOut(f"needs more than {max_context} tokens", len(too_large), _count(too_large)),
-        LeftOut(f"requests over {max_context} tokens", trimmed, trimmed_requests),
-        LeftOut(f"after the first {max_sessions}", len(beyond), _count(beyond)),
+        LeftOut(
+            "session", f"needs more than {max_context} tokens", len(too_large), _count(too_large)
+        ),
+        LeftOut("request", f"requests over {max_context} tokens", trimmed, trimmed_requests),
+        LeftOut("scenario", f"after the first {max_sessions}", len(beyond), _count(beyond)),
     )
     kept = len(eligible) - len(beyond)
     return Selection(

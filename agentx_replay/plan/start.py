@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agentx_replay.plan.graph import SessionGraph, StepId
+from agentx_replay.plan.graph import SessionGraph, StepId, Stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +64,7 @@ def from_t_star(graph: SessionGraph, t_star: float, *, primer_lead_s: float) -> 
     A stream with a request before t* and one left is primed with its last request before t*. A
     child whose spawning step lies before t* is live, even if it has not started.
     """
-    turns = tuple(
-        sum(1 for step in stream.steps if step.start_s < t_star) for stream in graph.streams
-    )
+    turns = tuple(_first_turn_from(stream, t_star) for stream in graph.streams)
     primers = tuple(
         Primer(
             StepId(stream.index, turn - 1),
@@ -81,6 +79,12 @@ def from_t_star(graph: SessionGraph, t_star: float, *, primer_lead_s: float) -> 
         primers=primers,
         t_star_s=t_star,
     )
+
+
+def _first_turn_from(stream: Stream, t_star: float) -> int:
+    """Return the first turn that starts at or after t*; a stream need not be in order of time."""
+    turns = (turn for turn, step in enumerate(stream.steps) if step.start_s >= t_star)
+    return next(turns, len(stream.steps))
 
 
 def _is_live(graph: SessionGraph, turns: tuple[int, ...], stream: int) -> bool:

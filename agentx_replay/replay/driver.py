@@ -26,9 +26,10 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A snapshot for the screen."""
+    """A snapshot for the screen; ``left_s`` is None where no end is known (the warm-up)."""
 
     stage: Stage
+    left_s: float | None
     in_flight: int
     live_plays: int
     recycled_plays: int
@@ -121,11 +122,13 @@ class Replay:
 
     def progress(self) -> Progress:
         """Return where the replay is now."""
-        stage = self._stage
-        if stage is Stage.WINDOW and self._window is not None and not self._window.is_open:
-            stage = Stage.DRAIN
+        stage, left_s = self._stage, None
+        if stage is Stage.WINDOW and self._window is not None:
+            stage = Stage.WINDOW if self._window.is_open else Stage.DRAIN
+            left_s = max(0.0, (self._window.ends_ns() - self._clock.now_ns()) / _NS)
         return Progress(
             stage=stage,
+            left_s=left_s,
             in_flight=self._traffic.in_flight,
             live_plays=len(self._lanes),
             recycled_plays=sum(lane.ordinal for lane in self._lanes),

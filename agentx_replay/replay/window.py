@@ -94,6 +94,7 @@ class Window:
         self._scenario = scenario
         self._timers = timers
         self._system_cap_ns = round(scenario.system_idle_cap_s * _NS)
+        self._grace_ns = round(scenario.grace_s * _NS)
         self._tree_cap_ns = round(scenario.tree_idle_cap_s * _NS)
         self._tree_deadlines: list[tuple[int, int, int]] = []
         self._idle_since_ns = 0
@@ -123,6 +124,10 @@ class Window:
             self._stopped = reason
             self._close()
 
+    def ends_ns(self) -> int:
+        """Return when the stage it is in, window or drain, ends at the latest."""
+        return self._nominal_close_ns if self.is_open else self._close_ns + self._grace_ns
+
     # -- opening and closing -----------------------------------------------------------------
 
     def _open(self) -> None:
@@ -149,8 +154,7 @@ class Window:
         self._close_ns = self._clock.now_ns()
         if self._wake is not None:
             self._wake.cancel()
-        grace_ns = self._close_ns + round(self._scenario.grace_s * _NS)
-        self._clock.call_at(grace_ns, self._traffic.guard(self._cut))
+        self._clock.call_at(self.ends_ns(), self._traffic.guard(self._cut))
         self._settle_if_drained()
 
     def _cut(self) -> None:

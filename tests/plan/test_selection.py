@@ -35,7 +35,7 @@ def test_a_session_whose_peak_does_not_fit_is_left_out_and_counted() -> None:
         corpus(session("a", 100, 150), session("b", 100, 151, 10)), max_context=200
     )
     assert [s.id for s in chosen.sessions] == ["a"]
-    assert chosen.left_out == (LeftOut("needs more than 200 tokens", 1, 3),)
+    assert chosen.left_out == (LeftOut("session", "needs more than 200 tokens", 1, 3),)
 
 
 def test_the_request_policy_leaves_out_single_requests() -> None:
@@ -45,8 +45,8 @@ def test_the_request_policy_leaves_out_single_requests() -> None:
     assert [len(s.requests()) for s in chosen.sessions] == [2]
     assert [len(s.requests()) for s in chosen.sources] == [3]
     assert chosen.left_out == (
-        LeftOut("needs more than 200 tokens", 1, 1),
-        LeftOut("requests over 200 tokens", 1, 1),
+        LeftOut("session", "needs more than 200 tokens", 1, 1),
+        LeftOut("request", "requests over 200 tokens", 1, 1),
     )
 
 
@@ -67,8 +67,8 @@ def test_the_first_so_many_eligible_sessions_are_taken() -> None:
     )
     assert [s.id for s in chosen.sessions] == ["a", "b"]
     assert chosen.left_out == (
-        LeftOut("needs more than 200 tokens", 1, 1),
-        LeftOut("after the first 2", 1, 2),
+        LeftOut("session", "needs more than 200 tokens", 1, 1),
+        LeftOut("scenario", "after the first 2", 1, 2),
     )
 
 

@@ -26,6 +26,11 @@ def test_a_stream_resumes_at_its_first_request_that_starts_at_or_after_t_star() 
     assert from_t_star(of, 10.5, primer_lead_s=10.0).turns == (2,)
 
 
+def test_a_stream_out_of_time_order_resumes_at_the_first_that_qualifies() -> None:
+    of = graph([step(0, 0), step(1, 30), step(2, 20), step(3, 40)])
+    assert from_t_star(of, 25.0, primer_lead_s=10.0).turns == (1,)
+
+
 def test_a_primer_is_the_last_request_before_t_star_with_its_lead_capped() -> None:
     of = graph([step(0, 0), step(1, 10), step(2, 90)])
     assert from_t_star(of, 14.0, primer_lead_s=10.0).primers == (Primer(StepId(0, 1), 4.0),)

@@ -1,0 +1,153 @@
+"""``agentx-replay run`` and ``sweep``: measure a server at one or several concurrency levels."""
+
+import functools
+import secrets
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import orjson
+
+from agentx_replay.analysis.point import Point
+from agentx_replay.cli.options import config_option, levels, resolve_scenario, scenario_option
+from agentx_replay.cli.target import TargetOptions, open_target, target_options
+from agentx_replay.experiment.interrupts import INTERRUPTED_EXIT_CODE
+from agentx_replay.experiment.settings import Settings
+from agentx_replay.experiment.sweep import Sweep
+from agentx_replay.report.points_table import points_json, points_table
+from agentx_replay.report.progress import ProgressScreen
+from agentx_replay.report.sweep_lines import sweep_lines
+from agentx_replay.results.run_directory import PointStatus
+from agentx_replay.shipped import shipped_directory
+
+_LOOK_LEVELS = (1, 4, 16)
+_LOOK_OVERRIDES = ("window_s=10.0",)
+"""With no server and nothing else said: three short levels, under a minute in all."""
+
+_OPTIONS = (
+    click.option(
+        "--traces",
+        type=click.Path(path_type=Path),
+        metavar="PATH",
+        help="Recorded sessions: a directory or file. Default: the bundled ones.",
+    ),
+    scenario_option,
+    click.option("--gpus", type=click.IntRange(1), help="GPUs behind the server."),
+    click.option(
+        "--out", type=click.Path(path_type=Path), metavar="DIR", help="Default: results/TIME."
+    ),
+    *target_options,
+    click.option(
+        "--max-context",
+        type=click.IntRange(1),
+        metavar="TOKENS",
+        help="Leave out sessions that need more. Default: what the server says it holds.",
+    ),
+    click.option(
+        "--max-context-policy",
+        type=click.Choice(["session", "request"]),
+        default="session",
+        show_default=True,
+        help="Leave out whole sessions, or single requests.",
+    ),
+    click.option(
+        "--tokenizer",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        help="A tokenizer.json to take one-token words from (needs the extra 'tokenizers').",
+    ),
+    click.option("--salt", metavar="TEXT", help="Same seed and salt: same bytes. Default: random."),
+    click.option("--skip-bad", is_flag=True, help="Leave out trace files that cannot be read."),
+    click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else."),
+    config_option,
+)
+
+
+def _measuring(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options of a measurement."""
+    return functools.reduce(lambda wrapped, option: option(wrapped), reversed(_OPTIONS), command)
+
+
+@click.command()
+@click.option(
+    "--concurrency",
+    type=click.IntRange(1),
+    default=8,
+    show_default=True,
+    help="Sessions alive at all times.",
+)
+@_measuring
+def run(concurrency: int, **options: Any) -> None:
+    """Measure one concurrency level.
+
+    \b
+    agentx-replay run --url http://localhost:8000 --concurrency 8 --gpus 8
+    """
+    _measure((concurrency,), options)
+
+
+@click.command()
+@click.option(
+    "--concurrency",
+    type=click.UNPROCESSED,
+    callback=levels,
+    metavar="N,N,…",
+    help="Levels, run in this order.",
+)
+@_measuring
+def sweep(concurrency: tuple[int, ...] | None, **options: Any) -> None:
+    """Measure several concurrency levels in order.
+
+    Without --url it measures the built-in simulator: a modelled engine, to see the whole road.
+
+    \b
+    agentx-replay sweep
+    agentx-replay sweep --url http://localhost:8000 --concurrency 1,2,4,8,16 --gpus 8
+    """
+    if concurrency is None and options["url"] is None and not options["override"]:
+        options["override"] = _LOOK_OVERRIDES
+    _measure(concurrency or _LOOK_LEVELS, options)
+
+
+def _measure(concurrency: tuple[int, ...], options: dict[str, Any]) -> None:
+    target_options = TargetOptions.taken_from(options)
+    as_json = options.pop("as_json")
+    with open_target(target_options) as target:
+        settings = _settings(concurrency, options)
+        sweep = Sweep(settings, target)
+        screen = ProgressScreen(settings.gpus)
+        for line in sweep_lines(sweep.corpus, sweep.selection, sweep.plans, settings.out):
+            screen.say(line)
+        points = list(sweep.run(screen))
+    if as_json:
+        result = {"out": str(settings.out), "points": points_json(points)}
+        click.echo(orjson.dumps(result).decode())
+    else:
+        click.echo(points_table(points))
+    sys.exit(_exit_code(points))
+
+
+def _settings(concurrency: tuple[int, ...], options: dict[str, Any]) -> Settings:
+    return Settings(
+        traces=options["traces"] or shipped_directory("traces"),
+        scenario=resolve_scenario(options["scenario"], options["override"]),
+        levels=concurrency,
+        out=options["out"] or Path("results") / time.strftime("%Y%m%d-%H%M%S"),
+        salt=options["salt"] or secrets.token_hex(8),
+        command=tuple(sys.argv[1:]),
+        gpus=options["gpus"],
+        max_context=options["max_context"],
+        context_policy=options["max_context_policy"],
+        tokenizer=options["tokenizer"],
+        skip_bad=options["skip_bad"],
+    )
+
+
+def _exit_code(points: list[Point]) -> int:
+    """0: done and valid; 1: done but not valid; 130: interrupted."""
+    if any(point.status is PointStatus.INTERRUPTED for point in points):
+        return INTERRUPTED_EXIT_CODE
+    return 0 if points and all(point.verdict.valid for point in points) else 1

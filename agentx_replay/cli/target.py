@@ -1,0 +1,162 @@
+"""Options that say what to measure, and opening it: a server, the simulator, or no wire at all."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import click
+import orjson
+
+from agentx_replay.errors import UsageError
+from agentx_replay.experiment.settings import Target
+
+target_options = (
+    click.option("--url", metavar="URL", help="The server. Default: the built-in simulator."),
+    click.option("--model", metavar="NAME", help="Default: the one the server lists."),
+    click.option(
+        "--api-key-env",
+        default="OPENAI_API_KEY",
+        show_default=True,
+        metavar="NAME",
+        help="Environment variable that holds the API key.",
+    ),
+    click.option("--header", multiple=True, metavar="NAME:VALUE", help="Send a header along."),
+    click.option("--body", metavar="JSON", help="Send fields along in every request's body."),
+    click.option("--session-headers", is_flag=True, help="Send X-Session-ID, for routers."),
+    click.option(
+        "--keepalive",
+        type=click.FloatRange(0.0),
+        metavar="SECONDS",
+        help="Use no connection that was idle for longer.",
+    ),
+    click.option(
+        "--timeout",
+        type=click.FloatRange(0.0),
+        metavar="SECONDS",
+        help="Give up on a response after this long (at least 21600). Default: never.",
+    ),
+    click.option("--ca-file", metavar="FILE", help="Trust this certificate authority."),
+    click.option("--insecure", is_flag=True, help="Accept any certificate."),
+    click.option(
+        "--virtual", is_flag=True, help="Replay in virtual time against the modelled engine."
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetOptions:
+    """The target options of one command line."""
+
+    url: str | None
+    model: str | None
+    api_key_env: str
+    header: tuple[str, ...]
+    body: str | None
+    session_headers: bool
+    keepalive: float | None
+    timeout: float | None
+    ca_file: str | None
+    insecure: bool
+    virtual: bool
+
+    @classmethod
+    def taken_from(cls, options: dict[str, Any]) -> "TargetOptions":
+        """Take the target's options out of a command's."""
+        return cls(**{name: options.pop(name) for name in cls.__slots__})
+
+
+@contextmanager
+def open_target(options: TargetOptions) -> Iterator[Target]:
+    """Make the target ready to measure; the simulator lives as long as the context.
+
+    Raises ``UsageError`` with exit code 3 for a server that cannot be measured.
+    """
+    if options.virtual:
+        if options.url is not None:
+            raise UsageError("--virtual has no wire, so it cannot reach --url", "leave one out")
+        yield _in_process()
+    elif options.url is None:
+        with _simulator() as url:
+            yield _server(options, url, {"kind": "built-in simulator"})
+    else:
+        yield _server(options, options.url, {"kind": "server"})
+
+
+def _in_process() -> Target:
+    from agentx_replay.simulator.engine import EngineModel
+    from agentx_replay.simulator.inprocess import InProcessEndpoint
+
+    model = EngineModel()
+    return Target(
+        open=lambda clock: InProcessEndpoint(clock, model),
+        facts={"kind": "simulator in virtual time", "engine": asdict(model)},
+        max_context=model.context_limit_tokens,
+        virtual=True,
+    )
+
+
+@contextmanager
+def _simulator() -> Iterator[str]:
+    from agentx_replay.simulator.process import launch_simulator
+    from agentx_replay.simulator.server import ServerConfig
+
+    process = launch_simulator(ServerConfig())
+    try:
+        yield process.url
+    finally:
+        process.close()
+
+
+def _server(options: TargetOptions, url: str, facts: dict[str, Any]) -> Target:
+    from agentx_replay.endpoint.client import Client
+    from agentx_replay.endpoint.readiness import examine_server
+
+    settings, told = examine_server(_endpoint_settings(options, url))
+    return Target(
+        open=lambda clock: Client(settings, clock.now_ns),
+        facts=facts | {"url": str(settings.url), "model": settings.model, **asdict(told)},
+        max_context=told.max_model_len,
+        secrets=(settings.api_key,) if settings.api_key else (),
+    )
+
+
+def _endpoint_settings(options: TargetOptions, url: str) -> Any:
+    from agentx_replay.endpoint.settings import EndpointSettings, TlsSettings
+    from agentx_replay.endpoint.url import parse_base_url, refuse_proxy
+
+    base = parse_base_url(url)
+    refuse_proxy(base)
+    return EndpointSettings(
+        url=base,
+        model=options.model or "",
+        api_key=os.environ.get(options.api_key_env) or None,
+        extra_body=_body(options.body),
+        extra_headers=tuple(_header(header) for header in options.header),
+        session_headers=options.session_headers,
+        tls=TlsSettings(options.ca_file, options.insecure),
+        keepalive_s=options.keepalive,
+        timeout_s=options.timeout,
+    )
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not colon:
+        raise UsageError(f"the header {name!r} has no value", "write --header 'NAME: VALUE'")
+    return name.strip(), value.strip()
+
+
+def _body(text: str | None) -> dict[str, Any]:
+    if text is None:
+        return {}
+    try:
+        fields = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise UsageError(
+            f"--body is not JSON ({error})", "give one object, as '{\"top_k\": 1}'"
+        ) from None
+    if not isinstance(fields, dict):
+        raise UsageError("--body is not a JSON object", "give one object, as '{\"top_k\": 1}'")
+    return fields

@@ -1,0 +1,87 @@
+"""``agentx-replay traces``: what a corpus holds, whether it reads, and making one."""
+
+from pathlib import Path
+
+import click
+import orjson
+
+from agentx_replay.shipped import shipped_directory
+from agentx_replay.traces.corpus import read_corpus
+from agentx_replay.traces.model import RecordedRequest, Session
+
+
+@click.group()
+def traces() -> None:
+    """Look at recorded sessions.
+
+    \b
+    agentx-replay traces stats DIRECTORY
+    agentx-replay traces check DIRECTORY
+    agentx-replay traces generate mine.jsonl.gz --sessions 50 --seed 7
+    """
+
+
+_CORPUS = click.argument(
+    "corpus", type=click.Path(path_type=Path), default=lambda: shipped_directory("traces")
+)
+
+
+@traces.command()
+@_CORPUS
+@click.option("--skip-bad", is_flag=True, help="Leave out files that cannot be read, and say so.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def stats(corpus: Path, skip_bad: bool, as_json: bool) -> None:
+    """Print what CORPUS holds (default: the bundled sessions)."""
+    from agentx_replay.report.traces_table import as_dict, statistics_lines
+    from agentx_replay.traces.statistics import corpus_statistics
+
+    found = read_corpus(corpus, skip_bad=skip_bad)
+    statistics = corpus_statistics(found, _agents_apart)
+    if as_json:
+        click.echo(orjson.dumps(as_dict(statistics)).decode())
+        return
+    click.echo("\n".join(statistics_lines(statistics)))
+
+
+def _agents_apart(session: Session) -> list[tuple[RecordedRequest, ...]]:
+    """Return the main and flattened streams, so that a reset is one agent's and not a switch."""
+    from agentx_replay.plan.graph import OFFICIAL
+    from agentx_replay.plan.streams import build_graph
+
+    return [
+        tuple(step.request for step in stream.steps)
+        for stream in build_graph(session, OFFICIAL).streams
+        if not stream.name.startswith("sa:")
+    ]
+
+
+@traces.command()
+@_CORPUS
+def check(corpus: Path) -> None:
+    """Read every session of CORPUS and name each that cannot be read."""
+    found = read_corpus(corpus, skip_bad=True)
+    for name, reason in found.skipped:
+        click.echo(f"{name}: {reason}")
+    click.echo(f"{len(found.sessions)} sessions read, {len(found.skipped)} cannot be")
+    if found.skipped:
+        raise click.exceptions.Exit(1)
+
+
+@traces.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--sessions", default=36, show_default=True, type=click.IntRange(1, 100_000))
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(0))
+@click.option(
+    "--shape",
+    default="large",
+    show_default=True,
+    type=click.Choice(["small", "medium", "large"]),
+    help="Contexts of up to 4,000, 31,000 or 200,000 tokens.",
+)
+def generate(file: Path, sessions: int, seed: int, shape: str) -> None:
+    """Write synthetic sessions to FILE (.jsonl or .jsonl.gz), drawn from published statistics."""
+    from agentx_replay.traces.generate import LARGE, MEDIUM, SMALL, generate_corpus, write_corpus
+
+    limits = {"small": SMALL, "medium": MEDIUM, "large": LARGE}[shape]
+    write_corpus(generate_corpus(seed, sessions, limits, shape), file)
+    click.echo(f"{sessions} sessions written to {file}")

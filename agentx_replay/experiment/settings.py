@@ -1,0 +1,63 @@
+"""What an experiment is asked to do, resolved: values that every level shares."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from agentx_replay.plan.selection import ContextPolicy
+from agentx_replay.replay.driver import Progress
+from agentx_replay.replay.ports import Clock, Endpoint
+from agentx_replay.results.recent import Snapshot
+from agentx_replay.scenario import Scenario
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """One sweep. ``max_context`` in tokens (None: the server's own limit, where it tells one);
+    ``salt`` decides the words of every prompt; ``tokenizer`` is a ``tokenizer.json``;
+    ``bundled`` says that ``traces`` is the shipped corpus; ``command`` is what was typed.
+    """
+
+    traces: Path
+    scenario: Scenario
+    levels: tuple[int, ...]
+    out: Path
+    salt: str
+    command: tuple[str, ...]
+    gpus: int | None = None
+    max_context: int | None = None
+    context_policy: ContextPolicy = "session"
+    tokenizer: Path | None = None
+    skip_bad: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is measured. ``virtual`` runs in virtual time, without a wire.
+
+    ``open`` makes the endpoint inside the running loop. ``max_context`` is what the server says
+    it can hold, None where it does not. ``facts`` go into ``sweep.json``; ``secrets`` never do.
+    """
+
+    open: Callable[[Clock], Endpoint]
+    facts: Mapping[str, Any]
+    max_context: int | None = None
+    virtual: bool = False
+    secrets: tuple[str, ...] = ()
+
+
+class Screen(Protocol):
+    """Where a person looks while it runs."""
+
+    def say(self, line: str) -> None:
+        """Show a line that stays."""
+
+    def level_begins(self, concurrency: int) -> None:
+        """Say that a level begins."""
+
+    def show(self, progress: Progress, recent: Snapshot) -> None:
+        """Show where the level is now; called about once a second."""
+
+    def level_ended(self, line: str) -> None:
+        """Say how a level went."""

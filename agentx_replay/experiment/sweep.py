@@ -1,0 +1,125 @@
+"""A sweep: one corpus, one target, several levels in order, one run directory."""
+
+import os
+import platform
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from agentx_replay import __version__
+from agentx_replay.analysis.point import Point, point_row
+from agentx_replay.analysis.validity import Rules
+from agentx_replay.experiment.level import Level, run_level
+from agentx_replay.experiment.prompting import Prompting
+from agentx_replay.experiment.settings import Screen, Settings, Target
+from agentx_replay.plan.plan import GraphLibrary, Plan
+from agentx_replay.plan.selection import Selection, select_sessions
+from agentx_replay.prompts.template import CHATML
+from agentx_replay.prompts.vocabulary import Vocabulary, builtin_vocabulary
+from agentx_replay.results.run_directory import PointStatus, RunDirectory
+from agentx_replay.traces.corpus import read_corpus
+from agentx_replay.traces.model import Corpus
+
+
+class Sweep:
+    """Prepares on construction (corpus, plans, directory), then runs level by level.
+
+    Raises ``UsageError`` for a corpus that cannot be read or does not fit, and for an output
+    directory that is taken.
+    """
+
+    def __init__(self, settings: Settings, target: Target) -> None:
+        self._settings = settings
+        self._target = target
+        self.corpus = read_corpus(settings.traces, skip_bad=settings.skip_bad)
+        self.selection = select_sessions(
+            self.corpus,
+            max_context=settings.max_context or target.max_context,
+            policy=settings.context_policy,
+            max_sessions=settings.scenario.max_sessions,
+        )
+        vocabulary = _vocabulary(settings)
+        scenario = settings.scenario
+        self._prompting = Prompting(vocabulary, CHATML, settings.salt, scenario.shared_prefix)
+        library = GraphLibrary(self.selection, scenario)
+        self.plans = [
+            Plan(scenario, self.corpus.fingerprint, library, level) for level in settings.levels
+        ]
+        self._run = RunDirectory.create(settings.out, secrets=target.secrets)
+        self._run.write_sweep(self._document(vocabulary))
+
+    def run(self, screen: Screen) -> Iterator[Point]:
+        """Run the levels; yield each point when it is on disk. An interrupted level is the last."""
+        points: list[Point] = []
+        for plan in self.plans:
+            point = run_level(self._level(plan), self._target, self._run, screen)
+            points.append(point)
+            self._run.write_points([point_row(each) for each in points])
+            yield point
+            if point.status is PointStatus.INTERRUPTED:
+                return
+
+    def _level(self, plan: Plan) -> Level:
+        settings = self._settings
+        return Level(
+            plan=plan,
+            prompts=self._prompting.level(plan.concurrency, attempt=0),
+            rules=rules_of(settings, self.selection),
+            run_id=settings.salt[:8],
+            gpus=settings.gpus,
+        )
+
+    def _document(self, vocabulary: Vocabulary) -> dict[str, Any]:
+        settings = self._settings
+        return {
+            "command": settings.command,
+            "started_unix_s": time.time(),
+            "versions": {"agentx-replay": __version__, "python": platform.python_version()},
+            "host": {"platform": platform.platform(), "cpus": len(os.sched_getaffinity(0))},
+            "scenario": asdict(settings.scenario) | {"fingerprint": settings.scenario.fingerprint},
+            "corpus": _corpus_document(self.corpus, self.selection),
+            "plans": {str(plan.concurrency): plan.fingerprint for plan in self.plans},
+            "levels": settings.levels,
+            "gpus": settings.gpus,
+            "salt": settings.salt,
+            "prompts": {
+                "words": len(vocabulary.table),
+                "source": vocabulary.source,
+                "template": asdict(CHATML),
+            },
+            "target": self._target.facts,
+        }
+
+
+def rules_of(settings: Settings, selection: Selection) -> Rules:
+    """Return how far a run keeps its scenario's rules. Sessions past the scenario's own number
+    are its rule, not a departure from it.
+    """
+    return Rules(
+        scenario=settings.scenario.name,
+        comparable=settings.scenario.comparable,
+        window_s=settings.scenario.window_s,
+        overridden=settings.scenario.overridden,
+        sessions_left_out=sum(out.sessions for out in selection.left_out if out.cause == "session"),
+        requests_left_out=sum(out.requests for out in selection.left_out if out.cause == "request"),
+    )
+
+
+def _vocabulary(settings: Settings) -> Vocabulary:
+    if settings.tokenizer is None:
+        return builtin_vocabulary()
+    from agentx_replay.prompts.tokenizer_file import vocabulary_from_tokenizer
+
+    return vocabulary_from_tokenizer(settings.tokenizer)
+
+
+def _corpus_document(corpus: Corpus, selection: Selection) -> dict[str, Any]:
+    return {
+        "name": corpus.name,
+        "fingerprint": corpus.fingerprint,
+        "sessions": len(corpus.sessions),
+        "played": [session.id for session in selection.sessions],
+        "left_out": [asdict(each) for each in selection.left_out],
+        "skipped": corpus.skipped,
+    }

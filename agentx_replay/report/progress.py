@@ -1,0 +1,73 @@
+"""What a person sees while a level runs: one live line in a terminal, a line now and then else.
+
+Everything goes to standard error, so that standard output holds results alone.
+"""
+
+import sys
+import time
+from typing import TextIO
+
+from agentx_replay.replay.driver import Progress, Stage
+from agentx_replay.results.recent import Snapshot
+
+PLAIN_EVERY_S = 30.0
+
+
+def progress_line(concurrency: int, progress: Progress, recent: Snapshot, gpus: int | None) -> str:
+    """Return the state of a level in one line of at most 100 columns, every number with a unit."""
+    left = f" {progress.left_s:.0f} s left" if progress.left_s is not None else ""
+    parts = [
+        f"c={concurrency} {progress.stage}{left}",
+        f"{progress.live_plays} plays",
+        f"{progress.in_flight} in flight",
+    ]
+    if recent.ended:
+        unit = "tok/s" if gpus is None else "tok/s/GPU"
+        parts.append(f"{recent.tokens_per_s / (gpus or 1):,.0f} {unit}")
+    if recent.itl_p90_s is not None:
+        parts.append(f"P90 ITL {recent.itl_p90_s * 1e3:.1f} ms")
+    if recent.cache_hit is not None:
+        parts.append(f"hit {recent.cache_hit:.1%}")
+    if recent.failures:
+        parts.append(", ".join(f"{count} {category}" for category, count in recent.failures))
+    return " | ".join(parts)[:100]
+
+
+class ProgressScreen:
+    """The ``Screen`` of an experiment on a text stream."""
+
+    def __init__(self, gpus: int | None, stream: TextIO = sys.stderr) -> None:
+        self._gpus = gpus
+        self._stream = stream
+        self._live = stream.isatty()
+        self._concurrency = 0
+        self._shown_s = float("-inf")
+        self._stage: Stage | None = None
+
+    def say(self, line: str) -> None:
+        """Show a line that stays."""
+        self._write(f"\r\x1b[K{line}\n" if self._live else f"{line}\n")
+
+    def level_begins(self, concurrency: int) -> None:
+        """Say that a level begins."""
+        self._concurrency = concurrency
+        self._shown_s, self._stage = float("-inf"), None
+
+    def show(self, progress: Progress, recent: Snapshot) -> None:
+        """Show where the level is: in place in a terminal, else on a change and every 30 s."""
+        line = progress_line(self._concurrency, progress, recent, self._gpus)
+        if self._live:
+            self._write(f"\r\x1b[K{line}")
+            return
+        now_s = time.monotonic()
+        if progress.stage is not self._stage or now_s - self._shown_s >= PLAIN_EVERY_S:
+            self._stage, self._shown_s = progress.stage, now_s
+            self._write(f"{line}\n")
+
+    def level_ended(self, line: str) -> None:
+        """Say how a level went."""
+        self.say(line)
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()
