@@ -19,7 +19,7 @@ MAY_IMPORT = {
     "endpoint": {"replay", "prompts"},
     "results": {"replay"},
     "analysis": {"results"},
-    "report": {"analysis", "plan", "replay", "results", "traces"},
+    "report": {"analysis", "plan", "replay", "results", "scenario", "traces"},
     "simulator": {"endpoint", "prompts", "replay"},
     "experiment": {
         "analysis", "endpoint", "plan", "prompts", "replay", "results", "scenario", "traces",
