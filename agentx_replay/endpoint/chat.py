@@ -4,10 +4,15 @@ What does not change from request to request is built once; a request adds its i
 limit and its messages, joined once. Not for: what the messages say (the prompts room), or sending.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import orjson
 
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.replay.ports import Dispatch
+
+_NONE: Mapping[str, int] = MappingProxyType({})
 
 
 class ChatRequests:
@@ -15,9 +20,10 @@ class ChatRequests:
 
     __slots__ = ("_body_start", "_head_start", "_limit_field", "_session_headers")
 
-    def __init__(self, settings: EndpointSettings) -> None:
+    def __init__(self, settings: EndpointSettings, more: Mapping[str, int] = _NONE) -> None:
+        """``more`` are body fields beyond the user's, for a probe."""
         self._head_start = head_start(settings, "POST", "/chat/completions")
-        self._body_start = _body_start(settings)
+        self._body_start = _body_start(settings, more)
         self._limit_field = settings.max_tokens_field.encode()
         self._session_headers = settings.session_headers
 
@@ -39,7 +45,7 @@ class ChatRequests:
         )
 
 
-def _body_start(settings: EndpointSettings) -> bytes:
+def _body_start(settings: EndpointSettings, more: Mapping[str, int]) -> bytes:
     """Return the JSON object of the fixed fields, open for more. The user's own fields win."""
     usage = {"include_usage": True}
     if settings.continuous_usage:
@@ -50,6 +56,7 @@ def _body_start(settings: EndpointSettings) -> bytes:
         "stream_options": usage,
         "ignore_eos": True,
         **settings.extra_body,
+        **more,
     }
     return orjson.dumps(fields)[:-1] + b","
 
