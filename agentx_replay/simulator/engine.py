@@ -41,7 +41,7 @@ class EngineModel:
     per_prefill_token_ms: float = 0.03
     prefill_budget_tokens: int = 8192
     block_tokens: int = 64
-    cache_blocks: int = 65_536
+    cache_blocks: int = 262_144
     max_running: int = 256
     max_model_len: int = 1_048_576
     tokens_per_step: int = 1

@@ -37,6 +37,8 @@ _CATCH_UP_NS = 5_000_000
 """A step whose end is noticed later than this is not made up for: the next starts late too. Below
 it the next starts where it should have, so that the timers' grain does not slow the engine."""
 
+_MAX_PORT = 65_535
+
 _COMPLETIONS = {"/v1/chat/completions": True, "/v1/completions": False}
 
 
@@ -52,6 +54,10 @@ class ServerConfig:
     keep_alive_s: float = 65.0
     max_body_bytes: int = 64 * 1024 * 1024
     truth_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= _MAX_PORT:  # the event loop would serve it modulo 65,536
+            raise UsageError(f"there is no port {self.port}", f"give one from 0 to {_MAX_PORT}")
 
 
 @dataclass(slots=True, eq=False)
@@ -284,3 +290,4 @@ async def running_server(
     finally:
         listener.close()
         server.disconnect()
+        await listener.wait_closed()

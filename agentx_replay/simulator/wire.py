@@ -164,7 +164,8 @@ class FaultyWire:
             half = len(frame) // 2
             self._write(frame[:half], [])
             self._pass(Point.INSIDE_EVENT)
-            self._write(frame[half:], [tokens])
+            if not self._over:
+                self._write(frame[half:], [tokens])
         else:
             self._gather(frame, tokens)
         self._token_events += bool(tokens)

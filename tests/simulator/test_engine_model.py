@@ -1,0 +1,265 @@
+"""Steps, their lengths, and what comes of them."""
+
+import numpy as np
+import pytest
+
+from agentx_replay.errors import UsageError
+from agentx_replay.simulator.engine import Engine, EngineModel, Sequence, SequenceState
+
+NO_BLOCKS = np.empty(0, np.uint64)
+
+
+def blocks(count: int, first: int = 0) -> "np.typing.NDArray[np.uint64]":
+    return np.arange(first, first + count, dtype=np.uint64)
+
+
+def run_until_idle(engine: Engine) -> dict[Sequence, list[int]]:
+    """Return the token times of every sequence that finished, in ns."""
+    times = {}
+    while engine.next_step_end_ns is not None:
+        for sequence in engine.complete_step().finished:
+            times[sequence] = engine.token_times_ns(sequence).tolist()
+    return times
+
+
+FLAT = EngineModel(
+    step_base_ms=1, per_sequence_ms=0, per_context_token_ms=0, per_prefill_token_ms=0
+)
+"""Every step takes 1 ms."""
+
+
+def test_a_step_takes_what_its_batch_costs() -> None:
+    # 6 + 0.05·2 + 2e-6·1000 + 0.03·100 = 6 + 0.1 + 0.002 + 3 ms
+    assert EngineModel().step_ns(2, 1000, 100) == 9_102_000
+
+
+def test_one_request_alone() -> None:
+    engine = Engine(EngineModel())
+    sequence = engine.submit(1_000, NO_BLOCKS, prompt_tokens=10, max_tokens=3)
+    # prefill: 6 + 0.05 + 0.03·10 = 6.35 ms
+    # decode: 6 + 0.05 + 2e-6·11 = 6.050022 ms, then one token of context more: 6.050024 ms
+    assert run_until_idle(engine) == {
+        sequence: [
+            1_000 + 6_350_000,
+            1_000 + 6_350_000 + 6_050_022,
+            1_000 + 6_350_000 + 6_050_022 + 6_050_024,
+        ]
+    }
+    assert sequence.state is SequenceState.FINISHED
+    assert engine.running == 0
+
+
+def test_a_single_token_comes_with_the_prefill() -> None:
+    engine = Engine(FLAT)
+    sequence = engine.submit(0, NO_BLOCKS, 10, 1)
+    outcome = engine.complete_step()
+    assert outcome == (1_000_000, [sequence], [sequence])
+    assert engine.next_step_end_ns is None
+
+
+def test_a_prompt_over_the_budget_is_prefilled_in_chunks() -> None:
+    model = EngineModel(prefill_budget_tokens=100)
+    engine = Engine(model)
+    sequence = engine.submit(0, NO_BLOCKS, 250, 1)
+    # chunks of 100, 100, 50: 6.05 + 3 = 9.05; + 2e-6·100 = 9.0502; 6.05 + 1.5 + 2e-6·200 = 7.5504
+    assert run_until_idle(engine) == {sequence: [9_050_000 + 9_050_200 + 7_550_400]}
+
+
+def test_the_budget_is_shared_first_come_first_served() -> None:
+    engine = Engine(
+        EngineModel(
+            step_base_ms=1,
+            per_sequence_ms=0,
+            per_context_token_ms=0,
+            per_prefill_token_ms=0,
+            prefill_budget_tokens=100,
+        )
+    )
+    first = engine.submit(0, NO_BLOCKS, 150, 1)
+    second = engine.submit(0, NO_BLOCKS, 30, 1)
+    third = engine.submit(0, NO_BLOCKS, 40, 1)
+    # step 1: 100 of the first; step 2: its 50, the second's 30, 20 of the third; step 3: 20
+    assert run_until_idle(engine) == {
+        first: [2_000_000],
+        second: [2_000_000],
+        third: [3_000_000],
+    }
+
+
+def test_work_that_comes_during_a_step_waits_for_its_end() -> None:
+    engine = Engine(FLAT)
+    first = engine.submit(0, NO_BLOCKS, 10, 2)
+    second = engine.submit(500_000, NO_BLOCKS, 10, 1)
+    assert run_until_idle(engine) == {first: [1_000_000, 2_000_000], second: [2_000_000]}
+
+
+def test_an_idle_engine_starts_a_step_at_once() -> None:
+    engine = Engine(FLAT)
+    engine.submit(0, NO_BLOCKS, 10, 1)
+    run_until_idle(engine)
+    engine.submit(7_300_000, NO_BLOCKS, 10, 1)
+    assert engine.next_step_end_ns == 8_300_000
+
+
+def test_a_driver_that_is_late_may_start_the_next_step_late() -> None:
+    engine = Engine(FLAT)
+    engine.submit(0, NO_BLOCKS, 10, 3)
+    engine.complete_step(next_start_ns=5_000_000)
+    assert engine.next_step_end_ns == 6_000_000
+
+
+def test_no_more_run_than_may() -> None:
+    engine = Engine(
+        EngineModel(
+            step_base_ms=1,
+            per_sequence_ms=0,
+            per_context_token_ms=0,
+            per_prefill_token_ms=0,
+            max_running=1,
+        )
+    )
+    first = engine.submit(0, NO_BLOCKS, 10, 2)
+    second = engine.submit(0, NO_BLOCKS, 10, 1)
+    assert (engine.running, engine.waiting) == (1, 1)
+    assert run_until_idle(engine) == {first: [1_000_000, 2_000_000], second: [3_000_000]}
+
+
+def test_several_tokens_a_step_after_the_first() -> None:
+    engine = Engine(EngineModel(tokens_per_step=3))
+    sequence = engine.submit(0, NO_BLOCKS, 10, 6)
+    while not engine.complete_step().finished:
+        pass
+    assert engine.token_counts(sequence).tolist() == [1, 3, 2]
+    assert len(engine.token_times_ns(sequence)) == 3
+
+
+def test_a_sequence_is_admitted_only_with_room_for_all_its_output() -> None:
+    # 4 blocks of 64. The first takes ceil((64 + 65) / 64) = 3; the second needs 2.
+    engine = Engine(EngineModel(cache_blocks=4))
+    first = engine.submit(0, NO_BLOCKS, 64, 65)
+    second = engine.submit(0, NO_BLOCKS, 64, 64)
+    assert (engine.running, engine.waiting) == (1, 1)
+    finished = list(run_until_idle(engine))
+    assert finished == [first, second]
+
+
+def test_what_is_cached_is_not_prefilled_again() -> None:
+    engine = Engine(EngineModel())
+    engine.submit(0, blocks(2), 130, 1)
+    run_until_idle(engine)
+    again = engine.submit(0, blocks(2), 130, 1)
+    assert again.cached_tokens == 128
+    # 2 tokens to prefill, 128 of context: 6 + 0.05 + 2e-6·128 + 0.03·2
+    assert engine.next_step_end_ns == 6_110_256
+
+
+def test_at_least_one_token_is_computed() -> None:
+    engine = Engine(EngineModel())
+    engine.submit(0, blocks(2), 128, 1)
+    run_until_idle(engine)
+    assert engine.submit(0, blocks(2), 128, 1).cached_tokens == 64
+
+
+def test_a_prompt_is_found_by_the_next_as_far_as_it_is_computed() -> None:
+    engine = Engine(EngineModel(prefill_budget_tokens=128))
+    engine.submit(0, blocks(4), 256, 1)
+    late = engine.submit(0, blocks(4), 257, 1)
+    engine.complete_step()  # the first has 128 left, the whole budget
+    assert late.cached_tokens is None
+    engine.complete_step()
+    assert late.cached_tokens == 256
+
+
+def test_a_cancelled_sequence_leaves_the_batch_and_what_it_computed() -> None:
+    engine = Engine(EngineModel())
+    gone = engine.submit(0, blocks(2), 130, 100)
+    engine.complete_step()
+    engine.complete_step()
+    stays = engine.submit(0, blocks(2), 130, 2)
+    engine.cancel(gone)
+    engine.cancel(gone)
+    assert gone.state is SequenceState.CANCELLED
+    assert len(engine.token_times_ns(gone)) == 2
+    assert list(run_until_idle(engine)) == [stays]
+    assert stays.cached_tokens == 128
+    assert engine.cache.reserved_blocks == 0
+
+
+def test_a_sequence_cancelled_while_waiting_or_in_prefill_yields_nothing() -> None:
+    engine = Engine(EngineModel(max_running=1))
+    prefilling = engine.submit(0, NO_BLOCKS, 10, 1)
+    waiting = engine.submit(0, NO_BLOCKS, 10, 1)
+    stays = engine.submit(0, NO_BLOCKS, 10, 1)
+    engine.cancel(waiting)
+    engine.cancel(prefilling)
+    assert list(run_until_idle(engine)) == [stays]
+    for gone in (prefilling, waiting):
+        assert engine.token_times_ns(gone).tolist() == []
+        assert engine.token_counts(gone).tolist() == []
+
+
+def test_a_cancelled_sequence_no_longer_costs_context() -> None:
+    engine = Engine(EngineModel())
+    gone = engine.submit(0, NO_BLOCKS, 1_000_000, 100)
+    while gone.state is not SequenceState.DECODE:
+        engine.complete_step()
+    engine.submit(0, NO_BLOCKS, 10, 2)
+    engine.cancel(gone)
+    engine.complete_step()  # the step that had begun with it
+    start_ns = engine.next_step_end_ns
+    engine.complete_step()
+    assert start_ns is not None
+    assert engine.next_step_end_ns is not None
+    # one decode of 11 tokens of context: 6 + 0.05 + 2e-6·11
+    assert engine.next_step_end_ns - start_ns == 6_050_022
+
+
+def test_old_steps_are_forgotten_and_token_times_stay_right() -> None:
+    engine = Engine(FLAT)
+    engine.submit(0, NO_BLOCKS, 10, 140_000)
+    while not engine.complete_step().finished:
+        pass
+    last = engine.submit(140_000_000_000, NO_BLOCKS, 10, 3)
+    assert list(run_until_idle(engine).values()) == [
+        [140_001_000_000, 140_002_000_000, 140_003_000_000]
+    ]
+    assert last.first_step == 140_000
+    assert engine.steps == 140_003
+
+
+def test_a_step_that_is_not_in_progress_cannot_end() -> None:
+    with pytest.raises(RuntimeError, match="no step"):
+        Engine(FLAT).complete_step()
+
+
+@pytest.mark.parametrize(
+    ("ids", "prompt_tokens", "max_tokens", "reason"),
+    [
+        (0, 0, 1, "at least one"),
+        (0, 1, 0, "at least one"),
+        (0, 1_048_576, 1, "larger than"),
+        (2, 127, 1, "more block ids"),
+    ],
+)
+def test_what_can_never_run_is_not_taken(
+    ids: int, prompt_tokens: int, max_tokens: int, reason: str
+) -> None:
+    with pytest.raises(ValueError, match=reason):
+        Engine(EngineModel()).submit(0, blocks(ids), prompt_tokens, max_tokens)
+
+
+def test_the_context_is_the_models_or_the_whole_cache() -> None:
+    assert EngineModel(max_model_len=1000).context_limit_tokens == 1000
+    assert EngineModel(max_model_len=1000, cache_blocks=2).context_limit_tokens == 128
+    assert EngineModel(max_model_len=100).overflow(60, 40) is None
+    refusal = EngineModel(max_model_len=100).overflow(61, 40)
+    assert refusal is not None
+    assert "maximum context length is 100 tokens" in refusal
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"cache_blocks": 0}, {"per_sequence_ms": -1.0}, {"step_base_ms": 0.0}]
+)
+def test_a_model_that_makes_no_sense_is_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(UsageError, match=next(iter(wrong))):
+        EngineModel(**wrong)  # type: ignore[arg-type]

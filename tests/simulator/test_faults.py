@@ -1,0 +1,303 @@
+"""What the server does wrong on purpose, as a client's socket sees it."""
+
+import gzip
+import itertools
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pytest
+import uvloop
+from raw_http import Answer, RawClient, connected, get, post
+
+from agentx_replay.simulator.engine import EngineModel
+from agentx_replay.simulator.faults import Act, Break, Fault, NoFaults, Point, Shape
+from agentx_replay.simulator.server import RunningServer, ServerConfig, running_server
+
+TOKENS = 5
+REQUEST = post(
+    "/v1/chat/completions",
+    {
+        "messages": [{"role": "user", "content": "hello"}],
+        "max_tokens": TOKENS,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    },
+)
+CONFIG = ServerConfig(engine=EngineModel(step_base_ms=1), truth_bytes=1_000_000)
+
+
+@dataclass(frozen=True, slots=True)
+class First:
+    """Only the first request is faulty."""
+
+    fault: Fault
+
+    def on_request(self, number: int, body: bytes) -> Fault | None:
+        return None if number else self.fault
+
+
+def with_fault(fault: Fault, use: Callable[[RawClient, RunningServer], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with (
+            running_server(CONFIG, faults=First(fault)) as running,
+            connected(running.port) as client,
+        ):
+            await use(client, running)
+            assert running.server.engine.running == 0
+            async with connected(running.port) as other:
+                assert len((await other.ask(REQUEST)).objects) == TOKENS + 2
+
+    uvloop.run(main())
+
+
+def shaped(shape: Shape) -> Answer:
+    answers: list[Answer] = []
+
+    async def use(client: RawClient, _: RunningServer) -> None:
+        answers.append(await client.ask(REQUEST))
+        assert len((await client.ask(REQUEST)).objects) == TOKENS + 2  # and is kept alive
+
+    with_fault(Fault(shape), use)
+    return answers[0]
+
+
+def choices(answer: Answer) -> list[Any]:
+    return [event["choices"][0] for event in answer.objects if event["choices"]]
+
+
+def token_events(got: bytes) -> int:
+    """Return how many whole token events there are."""
+    return got.count(b'"delta":{"content":" word"},"logprobs":null,"finish_reason":null}]}\n\n')
+
+
+def test_a_server_without_a_plan_has_no_faults() -> None:
+    assert NoFaults().on_request(0, b"") is None
+
+
+@pytest.mark.parametrize(
+    ("role", "first_deltas"),
+    [
+        ("first_token", [{"role": "assistant", "content": ""}, {"content": " word"}]),
+        ("at_once", [{"role": "assistant", "content": ""}, {"content": " word"}]),
+        ("null_content", [{"role": "assistant", "content": None}, {"content": " word"}]),
+        ("merged", [{"role": "assistant", "content": " word"}, {"content": " word"}]),
+    ],
+)
+def test_where_the_role_is(
+    role: Literal["first_token", "at_once", "null_content", "merged"], first_deltas: list[Any]
+) -> None:
+    deltas = [choice["delta"] for choice in choices(shaped(Shape(role=role)))]
+    assert deltas[:2] == first_deltas
+    assert deltas[-1] == {"content": " word"}
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+def test_a_stream_of_reasoning_only(field: Literal["reasoning_content", "reasoning"]) -> None:
+    _role, *said = choices(shaped(Shape(delta=field)))
+    assert [choice["delta"] for choice in said] == [{field: " word"}] * TOKENS
+
+
+def test_empty_deltas_that_are_tokens() -> None:
+    answer = shaped(Shape(delta="empty"))
+    assert [choice["delta"]["content"] for choice in choices(answer)] == [""] * (TOKENS + 1)
+    assert answer.objects[-1]["usage"]["completion_tokens"] == TOKENS
+
+
+def test_no_usage_although_asked_for() -> None:
+    assert all("usage" not in event for event in shaped(Shape(usage="never")).objects)
+
+
+def test_usage_in_every_event() -> None:
+    answer = shaped(Shape(usage="every"))
+    told = [event["usage"]["completion_tokens"] for event in answer.objects if "usage" in event]
+    assert told == [1, 2, 3, 4, 5, 5]
+
+
+def test_no_done() -> None:
+    assert shaped(Shape(done=False)).events[-1] != b"[DONE]"
+
+
+def test_lines_that_end_in_cr_lf() -> None:
+    body = shaped(Shape(line_end="\r\n")).body
+    assert body.endswith(b"data: [DONE]\r\n\r\n")
+    assert body.count(b"\n") == body.count(b"\r\n")
+
+
+def test_comments_before_every_event() -> None:
+    answer = shaped(Shape(comments=True))
+    assert answer.body.count(b": still here\n\n") == len(answer.events)
+
+
+def test_tokens_of_several_steps_in_one_event_the_first_included() -> None:
+    said = [choice["delta"]["content"] for choice in choices(shaped(Shape(steps_per_event=2)))]
+    assert said == ["", " word word", " word word", " word"]
+
+
+def test_fewer_tokens_than_asked_and_still_a_length_stop() -> None:
+    answer = shaped(Shape(tokens_withheld=2))
+    assert choices(answer)[-1]["finish_reason"] == "length"
+    assert answer.objects[-1]["usage"]["completion_tokens"] == TOKENS - 2
+
+
+def test_fields_no_specification_knows() -> None:
+    first = shaped(Shape(odd_fields=True)).objects[0]
+    assert first["created"] == 4_102_444_800
+    assert first["x_trace"] == {"spans": [1, None]}
+
+
+def test_a_compressed_stream() -> None:
+    answer = shaped(Shape(gzip=True))
+    assert answer.headers["content-encoding"] == "gzip"
+    assert gzip.decompress(answer.body).endswith(b"data: [DONE]\n\n")
+
+
+async def reads_of(client: RawClient) -> list[bytes]:
+    client.send(REQUEST)
+    reads = [await client.read()]
+    while not reads[-1].endswith(b"0\r\n\r\n"):
+        reads.append(await client.read())
+    return reads
+
+
+def test_several_events_in_one_write() -> None:
+    async def use(client: RawClient, _: RunningServer) -> None:
+        reads = await reads_of(client)
+        # headers; then role, four tokens, the last, usage, done in threes: 3 + 3 + 2
+        events = [read.count(b"data: ") for read in reads]
+        assert max(events) >= 3
+        assert sum(events) == 8
+
+    with_fault(Fault(Shape(events_per_write=3)), use)
+
+
+def test_writes_that_end_inside_an_event() -> None:
+    async def use(client: RawClient, running: RunningServer) -> None:
+        reads = await reads_of(client)
+        middle = [read for read in reads[:-1] if b"data: " in read]
+        assert middle
+        assert not any(read.endswith(b"\n\n\r\n") for read in middle)
+        assert b"".join(reads).count(b"data: ") == TOKENS + 3
+        (truth,) = running.server.truth.as_json()
+        assert truth["tokens"] == [1] * TOKENS
+
+    with_fault(Fault(Shape(sheared=True)), use)
+
+
+BROKEN_CONNECTIONS = [
+    # at, whole token events before it, whether headers came
+    (Point.BEFORE_HEADERS, 0, False),
+    (Point.BEFORE_FIRST_TOKEN, 0, True),
+    (Point.BETWEEN_EVENTS, 2, True),
+    (Point.INSIDE_EVENT, 2, True),
+    (Point.AFTER_LAST_TOKEN, 4, True),  # the fifth has a finish reason
+    (Point.AFTER_DONE, 4, True),
+]
+
+
+@pytest.mark.parametrize("act", [Act.RESET, Act.CLOSE])
+@pytest.mark.parametrize(("at", "events", "headers"), BROKEN_CONNECTIONS)
+def test_a_connection_that_breaks(act: Act, at: Point, events: int, headers: bool) -> None:
+    async def use(client: RawClient, running: RunningServer) -> None:
+        client.send(REQUEST)
+        got, was_reset = await client.read_to_end()
+        assert was_reset == (act is Act.RESET)
+        assert got.startswith(b"HTTP/1.1 200") == headers
+        assert token_events(got) == events
+        assert got.endswith(b"\n\r\n") != (at is Point.INSIDE_EVENT or not headers)
+        assert (b"[DONE]" in got) == (at is Point.AFTER_DONE)
+        (truth,) = running.server.truth.as_json()
+        sent = TOKENS if at in (Point.AFTER_LAST_TOKEN, Point.AFTER_DONE) else events
+        assert truth["tokens"] == [1] * sent
+
+    with_fault(Fault(breaks=Break(act, at, after_events=2)), use)
+
+
+@pytest.mark.parametrize(
+    ("at", "events"),
+    [
+        (Point.BEFORE_FIRST_TOKEN, 0),
+        (Point.BETWEEN_EVENTS, 2),
+        (Point.AFTER_LAST_TOKEN, 4),
+    ],
+)
+def test_an_error_inside_a_200(at: Point, events: int) -> None:
+    async def use(client: RawClient, running: RunningServer) -> None:
+        answer = await client.ask(REQUEST)
+        assert token_events(answer.body) == events
+        error, done = answer.events[-2:]
+        assert error.startswith(b'{"error":{"message"')
+        assert done == b"[DONE]"
+        assert running.server.truth.as_json()[0]["end"] in ("cut", "complete")
+
+    with_fault(Fault(breaks=Break(Act.ERROR_OBJECT, at, after_events=2)), use)
+
+
+def test_an_error_event() -> None:
+    async def use(client: RawClient, running: RunningServer) -> None:
+        answer = await client.ask(REQUEST)
+        assert answer.body.count(b"event: error\ndata: ") == 1
+        assert b"[DONE]" not in answer.body
+        assert token_events(answer.body) == 1
+        assert running.server.truth.as_json()[0]["end"] == "cut"
+
+    with_fault(Fault(breaks=Break(Act.ERROR_EVENT, Point.BETWEEN_EVENTS)), use)
+
+
+def test_an_event_that_is_not_json() -> None:
+    async def use(client: RawClient, _: RunningServer) -> None:
+        assert (await client.ask(REQUEST)).events[-1] == b'{"choices": [{"del'
+
+    with_fault(Fault(breaks=Break(Act.GARBAGE, Point.BETWEEN_EVENTS)), use)
+
+
+@pytest.mark.parametrize("at", list(Point))
+def test_a_stall_holds_everything_back_and_loses_nothing(at: Point) -> None:
+    async def use(client: RawClient, running: RunningServer) -> None:
+        began_s = time.monotonic()
+        answer = await client.ask(REQUEST)
+        assert time.monotonic() - began_s >= 0.1
+        assert len(answer.objects) == TOKENS + 2
+        assert answer.events[-1] == b"[DONE]"
+        assert (await client.ask(REQUEST)).status == 200
+        stamps = running.server.truth.as_json()[0]["sent_ns"]
+        gaps = [later - sooner for sooner, later in itertools.pairwise(stamps)]
+        stalls_between_tokens = at in (Point.BETWEEN_EVENTS, Point.INSIDE_EVENT)
+        assert (max(gaps) >= 90_000_000) == stalls_between_tokens
+
+    with_fault(Fault(breaks=Break(Act.STALL, at, after_events=2, stall_s=0.1)), use)
+
+
+def test_a_client_that_leaves_during_a_stall_leaves_nothing_behind() -> None:
+    async def use(client: RawClient, running: RunningServer) -> None:
+        async with connected(running.port) as leaver:
+            leaver.send(REQUEST)
+            assert await leaver.read()
+        assert (await client.ask(get("/health"))).status == 200
+
+    with_fault(Fault(breaks=Break(Act.STALL, Point.BEFORE_FIRST_TOKEN, stall_s=0.05)), use)
+
+
+def test_a_status_with_a_time_to_retry() -> None:
+    async def use(client: RawClient, _: RunningServer) -> None:
+        answer = await client.ask(REQUEST)
+        assert (answer.status, answer.headers["retry-after"]) == (429, "7")
+        assert answer.json()["error"]["code"] == 429
+        assert (await client.ask(REQUEST)).status == 200
+
+    with_fault(
+        Fault(breaks=Break(Act.STATUS, Point.BEFORE_HEADERS, status=429, retry_after_s=7)), use
+    )
+
+
+def test_a_response_in_one_piece_may_stall_before_its_headers() -> None:
+    async def use(client: RawClient, _: RunningServer) -> None:
+        began_s = time.monotonic()
+        answer = await client.ask(
+            post("/v1/completions", {"prompt": "hello there", "max_tokens": 2})
+        )
+        assert time.monotonic() - began_s >= 0.05
+        assert answer.json()["usage"]["completion_tokens"] == 2
+
+    with_fault(Fault(breaks=Break(Act.STALL, Point.BEFORE_HEADERS, stall_s=0.05)), use)

@@ -1,0 +1,186 @@
+"""The engine as an endpoint, in virtual time."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import numpy as np
+import pytest
+
+from agentx_replay.prompts.prompt import Prompt
+from agentx_replay.replay.ports import Dispatch, ErrorCategory, Phase, Response, Status
+from agentx_replay.replay.virtual_time import run_virtual, virtual_clock
+from agentx_replay.simulator.engine import EngineModel
+from agentx_replay.simulator.inprocess import InProcessEndpoint
+
+_MINUTE_NS = 60_000_000_000
+
+
+def no_text() -> bytes:
+    raise AssertionError("a replay in virtual time makes no text")
+
+
+def dispatch(prompt_tokens: int, max_tokens: int, seed: int = 0) -> Dispatch:
+    rng = np.random.default_rng(seed)
+    ids = rng.integers(0, 1 << 63, prompt_tokens // 64, dtype=np.uint64)
+    return Dispatch(
+        request_id="r",
+        play_id="p",
+        stream_id="s",
+        concurrency=1,
+        lane=0,
+        ordinal=0,
+        session_id="x",
+        stream=0,
+        turn=0,
+        request_index=0,
+        phase=Phase.WINDOW,
+        intended_start_ns=0,
+        gap_s=0.0,
+        recorded_input_tokens=prompt_tokens,
+        recorded_output_tokens=max_tokens,
+        shared_blocks=0,
+        max_tokens=max_tokens,
+        prompt=Prompt(prompt_tokens, 0, ids, no_text),
+    )
+
+
+def with_endpoint(
+    use: Callable[[InProcessEndpoint], Awaitable[None]], model: EngineModel | None = None
+) -> None:
+    async def main() -> None:
+        endpoint = InProcessEndpoint(virtual_clock(), model or EngineModel())
+        await use(endpoint)
+        await endpoint.close()
+
+    run_virtual(main())
+
+
+def test_a_response_is_stamped_with_the_ends_of_its_steps() -> None:
+    async def use(endpoint: InProcessEndpoint) -> None:
+        response = await endpoint.send(dispatch(130, 3))
+        # prefill 6.05 + 0.03·130 = 9.95 ms; decodes 6.05 + 2e-6·131 and ·132
+        assert response.arrival_ns.tolist() == [9_950_000, 16_000_262, 22_050_526]
+        assert response.arrival_tokens is not None
+        assert response.arrival_tokens.tolist() == [1, 1, 1]
+        assert (response.status, response.http_status) == (Status.OK, 200)
+        assert (response.send_ns, response.sent_ns, response.end_ns) == (0, 0, 22_050_526)
+        assert response.first_byte_ns == 9_950_000
+        assert (response.prompt_tokens, response.cached_tokens) == (130, 0)
+        assert (response.completion_tokens, response.finish_reason) == (3, "length")
+        again = await endpoint.send(dispatch(130, 1))
+        assert again.send_ns == 22_050_526
+        assert again.cached_tokens == 128
+
+    with_endpoint(use)
+
+
+def test_a_request_larger_than_the_context_overflows_at_once() -> None:
+    async def use(endpoint: InProcessEndpoint) -> None:
+        response = await endpoint.send(dispatch(90, 11))
+        assert (response.status, response.http_status) == (Status.OVERFLOW, 400)
+        assert response.error_category is ErrorCategory.CONTEXT_OVERFLOW
+        assert "maximum context length" in (response.error_text or "")
+        assert response.end_ns == 0
+
+    with_endpoint(use, EngineModel(max_model_len=100))
+
+
+def test_a_cut_returns_what_arrived() -> None:
+    async def use(endpoint: InProcessEndpoint) -> None:
+        began = asyncio.ensure_future(endpoint.send(dispatch(130, 100)))
+        await asyncio.sleep(0.020)
+        queued = asyncio.ensure_future(endpoint.send(dispatch(130, 100, seed=1)))
+        await asyncio.sleep(0)
+        endpoint.cut()
+        response, nothing = await began, await queued
+        assert (response.status, response.end_ns) == (Status.CUT, 20_000_000)
+        assert response.arrival_ns.tolist() == [9_950_000, 16_000_262]
+        assert response.completion_tokens is None
+        assert (nothing.status, nothing.http_status) == (Status.CUT, None)
+        assert len(nothing.arrival_ns) == 0
+        assert endpoint.engine.running == endpoint.engine.waiting == 0
+        endpoint.stream_ended("s")
+        assert (await endpoint.send(dispatch(10, 1))).status is Status.OK
+
+    with_endpoint(use)
+
+
+def test_a_caller_that_is_cancelled_takes_its_request_out_of_the_engine() -> None:
+    async def use(endpoint: InProcessEndpoint) -> None:
+        sending = asyncio.ensure_future(endpoint.send(dispatch(130, 100)))
+        await asyncio.sleep(0.020)
+        sending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+        assert endpoint.engine.running == 0
+
+    with_endpoint(use)
+
+
+def test_a_caller_cancelled_in_the_same_instant_as_a_cut_is_cancelled() -> None:
+    async def use(endpoint: InProcessEndpoint) -> None:
+        sending = asyncio.ensure_future(endpoint.send(dispatch(130, 100)))
+        await asyncio.sleep(0.020)
+        sending.cancel()
+        endpoint.cut()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+
+    with_endpoint(use)
+
+
+def closed_loop(lanes: int, model: EngineModel, turns: int = 40) -> list[Response]:
+    """Play growing conversations, one a lane, for two virtual minutes without pauses.
+
+    Lane ``i`` goes through ``turns`` turns of 20,000 tokens and 640 more a turn, 200 tokens of
+    output each, over and over: its second round finds what the first left.
+    """
+    responses: list[Response] = []
+
+    async def lane(endpoint: InProcessEndpoint, seed: int) -> None:
+        turn = 0
+        while virtual_clock().now_ns() < 2 * _MINUTE_NS:
+            prompt_tokens = 20_000 + 640 * (turn % turns)
+            responses.append(await endpoint.send(dispatch(prompt_tokens, 200, seed)))
+            turn += 1
+
+    async def main() -> None:
+        endpoint = InProcessEndpoint(virtual_clock(), model)
+        await asyncio.gather(*(lane(endpoint, seed) for seed in range(lanes)))
+
+    run_virtual(main())
+    return responses
+
+
+def tokens_per_s(responses: list[Response]) -> float:
+    tokens = sum((r.prompt_tokens or 0) + (r.completion_tokens or 0) for r in responses)
+    return tokens / (max(r.end_ns for r in responses) / 1e9)
+
+
+def p90_itl_ns(responses: list[Response]) -> float:
+    itl = [(r.arrival_ns[-1] - r.arrival_ns[0]) / (len(r.arrival_ns) - 1) for r in responses]
+    return float(np.percentile(itl, 90))
+
+
+def hit_rate(responses: list[Response]) -> float:
+    return sum(r.cached_tokens or 0 for r in responses) / sum(
+        r.prompt_tokens or 0 for r in responses
+    )
+
+
+def test_eight_lanes_deliver_over_three_times_what_one_does() -> None:
+    one, eight = closed_loop(1, EngineModel()), closed_loop(8, EngineModel())
+    assert tokens_per_s(eight) > 3 * tokens_per_s(one)
+
+
+def test_p90_itl_never_falls_with_concurrency() -> None:
+    itl = [p90_itl_ns(closed_loop(lanes, EngineModel())) for lanes in (1, 2, 4, 8, 16, 32)]
+    assert itl == sorted(itl)
+
+
+def test_a_quarter_of_the_needed_capacity_loses_a_fifth_of_the_hits() -> None:
+    # Eight lanes at their longest: (20,000 + 39·640 + 200) tokens = 706 blocks each
+    needed = 8 * 706
+    unlimited = hit_rate(closed_loop(8, EngineModel(cache_blocks=100 * needed)))
+    quarter = hit_rate(closed_loop(8, EngineModel(cache_blocks=needed // 4)))
+    assert quarter < 0.8 * unlimited
