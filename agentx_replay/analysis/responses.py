@@ -66,7 +66,9 @@ class Responses:
         return len(self.status)
 
     def where(self, mask: Mask) -> "Responses":
-        """Return the responses of ``mask``, in order."""
+        """Return the responses of ``mask``, in order; itself where that is all of them."""
+        if mask.all():
+            return self
         columns = {f.name: getattr(self, f.name)[mask] for f in fields(self) if f.name != "events"}
         return Responses(**columns, events=_events_where(self.events, mask))
 

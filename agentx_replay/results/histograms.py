@@ -22,10 +22,13 @@ INTERVAL_S = 10
 
 _NS = 1_000_000_000
 _NS_PER_MS = 1_000_000
-# An HdrHistogram with these bounds distinguishes steps of 2**9 ns, 2,048 of them, and twice as
-# wide a step for each doubling above: a value's leading 11 bits, but never finer than 512 ns.
+# An HdrHistogram with these bounds keeps a value's leading 11 bits, but nothing finer than 2**9 ns.
+# Slot (s − 9)·2**10 + (value >> s), with s the bits dropped, numbers its distinguishable values.
 _UNIT_BITS = 9
 _LEADING_BITS = 11
+_HALF_BITS = _LEADING_BITS - 1
+_HALF = 1 << _HALF_BITS
+_SLOTS = (HIGHEST_NS.bit_length() - _LEADING_BITS - _UNIT_BITS + 2) * _HALF
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,37 +57,40 @@ def fold(series: Series) -> Iterator[tuple[int, HdrHistogram]]:
     if not len(series.at_ns):
         return
     interval = (series.at_ns // (INTERVAL_S * _NS)).astype(np.int64)
-    value_ns = equivalent_ns(series.value_ns)
-    counts = _whole(series.count, len(value_ns))
-    keys = (interval - interval.min()) << 42 | value_ns
-    unique, inverse = np.unique(keys, return_inverse=True)
-    totals = np.bincount(inverse, weights=counts).astype(np.int64)
-    intervals = (unique >> 42) + interval.min()
-    values = unique & ((1 << 42) - 1)
-    starts = np.flatnonzero(np.diff(intervals, prepend=intervals[0] - 1))
-    for start, stop in zip(starts, [*starts[1:], len(unique)], strict=True):
+    earliest = int(interval.min())
+    keys = (interval - earliest) * _SLOTS + slots(series.value_ns)
+    totals = np.bincount(keys, weights=_whole(series.count, len(keys))).astype(np.int64)
+    seen = np.flatnonzero(totals)
+    of_interval, lowest_ns = seen // _SLOTS, lowest_of_slots_ns(seen % _SLOTS)
+    for index in np.unique(of_interval).tolist():
         histogram = new_histogram()
-        seen = totals[start:stop] > 0
-        pairs = zip(values[start:stop][seen], totals[start:stop][seen], strict=True)
-        for value, total in pairs:
-            histogram.record_value(int(value), int(total))
-        yield int(intervals[start]), histogram
+        mine = of_interval == index
+        for value, total in zip(lowest_ns[mine].tolist(), totals[seen[mine]].tolist(), strict=True):
+            histogram.record_value(value, total)
+        yield earliest + index, histogram
 
 
-def equivalent_ns(value_ns: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return the lowest value that the histogram cannot tell from each value."""
+def slots(value_ns: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Number the distinguishable value that each value counts as."""
     whole = np.clip(np.rint(value_ns), 0, HIGHEST_NS).astype(np.int64)
     _, bits = np.frexp(whole.astype(np.float64))
-    shift = np.maximum(bits.astype(np.int64) - _LEADING_BITS, _UNIT_BITS)
-    equivalent: NDArray[np.int64] = whole >> shift << shift
-    return equivalent
+    dropped = np.maximum(bits.astype(np.int64) - _LEADING_BITS, _UNIT_BITS)
+    slot: NDArray[np.int64] = ((dropped - _UNIT_BITS) << _HALF_BITS) + (whole >> dropped)
+    return slot
 
 
-def _whole(count: NDArray[np.float64] | None, length: int) -> NDArray[np.int64]:
+def lowest_of_slots_ns(slot: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the lowest value of each slot: the inverse of ``slots``."""
+    doublings = np.maximum((slot >> _HALF_BITS) - 1, 0)
+    leading = slot - (doublings << _HALF_BITS)
+    lowest: NDArray[np.int64] = leading << (doublings + _UNIT_BITS)
+    return lowest
+
+
+def _whole(count: NDArray[np.float64] | None, length: int) -> NDArray[np.float64]:
     if count is None:
-        return np.ones(length, np.int64)
-    upto = np.rint(np.cumsum(count)).astype(np.int64)
-    return upto - np.concatenate([[0], upto[:-1]])
+        return np.ones(length)
+    return np.diff(np.rint(np.cumsum(count)), prepend=0.0)
 
 
 def write_log(path: Path, all_series: Iterable[Series], origin_unix_s: float) -> None:

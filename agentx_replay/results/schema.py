@@ -214,11 +214,15 @@ def conform(table: pa.Table, columns: tuple[Column, ...], where: str) -> pa.Tabl
     return pa.table(arrays, names=[c.name for c in columns])
 
 
+def _type_name(kind: pa.DataType) -> str:
+    return f"list of {kind.value_type}" if pa.types.is_list(kind) else str(kind)
+
+
 def markdown_table(columns: tuple[Column, ...]) -> str:
     """Return the columns as the Markdown table that stands in ``docs/records.md``."""
     lines = ["| column | type | unit | meaning | null means |", "|---|---|---|---|---|"]
     lines += [
-        f"| `{c.name}` | {c.type} | {c.unit} | {c.meaning} | {c.null_means or 'never null'} |"
+        f"| `{c.name}` | {_type_name(c.type)} | {c.unit} | {c.meaning} | {c.null_means or 'never null'} |"
         for c in columns
     ]
     return "\n".join(lines)

@@ -1,0 +1,69 @@
+"""Dispatches and responses with few words, for tests of what is recorded and computed."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from agentx_replay.analysis.responses import Responses, responses_of
+from agentx_replay.prompts.prompt import Prompt
+from agentx_replay.replay.ports import Dispatch, Phase, Response, Status
+from agentx_replay.results.rows import request_batch, request_row
+
+SECOND = 1_000_000_000
+MS = 1_000_000
+
+
+def prompt(tokens: int, reusable_tokens: int = 0) -> Prompt:
+    return Prompt(tokens, reusable_tokens, np.empty(0, np.uint64), lambda: b"[]")
+
+
+def dispatch(**changes: Any) -> Dispatch:
+    """A request of lane 0 for 10 tokens, prompt of 100, meant for instant 0."""
+    usual = Dispatch(
+        request_id="r",
+        play_id="p",
+        stream_id="s",
+        concurrency=2,
+        lane=0,
+        ordinal=0,
+        session_id="x",
+        stream=0,
+        turn=0,
+        request_index=0,
+        phase=Phase.WINDOW,
+        intended_start_ns=0,
+        gap_s=0.0,
+        recorded_input_tokens=100,
+        recorded_output_tokens=10,
+        shared_blocks=0,
+        max_tokens=10,
+        prompt=prompt(100),
+    )
+    return replace(usual, **changes)
+
+
+def response(**changes: Any) -> Response:
+    """A response sent at 0 that ended well at 1 s; ``arrival_ns`` and ``arrival_tokens`` may be
+    plain lists.
+    """
+    for name, kind in (("arrival_ns", np.int64), ("arrival_tokens", np.int32)):
+        if changes.get(name) is not None:
+            changes[name] = np.array(changes[name], kind)
+    usual = Response(
+        status=Status.OK,
+        send_ns=0,
+        end_ns=SECOND,
+        prompt_tokens=100,
+        completion_tokens=10,
+        http_status=200,
+    )
+    return replace(usual, **changes)
+
+
+def recorded(pairs: Iterable[tuple[Dispatch, Response]]) -> Responses:
+    """What the analysis sees of these, without a file in between."""
+    rows = [request_row(sent, came, 0) for sent, came in pairs]
+    return responses_of(pa.Table.from_batches([request_batch(rows)]))

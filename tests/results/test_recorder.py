@@ -1,0 +1,359 @@
+import os
+import shutil
+import threading
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from record_cases import SECOND, dispatch, prompt, response
+
+from agentx_replay.errors import UsageError
+from agentx_replay.replay.ports import ErrorCategory, Phase, PlayRecord, Status
+from agentx_replay.results import recorder as recorder_module
+from agentx_replay.results.compaction import compact, play_files, recover, request_files
+from agentx_replay.results.layout import (
+    compacting_requests,
+    plays_file,
+    replaced_requests,
+    requests_directory,
+)
+from agentx_replay.results.parquet import read_parquet
+from agentx_replay.results.recorder import ParquetRecorder
+from agentx_replay.results.schema import PLAYS, REQUESTS
+
+NEVER_S = 3600.0  # an interval that no test lives to see
+
+
+def play(ordinal: int, end_ns: int | None) -> PlayRecord:
+    return PlayRecord("p", 2, 0, ordinal, "x", None, 7, end_ns, 3, 1, 0.5, 0.25)
+
+
+def record_parts(point: Path, parts: int, worker: int = 0) -> None:
+    """Record one request a part: request ids ``w<worker>-0`` and so on."""
+    recorder = ParquetRecorder(point, origin_ns=0, worker=worker, interval_s=NEVER_S)
+    for number in range(parts):
+        recorder.record(dispatch(request_id=f"w{worker}-{number}"), response(arrival_ns=[5]))
+        wanted = requests_directory(point) / f"part-{worker:03d}-{number:06d}.parquet"
+        recorder.flush()
+        while not wanted.exists():
+            os.sched_yield()
+    recorder.close()
+
+
+def ids(point: Path) -> list[str]:
+    found: list[str] = read_parquet(request_files(point), REQUESTS)["request_id"].to_pylist()
+    return found
+
+
+def test_every_column_of_a_response_is_on_record(tmp_path: Path) -> None:
+    recorder = ParquetRecorder(tmp_path, origin_ns=1000, interval_s=NEVER_S)
+    recorder.record(
+        dispatch(
+            request_id="r1",
+            play_id="p1",
+            stream_id="s1",
+            concurrency=8,
+            lane=3,
+            ordinal=2,
+            session_id="x1",
+            stream=1,
+            turn=4,
+            request_index=9,
+            phase=Phase.PRESSURE,
+            intended_start_ns=2000,
+            gap_s=1.5,
+            recorded_input_tokens=100,
+            recorded_output_tokens=20,
+            shared_blocks=1,
+            max_tokens=7,
+            prompt=prompt(101, 64),
+        ),
+        response(
+            connect_start_ns=2100,
+            connected_ns=2200,
+            send_ns=2300,
+            sent_ns=2400,
+            first_byte_ns=2500,
+            arrival_ns=[3000, 13_400, 23_600],
+            arrival_tokens=[2, 1, 4],
+            end_ns=30_000,
+            prompt_tokens=102,
+            cached_tokens=64,
+            completion_tokens=7,
+            finish_reason="length",
+            retries=1,
+        ),
+    )
+    recorder.close()
+    (row,) = read_parquet(request_files(tmp_path), REQUESTS).to_pylist()
+    assert row == {
+        "concurrency": 8,
+        "phase": "pressure",
+        "request_id": "r1",
+        "play_id": "p1",
+        "stream_id": "s1",
+        "session_id": "x1",
+        "lane": 3,
+        "ordinal": 2,
+        "stream": 1,
+        "turn": 4,
+        "request_index": 9,
+        "gap_s": 1.5,
+        "recorded_input_tokens": 100,
+        "recorded_output_tokens": 20,
+        "max_tokens": 7,
+        "planned_prompt_tokens": 101,
+        "reusable_tokens": 64,
+        "shared_blocks": 1,
+        "intended_start_ns": 1000,
+        "connect_start_ns": 1100,
+        "connected_ns": 1200,
+        "send_ns": 1300,
+        "sent_ns": 1400,
+        "first_byte_ns": 1500,
+        "first_token_ns": 2000,
+        "last_token_ns": 22_600,
+        "end_ns": 29_000,
+        # 10.4 and 20.6 µs after the first: 10 and 21 rounded, so gaps of 10 and 11.
+        "arrival_deltas_us": [10, 11],
+        "event_tokens": [2, 1, 4],
+        "prompt_tokens": 102,
+        "cached_tokens": 64,
+        "completion_tokens": 7,
+        "prompt_length_error": 2,
+        "status": "ok",
+        "finish_reason": "length",
+        "http_status": 200,
+        "error_category": None,
+        "error_text": None,
+        "retries": 1,
+    }
+
+
+def test_what_is_not_known_is_null(tmp_path: Path) -> None:
+    recorder = ParquetRecorder(tmp_path, origin_ns=0, interval_s=NEVER_S)
+    recorder.record(
+        dispatch(),
+        response(
+            status=Status.FAILED,
+            prompt_tokens=None,
+            completion_tokens=None,
+            http_status=None,
+            error_category=ErrorCategory.RESET,
+            error_text="the connection was reset",
+        ),
+    )
+    recorder.record(dispatch(), response(arrival_ns=[1, 2], arrival_tokens=None))
+    recorder.close()
+    failed, untold = read_parquet(request_files(tmp_path), REQUESTS).to_pylist()
+    unknown = {name for name, value in failed.items() if value is None}
+    assert unknown == {
+        "connect_start_ns",
+        "connected_ns",
+        "sent_ns",
+        "first_byte_ns",
+        "first_token_ns",
+        "last_token_ns",
+        "event_tokens",
+        "prompt_tokens",
+        "cached_tokens",
+        "completion_tokens",
+        "prompt_length_error",
+        "finish_reason",
+        "http_status",
+    }
+    assert failed["arrival_deltas_us"] == []
+    assert (failed["error_category"], failed["error_text"]) == ("reset", "the connection was reset")
+    assert untold["event_tokens"] is None
+
+
+def test_other_tokens_than_asked_are_recorded_as_a_length_mismatch(tmp_path: Path) -> None:
+    recorder = ParquetRecorder(tmp_path, origin_ns=0, interval_s=NEVER_S)
+    recorder.record(dispatch(max_tokens=10), response(completion_tokens=9))
+    recorder.close()
+    assert read_parquet(request_files(tmp_path), REQUESTS)["status"].to_pylist() == [
+        "length_mismatch"
+    ]
+
+
+def test_rounding_to_microseconds_never_adds_up(tmp_path: Path) -> None:
+    recorder = ParquetRecorder(tmp_path, origin_ns=0, interval_s=NEVER_S)
+    recorder.record(dispatch(), response(arrival_ns=[k * 1400 for k in range(1001)]))
+    recorder.close()
+    deltas = read_parquet(request_files(tmp_path), REQUESTS)["arrival_deltas_us"][0].as_py()
+    assert sum(deltas) == 1400  # 1000 gaps of 1.4 µs; each rounded by itself would give 1000
+    assert set(deltas) == {1, 2}
+
+
+def test_plays_are_recorded_with_their_end_or_null(tmp_path: Path) -> None:
+    recorder = ParquetRecorder(tmp_path, origin_ns=5, interval_s=NEVER_S)
+    recorder.record_play(play(0, 10))
+    recorder.record_play(play(1, None))
+    recorder.close()
+    compact(tmp_path)
+    table = read_parquet([plays_file(tmp_path)], PLAYS)
+    assert table["start_ns"].to_pylist() == [2, 2]
+    assert table["end_ns"].to_pylist() == [5, None]
+    assert table["tree_skipped_s"].to_pylist() == [0.25, 0.25]
+
+
+def test_a_part_is_closed_and_readable_while_recording_goes_on(tmp_path: Path) -> None:
+    recorder = ParquetRecorder(tmp_path, origin_ns=0, interval_s=0.01)
+    recorder.record(dispatch(request_id="a"), response())
+    while not request_files(tmp_path):
+        os.sched_yield()
+    assert ids(tmp_path) == ["a"]
+    recorder.record(dispatch(request_id="b"), response())
+    recorder.close()
+    assert ids(tmp_path) == ["a", "b"]
+
+
+def test_many_events_are_a_part_before_its_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder_module, "PART_EVENTS", 3)
+    recorder = ParquetRecorder(tmp_path, origin_ns=0, interval_s=NEVER_S)
+    recorder.record(dispatch(), response(arrival_ns=[1, 2, 3]))
+    while not request_files(tmp_path):
+        os.sched_yield()
+    recorder.close()
+
+
+def test_rows_come_out_in_order_however_they_are_sliced(tmp_path: Path) -> None:
+    recorder = ParquetRecorder(tmp_path, origin_ns=0, interval_s=NEVER_S)
+    for number in range(300):  # slices hold 128
+        arrivals = list(range(number % 3))
+        recorder.record(dispatch(turn=number), response(arrival_ns=arrivals))
+    recorder.close()
+    table = read_parquet(request_files(tmp_path), REQUESTS)
+    assert table["turn"].to_pylist() == list(range(300))
+    gaps = table["arrival_deltas_us"].to_pylist()
+    assert [len(row) for row in gaps[:6]] == [0, 0, 1, 0, 0, 1]
+
+
+def test_a_disk_that_falls_too_far_behind_fails_the_recorder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder_module, "BACKLOG_EVENTS", 2)
+    recorder = ParquetRecorder(tmp_path, origin_ns=0, interval_s=NEVER_S)
+    recorder.record(dispatch(), response(arrival_ns=[1, 2]))
+    assert recorder.failure is not None
+    assert "2 token events behind" in recorder.failure.what
+    with pytest.raises(UsageError, match="faster disk"):
+        recorder.close()
+
+
+def test_a_vanished_directory_is_told_once_and_what_was_written_elsewhere_stays(
+    tmp_path: Path,
+) -> None:
+    point = tmp_path / "c0002"
+    recorder = ParquetRecorder(point, origin_ns=0, interval_s=NEVER_S)
+    shutil.rmtree(point)
+    recorder.record(dispatch(), response())
+    with pytest.raises(UsageError, match="the directory has vanished"):
+        recorder.close()
+    recorder.record(dispatch(), response())  # dropped without a word
+    assert recorder.failure is not None
+
+
+def test_a_place_that_cannot_be_written_is_told_at_the_start(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="a part of the path is a file"):
+        ParquetRecorder(tmp_path / "file" / "c0002", origin_ns=0)
+
+
+def test_a_programming_error_in_the_thread_surfaces_on_close(tmp_path: Path) -> None:
+    recorder = ParquetRecorder(tmp_path, origin_ns=0, interval_s=NEVER_S)
+    recorder.record(dispatch(lane="not a number"), response())
+    with pytest.raises(pa.ArrowInvalid):
+        recorder.close()
+
+
+def test_the_thread_ends_with_close(tmp_path: Path) -> None:
+    before = threading.active_count()
+    ParquetRecorder(tmp_path, origin_ns=0, interval_s=NEVER_S).close()
+    assert threading.active_count() == before
+    assert request_files(tmp_path) == []
+
+
+def test_compaction_joins_the_parts_of_all_workers(tmp_path: Path) -> None:
+    record_parts(tmp_path, 2, worker=0)
+    record_parts(tmp_path, 1, worker=1)
+    compact(tmp_path)
+    assert [path.name for path in request_files(tmp_path)] == ["requests.parquet"]
+    assert ids(tmp_path) == ["w0-0", "w0-1", "w1-0"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["plays.parquet", "requests.parquet"]
+
+
+def test_compacting_again_changes_nothing(tmp_path: Path) -> None:
+    record_parts(tmp_path, 2)
+    compact(tmp_path)
+    compact(tmp_path)
+    assert ids(tmp_path) == ["w0-0", "w0-1"]
+
+
+def test_compaction_writes_row_groups_of_bounded_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentx_replay.results.compaction.GROUP_EVENTS", 0)
+    record_parts(tmp_path, 3)
+    compact(tmp_path)
+    assert pq.ParquetFile(request_files(tmp_path)[0]).num_row_groups == 3
+    assert ids(tmp_path) == ["w0-0", "w0-1", "w0-2"]
+
+
+def crash_while_preparing(point: Path) -> None:
+    compacting_requests(point).mkdir()
+    (compacting_requests(point) / "requests.parquet").write_bytes(b"PAR1 half a file")
+
+
+def crash_between_the_renames(point: Path) -> None:
+    shutil.copytree(requests_directory(point), compacting_requests(point))
+    requests_directory(point).rename(replaced_requests(point))
+
+
+def crash_before_the_parts_are_gone(point: Path) -> None:
+    shutil.copytree(requests_directory(point), replaced_requests(point))
+
+
+@pytest.mark.parametrize(
+    "crash",
+    [crash_while_preparing, crash_between_the_renames, crash_before_the_parts_are_gone],
+)
+def test_a_crash_of_compaction_loses_and_doubles_no_row(tmp_path: Path, crash: object) -> None:
+    record_parts(tmp_path, 2)
+    assert callable(crash)
+    crash(tmp_path)
+    assert ids(tmp_path) == ["w0-0", "w0-1"]
+    recover(tmp_path)
+    assert ids(tmp_path) == ["w0-0", "w0-1"]
+    globbed = read_parquet(sorted(tmp_path.glob("requests*/*.parquet")), REQUESTS)
+    assert globbed["request_id"].to_pylist() == ["w0-0", "w0-1"]
+    compact(tmp_path)
+    assert ids(tmp_path) == ["w0-0", "w0-1"]
+    assert not compacting_requests(tmp_path).exists()
+    assert not replaced_requests(tmp_path).exists()
+
+
+def test_plays_are_read_from_their_parts_until_compacted(tmp_path: Path) -> None:
+    recorder = ParquetRecorder(tmp_path, origin_ns=0, interval_s=NEVER_S)
+    recorder.record_play(play(0, 10))
+    recorder.close()
+    assert len(read_parquet(play_files(tmp_path), PLAYS)) == 1
+    compact(tmp_path)
+    assert play_files(tmp_path) == [plays_file(tmp_path)]
+    assert len(read_parquet(play_files(tmp_path), PLAYS)) == 1
+
+
+def test_the_recorder_keeps_no_buffer_of_the_wire(tmp_path: Path) -> None:
+    recorder = ParquetRecorder(tmp_path, origin_ns=0, interval_s=NEVER_S)
+    wire = np.array([1 * SECOND, 2 * SECOND], np.int64)
+    recorder.record(dispatch(), response(arrival_ns=wire))
+    came = response()
+    assert came.arrival_ns.base is None
+    wire[:] = 0
+    recorder.close()
+    row = read_parquet(request_files(tmp_path), REQUESTS)
+    assert row["arrival_deltas_us"].to_pylist() == [[1_000_000]]

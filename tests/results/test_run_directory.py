@@ -1,0 +1,149 @@
+import errno
+from pathlib import Path
+
+import orjson
+import pytest
+from record_cases import dispatch, response
+
+from agentx_replay.errors import UsageError
+from agentx_replay.results.durable import explain, write_bytes_durably, write_durably
+from agentx_replay.results.recorder import ParquetRecorder
+from agentx_replay.results.run_directory import (
+    PointStatus,
+    RunDirectory,
+    complete_levels,
+    read_points,
+    read_sweep,
+)
+
+
+def test_a_directory_that_holds_anything_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(UsageError, match="exists and is not empty; choose another --out"):
+        RunDirectory.create(tmp_path)
+
+
+def test_a_file_in_its_place_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("mine")
+    with pytest.raises(UsageError, match="exists and is not empty"):
+        RunDirectory.create(tmp_path / "out")
+
+
+def test_an_empty_directory_and_a_new_one_are_taken(tmp_path: Path) -> None:
+    RunDirectory.create(tmp_path)
+    assert RunDirectory.create(tmp_path / "a" / "b").path.is_dir()
+
+
+def test_resume_takes_a_run_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(UsageError, match="holds something other than a run"):
+        RunDirectory.create(tmp_path, resume=True)
+    RunDirectory(tmp_path).write_sweep({"seed": 42})
+    assert RunDirectory.create(tmp_path, resume=True).path == tmp_path
+
+
+def test_a_point_is_marked_from_running_to_complete(tmp_path: Path) -> None:
+    run = RunDirectory.create(tmp_path)
+    directory = run.start_point(8, {"attempt": 0})
+    assert directory.name == "c0008"
+    assert read_points(tmp_path)[0].status is PointStatus.RUNNING
+    assert complete_levels(tmp_path) == set()
+    run.write_point(8, PointStatus.COMPLETE, {"valid": True})
+    (point,) = read_points(tmp_path)
+    assert point.document == {"concurrency": 8, "status": "complete", "valid": True}
+    assert complete_levels(tmp_path) == {8}
+
+
+def test_starting_a_level_again_leaves_no_row_of_the_attempt_before(tmp_path: Path) -> None:
+    run = RunDirectory.create(tmp_path)
+    recorder = ParquetRecorder(run.start_point(2, {}), origin_ns=0)
+    recorder.record(dispatch(), response())
+    recorder.close()
+    assert len(read_points(tmp_path)[0].requests()) == 1
+    run.start_point(2, {})
+    assert len(read_points(tmp_path)[0].requests()) == 0
+
+
+def test_points_are_read_by_rising_concurrency(tmp_path: Path) -> None:
+    run = RunDirectory.create(tmp_path)
+    for concurrency in (32, 2, 20_000):
+        run.start_point(concurrency, {})
+    assert [point.concurrency for point in read_points(tmp_path)] == [2, 32, 20_000]
+
+
+def test_a_secret_reaches_no_file_wherever_it_stands(tmp_path: Path) -> None:
+    run = RunDirectory.create(tmp_path, secrets=["sk-123", ""])
+    run.write_sweep({"argv": ["--header", "Authorization: Bearer sk-123"], "sk-123": {"a": 1}})
+    run.start_point(1, {"error": "refused sk-123"})
+    assert read_sweep(tmp_path) == {
+        "argv": ["--header", "Authorization: Bearer (not kept)"],
+        "(not kept)": {"a": 1},
+    }
+    assert all(b"sk-123" not in f.read_bytes() for f in tmp_path.rglob("*") if f.is_file())
+
+
+def test_samples_of_the_client_are_kept_or_there_are_none(tmp_path: Path) -> None:
+    run = RunDirectory.create(tmp_path)
+    run.start_point(1, {})
+    assert len(read_points(tmp_path)[0].instrument()) == 0
+    run.write_instrument(1, [(1, 0, 10_000_000, 5, 900), (1, 0, 20_000_000, 7, 950)])
+    table = read_points(tmp_path)[0].instrument()
+    assert table["loop_lag_ns"].to_pylist() == [5, 7]
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"{", "cannot be read"),
+        (b"[]", "is not a JSON object"),
+        (b'{"status": "complete"}', "lacks a usable concurrency or status"),
+        (b'{"status": "odd", "concurrency": 2}', "lacks a usable concurrency or status"),
+    ],
+)
+def test_a_broken_point_is_named(tmp_path: Path, body: bytes, words: str) -> None:
+    (tmp_path / "c0002").mkdir()
+    (tmp_path / "c0002" / "point.json").write_bytes(body)
+    with pytest.raises(UsageError, match=words):
+        read_points(tmp_path)
+
+
+def test_a_directory_without_a_run_is_told_apart(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is not a run directory"):
+        read_sweep(tmp_path)
+
+
+def test_a_document_is_replaced_whole_and_leaves_no_temporary_file(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    write_bytes_durably(path, b"1")
+    write_bytes_durably(path, orjson.dumps({"a": 2}))
+    assert path.read_bytes() == b'{"a":2}'
+    assert [p.name for p in tmp_path.iterdir()] == ["x.json"]
+
+
+def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    write_bytes_durably(path, b"1")
+
+    def fail(_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match="No space"):
+        write_durably(path, fail)
+    assert path.read_bytes() == b"1"
+    assert [p.name for p in tmp_path.iterdir()] == ["x.json"]
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (errno.ENOSPC, "the disk is full"),
+        (errno.EROFS, "the file system is read-only"),
+        (errno.EACCES, "permission was denied"),
+        (errno.ENOENT, "the directory has vanished"),
+        (errno.EIO, "Input/output error"),
+    ],
+)
+def test_a_fault_of_the_disk_is_told_in_plain_words(number: int, words: str) -> None:
+    error = explain(OSError(number, "Input/output error"), Path("/results"))
+    assert error.what == f"cannot write /results: {words}"
+    assert error.exit_code == 2
