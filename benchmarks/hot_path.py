@@ -1,0 +1,152 @@
+"""The token path against a C epoll client doing the same reads: CPU per token, delay of stamps.
+
+    python benchmarks/hot_path.py [--streams 256] [--rounds 3]
+
+Builds the C client and a C token server with ``cc``, runs both clients in turn against the same
+load (a token every 20 ms a stream) staggered and in step-synchronised bursts, and prints CPU per
+token, their ratio, and how long after the server's stamp each client's stamp came. CPU is counted
+mid-run, so connecting and parsing are not in it; parsing follows on a line of its own.
+"""
+
+import argparse
+import asyncio
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import uvloop
+from numpy.typing import NDArray
+
+from agentx_replay.endpoint.chat import ChatRequests
+from agentx_replay.endpoint.client import Client
+from agentx_replay.endpoint.settings import EndpointSettings
+from agentx_replay.endpoint.url import parse_base_url
+
+INTERVAL_US = 20_000
+TOKENS = 250
+FROM_MS, TO_MS = 1_000, 4_500
+HERE = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One client's run: CPU µs a token in the middle, delay of every stamp in µs, parse µs."""
+
+    cpu_us: float
+    delays_us: NDArray[np.float64]
+    parse_us: float = 0.0
+
+
+def build(name: str, folder: Path) -> Path:
+    """Compile one C program of this folder; return the binary."""
+    binary = folder / name
+    command = ("cc", "-O2", "-Wall", "-Wextra", "-o", str(binary), str(HERE / f"{name}.c"))
+    subprocess.run(command, check=True)
+    return binary
+
+
+def against_server(folder: Path, client: str, streams: int, *, burst: bool) -> Run:
+    """Start a server for one round and run one client against it."""
+    sent_file, seen_file = folder / "sent", folder / "seen"
+    server = subprocess.Popen(
+        (folder / "token_server", *map(str, (streams, TOKENS, INTERVAL_US, int(burst))), sent_file),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert server.stdout is not None
+    port = server.stdout.readline().strip()
+    mine = (
+        (str(folder / "epoll_floor"),) if client == "floor" else (sys.executable, __file__, "--run")
+    )
+    arguments = (port, str(streams), str(TOKENS), str(FROM_MS), str(TO_MS), str(seen_file))
+    told = subprocess.run((*mine, *arguments), check=True, capture_output=True, text=True)
+    server.communicate(timeout=30)
+    cpu_s, events, *parse_us = map(float, told.stdout.split())
+    sent, seen = (np.fromfile(file, np.int64) for file in (sent_file, seen_file))
+    return Run(cpu_s / events * 1e6, (seen - sent) / 1e3, *parse_us)
+
+
+def measured(port: str, streams: str, tokens: str, from_ms: str, to_ms: str, file: str) -> None:
+    """Be our client, with the arguments and the output of the C one, and the parse µs a token."""
+    count = int(streams)
+    settings = EndpointSettings(parse_base_url(f"http://127.0.0.1:{port}"), "served-model-name")
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        client = Client(settings)
+        build = ChatRequests(settings).build
+        messages = b'[{"role":"user","content":"x"}]'
+        tasks = [
+            loop.create_task(
+                client.request(str(i), build({"X-Request-ID": str(i)}, int(tokens), messages))
+            )
+            for i in range(count)
+        ]
+        spent: list[float] = []
+        for at_ms in (from_ms, to_ms, str(TOKENS * INTERVAL_US // 1000 + 700)):
+            loop.call_later(int(at_ms) / 1e3, lambda: spent.append(cpu_s()))
+        responses = await asyncio.gather(*tasks)
+        spent.append(cpu_s())
+        await client.close()
+        arrivals = np.concatenate([response.arrival_ns for response in responses])
+        arrivals.tofile(file)
+        events = (int(to_ms) - int(from_ms)) * 1e3 / INTERVAL_US * count
+        parse_us = (spent[3] - spent[2]) / len(arrivals) * 1e6
+        print(spent[1] - spent[0], events, parse_us)
+
+    uvloop.run(run())
+
+
+def cpu_s() -> float:
+    """Return user and system CPU seconds of this process, as the C client counts them."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def compare(folder: Path, streams: int, rounds: int, *, burst: bool) -> None:
+    """Run both clients in turn and print what came out."""
+    runs: dict[str, list[Run]] = {"floor": [], "agentx-replay": []}
+    for _ in range(rounds):
+        for client, done in runs.items():
+            done.append(against_server(folder, client, streams, burst=burst))
+    how = "step-synchronised" if burst else "staggered"
+    print(f"\n{streams} streams, a token every {INTERVAL_US / 1e3:g} ms, {how}, {rounds} rounds")
+    for client, done in runs.items():
+        delays = np.concatenate([run.delays_us for run in done])
+        p50, p99 = np.percentile(delays, (50, 99))
+        cpu = ", ".join(f"{run.cpu_us:.2f}" for run in done)
+        print(f"  {client:14} CPU µs/token {cpu}; stamp delay p50 {p50:.0f} µs, p99 {p99:.0f} µs")
+    pairs = zip(runs["agentx-replay"], runs["floor"], strict=True)
+    ratios = [ours.cpu_us / floor.cpu_us for ours, floor in pairs]
+    print(f"  ratio: median {median(ratios):.2f} (rounds: {', '.join(f'{r:.2f}' for r in ratios)})")
+    parse = median(run.parse_us for run in runs["agentx-replay"])
+    print(f"  parsing, after the response: {parse:.2f} µs/token")
+
+
+def main() -> None:
+    """Compare, staggered and in bursts."""
+    parser = argparse.ArgumentParser(description="CPU per token against a C epoll client")
+    parser.add_argument("--streams", type=int, default=256)
+    parser.add_argument("--rounds", type=int, default=3)
+    arguments = parser.parse_args()
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for program in ("token_server", "epoll_floor"):
+            build(program, folder)
+        for burst in (False, True):
+            compare(folder, arguments.streams, arguments.rounds, burst=burst)
+    print(f"\n{time.monotonic() - started:.0f} s")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--run"]:
+        measured(*sys.argv[2:])
+    else:
+        main()
