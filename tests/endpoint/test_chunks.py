@@ -1,0 +1,215 @@
+"""What counts as a token event, and how many tokens it holds: right values worked out by hand."""
+
+from typing import Any
+
+import orjson
+import pytest
+
+from agentx_replay.endpoint.chunks import ChunkReader, ParsedStream, error_message
+from agentx_replay.endpoint.sse import Event
+
+ROLE = {"role": "assistant", "content": ""}
+
+
+def _chunk(
+    delta: dict[str, Any] | None,
+    used: int | None = None,
+    finish: str | None = None,
+    **more: Any,
+) -> dict[str, Any]:
+    chunk: dict[str, Any] = {"choices": []}
+    if delta is not None:
+        chunk["choices"] = [{"index": 0, "delta": delta, "finish_reason": finish, **more}]
+    if used is not None:
+        chunk["usage"] = {"prompt_tokens": 9, "completion_tokens": used}
+    return chunk
+
+
+def _parse(*chunks: dict[str, Any]) -> ParsedStream:
+    """Event k arrives at 10·(k + 1) ns."""
+    reader = ChunkReader()
+    for place, chunk in enumerate(chunks):
+        reader.read(Event(b"", orjson.dumps(chunk)), 10 * (place + 1))
+    return reader.result()
+
+
+def _arrivals(stream: ParsedStream) -> tuple[list[int], list[int] | None]:
+    tokens = stream.arrival_tokens
+    return stream.arrival_ns.tolist(), None if tokens is None else tokens.tolist()
+
+
+CASES: list[tuple[str, list[dict[str, Any]], tuple[list[int], list[int] | None]]] = [
+    (
+        "a role is not a token; usage at the end says nothing of when",
+        [_chunk(ROLE), _chunk({"content": "a"}), _chunk({"content": "b"}), _chunk(None, 2)],
+        ([20, 30], None),
+    ),
+    (
+        "a role with null content is not a token",
+        [_chunk({"role": "assistant", "content": None}), _chunk({"content": "a"}), _chunk(None, 1)],
+        ([20], None),
+    ),
+    (
+        "a role beside content is a token",
+        [_chunk({"role": "assistant", "content": "a"}), _chunk({"content": "b"}), _chunk(None, 2)],
+        ([10, 20], None),
+    ),
+    (
+        "reasoning only, under either name, and tool calls",
+        [
+            _chunk({"reasoning_content": "a"}),
+            _chunk({"reasoning": "b"}),
+            _chunk({"tool_calls": [{"index": 0}]}),
+            _chunk({}, finish="length"),
+        ],
+        ([10, 20, 30], None),
+    ),
+    (
+        "empty deltas beside full ones are no tokens",
+        [_chunk({"content": "a"}), _chunk({"content": ""}), _chunk({"content": "b"})],
+        ([10, 30], None),
+    ),
+    (
+        "empty deltas without a role count where there is nothing else",
+        [
+            _chunk(ROLE),
+            _chunk({"content": ""}),
+            _chunk({"content": ""}, finish="length"),
+            _chunk(None, 2),
+        ],
+        ([20, 30], None),
+    ),
+    (
+        "a bare delta that only brings the finish is no token",
+        [_chunk(ROLE), _chunk({"content": ""}), _chunk({}, finish="stop"), _chunk(None, 1)],
+        ([20], None),
+    ),
+    (
+        "usage in every event: growth 3, 1, 2 with a first event of several tokens",
+        [
+            _chunk(ROLE, 0),
+            _chunk({"content": "abc"}, 3),
+            _chunk({"content": "d"}, 4),
+            _chunk({"content": "ef"}, 6, finish="length"),
+            _chunk(None, 6),
+        ],
+        ([20, 30, 40], [3, 1, 2]),
+    ),
+    (
+        "usage in every event: an empty delta whose usage grew is a token",
+        [_chunk({"content": "a"}, 1), _chunk({"content": ""}, 2), _chunk({"content": "b"}, 3)],
+        ([10, 20, 30], [1, 1, 1]),
+    ),
+    (
+        "usage in every event: a total that grew in the usage-only chunk came with that",
+        [_chunk({"content": "a"}, 1), _chunk({}, 1, finish="length"), _chunk(None, 2)],
+        ([10, 30], [1, 1]),
+    ),
+    (
+        "usage in the finish event alone is a total, not a growth",
+        [_chunk({"content": "a"}), _chunk({"content": "b"}), _chunk({}, 2, finish="length")],
+        ([10, 20], None),
+    ),
+    (
+        "token ids tell the tokens of each event",
+        [
+            _chunk({"content": "ab"}, token_ids=[1, 2]),
+            _chunk({"content": ""}, token_ids=[3]),
+            _chunk(None, 3),
+        ],
+        ([10, 20], [2, 1]),
+    ),
+    (
+        "token ids that do not add up to the total are not believed",
+        [_chunk({"content": "ab"}, token_ids=[1, 2]), _chunk(None, 3)],
+        ([10], None),
+    ),
+    ("no event, no token", [_chunk(None, 0)], ([], None)),
+]
+
+
+@pytest.mark.parametrize(("_rule", "chunks", "expected"), CASES, ids=[case[0] for case in CASES])
+def test_token_events(
+    _rule: str,  # noqa: PT019 (it names the case)
+    chunks: list[dict[str, Any]],
+    expected: tuple[list[int], list[int] | None],
+) -> None:
+    assert _arrivals(_parse(*chunks)) == expected
+
+
+def test_several_events_of_one_read_share_its_stamp_and_stay_events() -> None:
+    reader = ChunkReader()
+    for _ in range(3):
+        reader.read(Event(b"", orjson.dumps(_chunk({"content": "a"}))), 70)
+    assert reader.result().arrival_ns.tolist() == [70, 70, 70]
+
+
+def test_usage_finish_and_done_are_read() -> None:
+    reader = ChunkReader()
+    reader.read(Event(b"", orjson.dumps(_chunk({"content": "a"}, finish="length"))), 1)
+    usage = {
+        "prompt_tokens": 100,
+        "completion_tokens": 1,
+        "prompt_tokens_details": {"cached_tokens": 64},
+    }
+    reader.read(Event(b"", orjson.dumps({"choices": [], "usage": usage, "unknown": {}})), 2)
+    reader.read(Event(b"", b"[DONE]"), 3)
+    stream = reader.result()
+    assert (stream.prompt_tokens, stream.cached_tokens, stream.completion_tokens) == (100, 64, 1)
+    assert (stream.finish_reason, stream.done, stream.error) == ("length", True, None)
+
+
+@pytest.mark.parametrize("value", [None, True, -1, "3", 2.5, 2**40])
+def test_a_usage_that_is_no_count_is_unknown(value: object) -> None:
+    usage = {"prompt_tokens": value, "completion_tokens": value, "prompt_tokens_details": None}
+    stream = _parse({"choices": [], "usage": usage})
+    assert (stream.prompt_tokens, stream.completion_tokens, stream.cached_tokens) == (None,) * 3
+
+
+@pytest.mark.parametrize(
+    ("event", "error"),
+    [
+        (Event(b"error", b"out of memory"), "out of memory"),
+        (Event(b"error", b'{"message":"m"}'), "m"),
+        (Event(b"", b'{"error":{"message":"m","type":"t","code":500}}'), "m (t, 500)"),
+        (Event(b"", b'{"error":"text"}'), "text"),
+        (Event(b"", b'{"object":"error","message":"m"}'), "m"),
+    ],
+)
+def test_an_error_in_the_stream_is_the_servers_own_words(event: Event, error: str) -> None:
+    reader = ChunkReader()
+    reader.read(event, 1)
+    reader.read(Event(b"", orjson.dumps(_chunk({"content": "late"}))), 2)
+    assert reader.result().error == error
+    assert len(reader.result().arrival_ns) == 0
+
+
+def test_a_null_error_is_none() -> None:
+    assert _parse({**_chunk({"content": "a"}), "error": None}).error is None
+
+
+@pytest.mark.parametrize("data", [b"{", b"[1]", b"null", b"[" * 100_000])
+def test_an_event_that_is_no_json_object_is_malformed(data: bytes) -> None:
+    reader = ChunkReader()
+    reader.read(Event(b"", data), 1)
+    assert (reader.malformed or "").startswith("an event that is no JSON object: ")
+    assert len(reader.malformed or "") < 120
+
+
+def test_a_blank_keep_alive_is_nothing() -> None:
+    reader = ChunkReader()
+    reader.read(Event(b"", b" "), 1)
+    assert reader.malformed is None
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [{}, {"choices": None}, {"choices": [1]}, {"choices": [{}]}, {"choices": [{"delta": None}]}],
+)
+def test_a_chunk_without_a_delta_is_no_token(chunk: dict[str, Any]) -> None:
+    assert len(_parse(chunk).arrival_ns) == 0
+
+
+def test_an_error_body_of_unknown_shape_is_quoted() -> None:
+    assert error_message({"foo": 1}, b' {"foo": 1} ') == '{"foo": 1}'
+    assert error_message(None, b"<html>") == "<html>"
