@@ -130,7 +130,7 @@ CASES: list[tuple[str, list[dict[str, Any]], tuple[list[int], list[int] | None]]
 
 @pytest.mark.parametrize(("_rule", "chunks", "expected"), CASES, ids=[case[0] for case in CASES])
 def test_token_events(
-    _rule: str,  # noqa: PT019 (it names the case)
+    _rule: str,
     chunks: list[dict[str, Any]],
     expected: tuple[list[int], list[int] | None],
 ) -> None:
