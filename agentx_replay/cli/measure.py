@@ -23,8 +23,8 @@ from agentx_replay.report.sweep_lines import sweep_lines
 from agentx_replay.results.run_directory import PointStatus
 from agentx_replay.shipped import shipped_directory
 
-_LOOK_LEVELS = (1, 4, 16)
-_LOOK_OVERRIDES = ("window_s=10.0",)
+_LOOK_LEVELS = (2, 8, 16)
+_LOOK_OVERRIDES = ("window_s=10.0", "grace_s=20.0")
 """With no server and nothing else said: three short levels, under a minute in all."""
 
 _OPTIONS = (
@@ -119,7 +119,10 @@ def _measure(concurrency: tuple[int, ...], options: dict[str, Any]) -> None:
         settings = _settings(concurrency, options)
         sweep = Sweep(settings, target)
         screen = ProgressScreen(settings.gpus)
-        for line in sweep_lines(sweep.corpus, sweep.selection, sweep.plans, settings.out):
+        for line in (
+            *target.cautions,
+            *sweep_lines(sweep.corpus, sweep.selection, sweep.plans, settings.out),
+        ):
             screen.say(line)
         points = list(sweep.run(screen))
     if as_json:

@@ -3,14 +3,17 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import click
 import orjson
 
 from agentx_replay.errors import UsageError
 from agentx_replay.experiment.settings import Target
+
+if TYPE_CHECKING:
+    from agentx_replay.endpoint.settings import EndpointSettings
 
 target_options = (
     click.option("--url", metavar="URL", help="The server. Default: the built-in simulator."),
@@ -110,19 +113,24 @@ def _simulator() -> Iterator[str]:
 
 
 def _server(options: TargetOptions, url: str, facts: dict[str, Any]) -> Target:
-    from agentx_replay.endpoint.client import Client
-    from agentx_replay.endpoint.readiness import examine_server
+    import uvloop
 
-    settings, told = examine_server(_endpoint_settings(options, url))
+    from agentx_replay.endpoint.client import Client
+    from agentx_replay.endpoint.readiness import ask_server
+
+    asked = _endpoint_settings(options, url)
+    told = uvloop.run(ask_server(asked))
+    settings = replace(asked, model=told.model, max_tokens_field=told.max_tokens_field)
     return Target(
-        open=lambda clock: Client(settings, clock.now_ns),
-        facts=facts | {"url": str(settings.url), "model": settings.model, **asdict(told)},
+        open=lambda _: Client(settings),
+        facts=facts | {"url": str(settings.url), **asdict(told)},
+        cautions=told.cautions(),
         max_context=told.max_model_len,
         secrets=(settings.api_key,) if settings.api_key else (),
     )
 
 
-def _endpoint_settings(options: TargetOptions, url: str) -> Any:
+def _endpoint_settings(options: TargetOptions, url: str) -> "EndpointSettings":
     from agentx_replay.endpoint.settings import EndpointSettings, TlsSettings
     from agentx_replay.endpoint.url import parse_base_url, refuse_proxy
 

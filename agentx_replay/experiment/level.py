@@ -4,7 +4,7 @@ import asyncio
 import gc
 import time
 from collections.abc import AsyncIterator, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,7 +27,7 @@ from agentx_replay.analysis.window import Window
 from agentx_replay.experiment.interrupts import stopping_on_signals
 from agentx_replay.experiment.settings import Screen, Target
 from agentx_replay.plan.plan import Plan
-from agentx_replay.replay.clock import LoopClock
+from agentx_replay.replay.clock import real_clock
 from agentx_replay.replay.driver import Replay, ReplayResult
 from agentx_replay.replay.instrument import LagSampler, Sample
 from agentx_replay.replay.lane import PromptSources
@@ -91,24 +91,41 @@ def _run(target: Target, replay: Coroutine[Any, Any, _T]) -> _T:
 
 
 async def _replay(level: Level, target: Target, directory: Path, screen: Screen) -> _Replayed:
-    loop = asyncio.get_running_loop()
-    clock: Clock = virtual_clock() if target.virtual else LoopClock(loop)
+    if target.virtual:
+        return await _replay_virtually(level, target, directory)
+    with real_clock(asyncio.get_running_loop()) as clock:
+        return await _replay_live(level, target, directory, screen, clock)
+
+
+async def _replay_virtually(level: Level, target: Target, directory: Path) -> _Replayed:
+    clock = virtual_clock()
     origin_ns, origin_unix_s = clock.now_ns(), time.time()
-    recorder = ParquetRecorder(directory, origin_ns=origin_ns)
-    recent = Recent(recorder, clock.now_ns)
-    endpoint = target.open(clock)
+    with closing(ParquetRecorder(directory, origin_ns=origin_ns)) as recorder:
+        endpoint = target.open(clock)
+        replay = Replay(level.plan, level.prompts, clock, endpoint, recorder, run_id=level.run_id)
+        result = await replay.run()
+    return _Replayed(result, origin_ns, origin_unix_s, ())
+
+
+async def _replay_live(
+    level: Level, target: Target, directory: Path, screen: Screen, clock: Clock
+) -> _Replayed:
+    origin_ns, origin_unix_s = clock.now_ns(), time.time()
     sampler = LagSampler(clock)
-    try:
+    with closing(ParquetRecorder(directory, origin_ns=origin_ns)) as recorder:
+        recent = Recent(recorder, clock.now_ns)
+        endpoint = target.open(clock)
         replay = Replay(level.plan, level.prompts, clock, endpoint, recent, run_id=level.run_id)
-        if target.virtual:
-            result = await replay.run()
-        else:
-            with stopping_on_signals(loop, replay.stop, screen.say), _quiet_collector():
-                async with _watched(replay, recent, recorder, screen), _sampled(sampler):
+        try:
+            with (
+                stopping_on_signals(asyncio.get_running_loop(), replay.stop, screen.say),
+                _quiet_collector(),
+                _sampling(sampler),
+            ):
+                async with _watched(replay, recent, recorder, screen):
                     result = await replay.run()
-    finally:
-        await endpoint.close()
-        recorder.close()
+        finally:
+            await endpoint.close()
     return _Replayed(result, origin_ns, origin_unix_s, tuple(sampler.samples()))
 
 
@@ -135,8 +152,8 @@ async def _watched(
             await task
 
 
-@asynccontextmanager
-async def _sampled(sampler: LagSampler) -> AsyncIterator[None]:
+@contextmanager
+def _sampling(sampler: LagSampler) -> Iterator[None]:
     sampler.start()
     try:
         yield

@@ -36,12 +36,13 @@ class Settings:
 class Target:
     """What is measured. ``virtual`` runs in virtual time, without a wire.
 
-    ``open`` makes the endpoint inside the running loop. ``max_context`` is what the server says
-    it can hold, None where it does not. ``facts`` go into ``sweep.json``; ``secrets`` never do.
+    ``open`` makes the endpoint inside the running loop. ``max_context`` is what the server says it
+    can hold, None where it does not. ``facts`` go into ``sweep.json``; ``secrets`` never do.
     """
 
     open: Callable[[Clock], Endpoint]
     facts: Mapping[str, Any]
+    cautions: tuple[str, ...] = ()
     max_context: int | None = None
     virtual: bool = False
     secrets: tuple[str, ...] = ()

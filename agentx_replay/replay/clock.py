@@ -1,12 +1,17 @@
-"""The clock of a real run: monotonic ns beside the loop's timers, which are never early.
+"""The clock of a run: monotonic ns, and timers that are never early.
 
-An event loop's own clock is too coarse for stamps, and some loops fire timers early (uvloop by up
-to 1.2 ms, in whole milliseconds). A call that comes early is armed again.
+Where the kernel offers exact timers a real run uses them (``timerfd.py``). Elsewhere, and in
+virtual time, the loop's own serve: too coarse for stamps, and some loops fire them early (uvloop
+by up to 1.2 ms, in whole milliseconds), so a call that comes early is armed again.
 """
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from agentx_replay.replay.ports import Clock
+from agentx_replay.replay.timerfd import TimerFdClock, kernel_has_timerfd
 
 _NS = 1_000_000_000
 
@@ -54,3 +59,16 @@ class LoopClock:
     def call_at(self, when_ns: int, call: Callable[[], None]) -> _Timer:
         """Arrange for ``call`` at ``when_ns`` or as soon after as can be, never before."""
         return _Timer(self, when_ns, call)
+
+
+@contextmanager
+def real_clock(loop: asyncio.AbstractEventLoop) -> Iterator[Clock]:
+    """Give the most exact clock that this machine has for ``loop``."""
+    if not kernel_has_timerfd():
+        yield LoopClock(loop)
+        return
+    clock = TimerFdClock(loop)
+    try:
+        yield clock
+    finally:
+        clock.close()
