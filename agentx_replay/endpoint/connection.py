@@ -316,8 +316,11 @@ class Connection(asyncio.BufferedProtocol):
         if exchange is None:
             return
         self._hand_on()
+        if ending is Ending.LOST and self._framing.fault is not None:
+            ending, fault = Ending.MALFORMED, self._framing.fault
         exchange.ending, exchange.end_ns, exchange.fault = ending, end_ns, fault
         self._exchange = self._job = self._raw = None
+        self._framing = UntilClose()
         self._head.clear()
         self._unsent.clear()
         self._reusable = self._reusable and ending is Ending.COMPLETE
