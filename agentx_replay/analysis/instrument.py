@@ -12,6 +12,7 @@ from agentx_replay.analysis.latency import present, response_itl, send_lag_ns
 from agentx_replay.analysis.percentiles import percentiles
 from agentx_replay.analysis.responses import Floats, Responses
 from agentx_replay.analysis.window import Window, measured, sent_in
+from agentx_replay.results.histograms import Series
 
 _NS = 1_000_000_000
 MAX_ITL_SHIFT = 0.025
@@ -32,6 +33,13 @@ class Samples:
     loop_lag_ns: NDArray[np.int64]
     cpu_ns: NDArray[np.int64]
 
+    def within(self, window: Window) -> "Samples":
+        """Return the samples taken while the window was open."""
+        inside = (self.at_ns >= window.open_ns) & (self.at_ns < window.close_ns)
+        return Samples(
+            self.worker[inside], self.at_ns[inside], self.loop_lag_ns[inside], self.cpu_ns[inside]
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class InstrumentReport:
@@ -49,6 +57,8 @@ class InstrumentReport:
 
 def lag_p99_by_second(samples: Samples) -> dict[int, float]:
     """Return the P99 of the loop lag in ns for each second (since the origin) with samples."""
+    if not len(samples.at_ns):
+        return {}
     second = samples.at_ns // _NS
     order = np.argsort(second, kind="stable")
     seconds, starts = np.unique(second[order], return_index=True)
@@ -117,12 +127,11 @@ def examine(responses: Responses, window: Window, samples: Samples) -> Instrumen
     window_set = sent_in(responses, window)
     ok = window_set.where(measured(window_set))
     lags = present(send_lag_ns(window_set))
-    inside = (samples.at_ns >= window.open_ns) & (samples.at_ns < window.close_ns)
-    loop_lags = samples.loop_lag_ns[inside].astype(np.float64)
+    loop_lags = samples.within(window).loop_lag_ns.astype(np.float64)
     send_lag_s = percentiles(lags, (0.99,))[0] / _NS if len(lags) else None
     loop_lag_s = percentiles(loop_lags, (0.99,))[0] / _NS if len(loop_lags) else None
     shift = itl_shift(ok, lag_p99_by_second(samples))
-    cpu = busiest_cpu_share(samples)
+    cpu = busiest_cpu_share(samples.within(window))
     itl_ns = present(response_itl(ok).itl_ns)
     p90_itl_s = percentiles(itl_ns, (0.9,))[0] / _NS if len(itl_ns) else None
     return InstrumentReport(
@@ -132,6 +141,14 @@ def examine(responses: Responses, window: Window, samples: Samples) -> Instrumen
         busiest_cpu_share=cpu,
         saturated=saturation(shift, send_lag_s, cpu),
         token_itl_trusted=trusted(loop_lag_s, p90_itl_s),
+    )
+
+
+def loop_lag_series(samples: Samples, window: Window) -> Series:
+    """Return the loop lag in the window, for the histogram log."""
+    inside = samples.within(window)
+    return Series(
+        "loop_lag", inside.at_ns.astype(np.float64), inside.loop_lag_ns.astype(np.float64)
     )
 
 

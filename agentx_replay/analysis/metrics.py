@@ -24,7 +24,7 @@ from agentx_replay.analysis.latency import (
     ttft_ns,
 )
 from agentx_replay.analysis.percentiles import Distribution, distribution
-from agentx_replay.analysis.responses import Responses
+from agentx_replay.analysis.responses import Floats, Responses
 from agentx_replay.analysis.throughput import (
     Rates,
     cache_hit,
@@ -78,8 +78,9 @@ class PointSummary:
     Distributions are over measured responses sent in the window, token ITL and event gaps over
     their tokens. ``response_itl_divisor_told`` is the share of responses whose server told the
     tokens of the first event. ``interactivity`` is 1 / P90 response ITL in tokens/s/user.
-    ``last_observation_s`` is the earlier of the last TTFT and the last ITL observation, since the
-    window opened. ``lanes_sent_90_s`` is when 90 % of the lanes had sent.
+    ``last_ttft_s`` and ``last_itl_s`` are when the last first token, and the last token of a
+    response with an ITL, came; ``lanes_sent_90_s`` is when 90 % of the lanes had sent: all three
+    since the window opened.
     """
 
     counts: Counts
@@ -98,7 +99,8 @@ class PointSummary:
     cache_hit_theoretical: float | None
     prompt_lengths: PromptLengths | None
     lanes_sent_90_s: float | None
-    last_observation_s: float | None
+    last_ttft_s: float | None
+    last_itl_s: float | None
 
 
 def summarise(responses: Responses, window: Window, concurrency: int) -> PointSummary:
@@ -128,7 +130,8 @@ def summarise(responses: Responses, window: Window, concurrency: int) -> PointSu
         cache_hit_theoretical=cache_hit_theoretical(ok),
         prompt_lengths=prompt_lengths(ok),
         lanes_sent_90_s=lanes_sent_s(window_set, window, concurrency, 0.9),
-        last_observation_s=_last_observation_s(ok, window),
+        last_ttft_s=_latest_s(ok.first_token_ns, window),
+        last_itl_s=_latest_s(ok.last_token_ns[has_itl], window),
     )
 
 
@@ -184,12 +187,9 @@ def lanes_sent_s(
     return float(np.sort(first_ns)[wanted - 1] - window.open_ns) / _NS
 
 
-def _last_observation_s(ok: Responses, window: Window) -> float | None:
-    first_ns = present(ok.first_token_ns)
-    last_ns = ok.last_token_ns[~np.isnan(response_itl(ok).itl_ns)]
-    if not len(first_ns) or not len(last_ns):
-        return None
-    return (min(float(first_ns.max()), float(last_ns.max())) - window.open_ns) / _NS
+def _latest_s(at_ns: Floats, window: Window) -> float | None:
+    seen_ns = present(at_ns)
+    return float(seen_ns.max() - window.open_ns) / _NS if len(seen_ns) else None
 
 
 def latency_series(responses: Responses, window: Window) -> list[Series]:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agentx_replay.analysis.metrics import PointSummary
 from agentx_replay.analysis.percentiles import Distribution
 from agentx_replay.analysis.point import Point, point_row
 from agentx_replay.analysis.throughput import Throughput, explanation
@@ -17,12 +18,12 @@ _ABSENT = "-"
 _GAP = "  "
 
 DEFINITIONS = (
-    "ITL: P90 over responses of the mean gap between a response's tokens, first token excluded, "
-    "linear interpolation. tok/s/user: 1 / P90 ITL. Tokens: input, reused input included, and "
-    "output, of responses that ended well, over the time from the first send to the last end; "
-    "new: without cached input; out: output only; window: counted as they happen in the measured "
-    "window. TTFT: from send. Hit: cached / input tokens as the server reports, and with an "
-    "unlimited cache."
+    "ITL: the mean gap between a response's tokens, first token excluded; its percentiles are over "
+    "responses, linear interpolation. speed: 1 / P90 ITL. token ITL: over all tokens. total: "
+    "input, reused input included, and output tokens of responses that ended well, over the time from the "
+    "first send to the last end; uncached: without cached input; output: output only; window: "
+    "total, counted as tokens happen in the measured window. hit: cached / input tokens as the "
+    "server reports, and with an unlimited cache. TTFT: from send. e2e: from send to end."
 )
 
 
@@ -41,15 +42,13 @@ class _Cells:
 
 
 def points_table(points: Sequence[Point], width: int = 100) -> str:
-    """Return the points by rising concurrency as text no wider than ``width`` columns (at least
-    100), then every reason against a point, notes on it, and the definitions.
+    """Return the points by rising concurrency as two tables, throughput and latency, no wider
+    than 100 columns; then every reason against a point, notes on it, and the definitions, wrapped
+    to ``width``.
     """
     ordered = sorted(points, key=lambda point: point.concurrency)
     if not ordered:
         return "no point was measured"
-    columns = [column.lines() for column in _columns(ordered)]
-    rows = [_GAP.join(cells).rstrip() for cells in zip(*columns, strict=True)]
-    rows.insert(2, "-" * max(len(row) for row in rows))
     notes = [line for point in ordered for line in _notes(point)]
     paragraphs = [*notes, *_shared_notes(ordered), "", DEFINITIONS]
     wrapped = [
@@ -57,7 +56,8 @@ def points_table(points: Sequence[Point], width: int = 100) -> str:
         for text in paragraphs
         for line in textwrap.wrap(text, width, subsequent_indent="  ") or [""]
     ]
-    return "\n".join([*rows, "", *wrapped])
+    tables = [_ruled(_throughput_columns(ordered)), _ruled(_latency_columns(ordered))]
+    return "\n\n".join(["\n".join(lines) for lines in [*tables, wrapped]])
 
 
 def points_json(points: Sequence[Point]) -> list[dict[str, Any]]:
@@ -65,33 +65,63 @@ def points_json(points: Sequence[Point]) -> list[dict[str, Any]]:
     return [point_row(point) for point in sorted(points, key=lambda point: point.concurrency)]
 
 
-def _columns(points: list[Point]) -> list[_Cells]:
-    unit = "tok/s/GPU" if _per_gpu(points) else "tok/s"
+def _ruled(columns: list[_Cells]) -> list[str]:
+    rows = [_GAP.join(cells) for cells in zip(*(c.lines() for c in columns), strict=True)]
+    return [*rows[:2], "-" * len(rows[0]), *rows[2:]]
+
+
+def _concurrency(points: list[Point]) -> _Cells:
+    return _Cells("conc", "lanes", [str(point.concurrency) for point in points])
+
+
+def _throughput_columns(points: list[Point]) -> list[_Cells]:
+    per_gpu = _per_gpu(points)
+    unit = "tok/s/GPU" if per_gpu else "tok/s"
     summaries = [point.summary for point in points]
-    headlines = [_shown(point, windowed=False, per_gpu=_per_gpu(points)) for point in points]
-    windowed = [_shown(point, windowed=True, per_gpu=_per_gpu(points)) for point in points]
+    headlines = [_shown(point, windowed=False, per_gpu=per_gpu) for point in points]
+    windowed = [_shown(point, windowed=True, per_gpu=per_gpu) for point in points]
     counts = [s.counts if s else None for s in summaries]
     return [
-        _Cells("conc", "lanes", [str(point.concurrency) for point in points]),
-        _Cells("P90 ITL", "ms", [_ms(s.response_itl if s else None) for s in summaries]),
+        _concurrency(points),
         _Cells("speed", "tok/s/user", [_rate(s.interactivity if s else None) for s in summaries]),
         _Cells("total", unit, [_rate(h.total_tokens_per_s if h else None) for h in headlines]),
         _Cells("window", unit, [_rate(w.total_tokens_per_s if w else None) for w in windowed]),
-        _Cells("new", unit, [_rate(h.uncached_tokens_per_s if h else None) for h in headlines]),
-        _Cells("out", unit, [_rate(h.output_tokens_per_s if h else None) for h in headlines]),
-        _Cells("TTFT", "P50/P90 s", [_seconds(s.ttft if s else None) for s in summaries]),
         _Cells(
-            "hit",
-            "%/%",
-            [
-                f"{_share(s.cache_hit)}/{_share(s.cache_hit_theoretical)}" if s else _ABSENT
-                for s in summaries
-            ],
+            "uncached", unit, [_rate(h.uncached_tokens_per_s if h else None) for h in headlines]
         ),
-        _Cells("ok", "", [str(c.measured) if c else _ABSENT for c in counts]),
-        _Cells("bad", "", [str(c.sent - c.measured) if c else _ABSENT for c in counts]),
+        _Cells("output", unit, [_rate(h.output_tokens_per_s if h else None) for h in headlines]),
+        _Cells("hit", "%/max %", [_hits(s) for s in summaries]),
+        _Cells("ok", "req", [str(c.measured) if c else _ABSENT for c in counts]),
+        _Cells("bad", "req", [str(c.sent - c.measured) if c else _ABSENT for c in counts]),
         _Cells("valid", "", ["yes" if p.verdict.valid else "NO" for p in points]),
     ]
+
+
+def _latency_columns(points: list[Point]) -> list[_Cells]:
+    return [_concurrency(points), *(_latency_column(points, *shown) for shown in _LATENCIES)]
+
+
+_LATENCIES = (
+    # heading, distribution of the summary, percentile, unit, how many of the unit are in a second
+    ("ITL P50", "response_itl", "p50_s", "ms", 1e3),
+    ("ITL P90", "response_itl", "p90_s", "ms", 1e3),
+    ("ITL P99", "response_itl", "p99_s", "ms", 1e3),
+    ("token ITL P90", "token_itl", "p90_s", "ms", 1e3),
+    ("TTFT P50", "ttft", "p50_s", "s", 1.0),
+    ("TTFT P90", "ttft", "p90_s", "s", 1.0),
+    ("TTFT P99", "ttft", "p99_s", "s", 1.0),
+    ("e2e P50", "end_to_end", "p50_s", "s", 1.0),
+    ("e2e P90", "end_to_end", "p90_s", "s", 1.0),
+)
+
+
+def _latency_column(
+    points: list[Point], heading: str, name: str, percentile: str, unit: str, per_s: float
+) -> _Cells:
+    found: list[Distribution | None] = [getattr(point.summary, name, None) for point in points]
+    return _Cells(
+        heading, unit, [_rate(getattr(d, percentile) * per_s if d else None) for d in found]
+    )
 
 
 def _per_gpu(points: list[Point]) -> bool:
@@ -108,19 +138,19 @@ def _shown(point: Point, *, windowed: bool, per_gpu: bool) -> Throughput | None:
     return throughput.per(point.facts.gpus)
 
 
-def _ms(found: Distribution | None) -> str:
-    return f"{found.p90_s * 1e3:.2f}" if found else _ABSENT
-
-
-def _seconds(found: Distribution | None) -> str:
-    return f"{found.p50_s:.3g}/{found.p90_s:.3g}" if found else _ABSENT
+def _hits(summary: PointSummary | None) -> str:
+    if summary is None:
+        return _ABSENT
+    return f"{_share(summary.cache_hit)}/{_share(summary.cache_hit_theoretical)}"
 
 
 def _rate(value: float | None) -> str:
-    """At least three significant digits: 12.3, 1,234."""
+    """Three significant digits at least: 0.0123, 12.3, 1,234; millions as 12.35M."""
     if value is None:
         return _ABSENT
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    if value >= 1e6:
+        return f"{value / 1e6:.2f}M"
+    return f"{value:,.0f}" if value >= 100 else f"{value:#.3g}"
 
 
 def _share(value: float | None) -> str:

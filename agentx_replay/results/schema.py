@@ -222,7 +222,8 @@ def markdown_table(columns: tuple[Column, ...]) -> str:
     """Return the columns as the Markdown table that stands in ``docs/records.md``."""
     lines = ["| column | type | unit | meaning | null means |", "|---|---|---|---|---|"]
     lines += [
-        f"| `{c.name}` | {_type_name(c.type)} | {c.unit} | {c.meaning} | {c.null_means or 'never null'} |"
+        f"| `{c.name}` | {_type_name(c.type)} | {c.unit} | {c.meaning} "
+        f"| {c.null_means or 'never null'} |"
         for c in columns
     ]
     return "\n".join(lines)

@@ -1,0 +1,294 @@
+import numpy as np
+import pytest
+from record_cases import MS, SECOND, dispatch, prompt, recorded, response
+
+from agentx_replay.analysis.metrics import latency_series, summarise
+from agentx_replay.analysis.responses import Responses
+from agentx_replay.analysis.throughput import explanation
+from agentx_replay.analysis.window import Window, observed_window, sent_in
+from agentx_replay.replay.ports import ErrorCategory, Phase, Response, Status
+
+# A window of 10 s that opens 100 s after the point's origin.
+OPEN = 100 * SECOND
+WINDOW = Window(OPEN, OPEN + 10 * SECOND, 10.0)
+
+
+def at(second: float) -> int:
+    return OPEN + round(second * SECOND)
+
+
+def came(send_s: float, first_s: float, *later_s: float, end_s: float, **more: object) -> Response:
+    return response(
+        send_ns=at(send_s),
+        arrival_ns=[at(s) for s in (first_s, *later_s)],
+        end_ns=at(end_s),
+        **{"completion_tokens": 1 + len(later_s), **more},
+    )
+
+
+def by_hand() -> Responses:
+    """A window with ramp, drain and cut in it.
+
+    =====  ======  ======  ==========================  ====  ======  ======
+    lane   send s  first   later tokens at             end   prompt  cached
+    =====  ======  ======  ==========================  ====  ======  ======
+    0      1.0     2.0     3.0 4.0                     4.5   100     40
+    1      8.0     9.0     9.5 10.5 11.0               12.0  200     160
+    0      9.5     10.0    10.2                        10.4  300     200
+    1      9.9     9.95    9.98, alive at the grace    13.0  50      ?
+    =====  ======  ======  ==========================  ====  ======  ======
+    """
+    return recorded(
+        [
+            (
+                dispatch(lane=0, recorded_input_tokens=100, prompt=prompt(100, 50), max_tokens=3),
+                came(1, 2, 3, 4, end_s=4.5, prompt_tokens=100, cached_tokens=40),
+            ),
+            (
+                dispatch(lane=1, recorded_input_tokens=199, prompt=prompt(200, 170), max_tokens=4),
+                came(8, 9, 9.5, 10.5, 11, end_s=12, prompt_tokens=200, cached_tokens=160),
+            ),
+            (
+                dispatch(lane=0, recorded_input_tokens=302, prompt=prompt(300, 260), max_tokens=2),
+                came(9.5, 10, 10.2, end_s=10.4, prompt_tokens=300, cached_tokens=200),
+            ),
+            (
+                dispatch(lane=1, recorded_input_tokens=50, prompt=prompt(50, 50), max_tokens=9),
+                came(
+                    9.9, 9.95, 9.98, end_s=13, status=Status.CUT,
+                    prompt_tokens=None, completion_tokens=None,
+                ),
+            ),
+        ]
+    )  # fmt: skip
+
+
+def test_headline_throughput_is_all_tokens_of_ok_responses_over_first_send_to_last_end() -> None:
+    headline = summarise(by_hand(), WINDOW, 2).rates.headline
+    assert headline is not None
+    # Prompts 100 + 200 + 300, completions 3 + 4 + 2, from 1.0 s to 12.0 s; cached 400.
+    assert headline.total_tokens_per_s == pytest.approx(609 / 11)
+    assert headline.uncached_tokens_per_s == pytest.approx(209 / 11)
+    assert headline.output_tokens_per_s == pytest.approx(9 / 11)
+
+
+def test_windowed_throughput_counts_tokens_when_they_happen_inside_the_window() -> None:
+    windowed = summarise(by_hand(), WINDOW, 2).rates.windowed
+    assert windowed is not None
+    # Prompts at first tokens before 10 s: 100 + 200, and 50 of the cut one (its planned length);
+    # the one at 10.0 s is outside. Outputs: 3 + 2 (9.0, 9.5) + 2 of the cut one, where an event
+    # is worth (3 + 4 + 2) / 9 = 1 token.
+    assert windowed.total_tokens_per_s == pytest.approx((350 + 7) / 10)
+    assert windowed.output_tokens_per_s == pytest.approx(7 / 10)
+    # Cached: 40 + 160, and 400/600 of the cut one's 50.
+    assert windowed.uncached_tokens_per_s == pytest.approx((350 - 200 - 50 * 2 / 3 + 7) / 10)
+
+
+def test_the_difference_of_the_two_is_drain_cut_and_ramp() -> None:
+    difference = summarise(by_hand(), WINDOW, 2).rates.difference
+    assert difference is not None
+    assert difference.drained_tokens == pytest.approx(304)  # 300 + 2 and the tokens at 10.5, 11
+    assert difference.cut_tokens == pytest.approx(52)
+    assert difference.ramp_s == pytest.approx(1.0)
+    assert difference.drain_s == pytest.approx(2.0)
+    # 609 − 304 + 52 = 357 tokens in 10 s against 609 in 10 − 1 + 2 = 11 s.
+    assert difference.relative == pytest.approx(35.7 / (609 / 11) - 1)
+    said = explanation(difference)
+    assert said is not None
+    assert "-35.5%" in said
+    assert "304 tokens came after the window (drain)" in said
+
+
+def test_a_difference_within_3_percent_needs_no_explanation() -> None:
+    whole = recorded([(dispatch(max_tokens=2), came(0, 0.1, 9.9, end_s=10, prompt_tokens=100))])
+    difference = summarise(whole, WINDOW, 1).rates.difference
+    assert difference is not None
+    assert difference.relative == pytest.approx(0.0)
+    assert explanation(difference) is None
+
+
+def test_latencies_are_over_measured_responses_of_the_window() -> None:
+    summary = summarise(by_hand(), WINDOW, 2)
+    assert summary.ttft is not None
+    assert summary.response_itl is not None
+    assert (summary.ttft.count, summary.response_itl.count) == (3, 3)
+    assert summary.ttft.p50_s == pytest.approx(1.0)  # 1.0, 1.0, 0.5
+    # ITL: 2 s / 2, 2 s / 3, 0.2 s / 1 = 1, 0.6667, 0.2; rank 1.8: 0.6667 + 0.8 · 0.3333.
+    assert summary.response_itl.p90_s == pytest.approx(2 / 3 + 0.8 / 3)
+    assert summary.interactivity == pytest.approx(1 / (2 / 3 + 0.8 / 3))
+    assert summary.response_itl_divisor_told == 0.0
+    assert summary.token_itl is not None
+    assert summary.token_itl.count == 6  # gaps 1, 1, .5, 1, .5, .2
+    assert summary.token_itl.p50_s == pytest.approx(0.75)  # between the third and the fourth
+    assert summary.event_gap is not None
+    assert summary.event_gap.max_s == pytest.approx(1.0)
+    assert summary.end_to_end is not None
+    assert summary.end_to_end.max_s == pytest.approx(4.0)
+
+
+def test_cache_hit_measured_and_theoretical_are_over_the_same_responses() -> None:
+    summary = summarise(by_hand(), WINDOW, 2)
+    assert summary.cache_hit == pytest.approx(400 / 600)
+    assert summary.cache_hit_theoretical == pytest.approx(480 / 600)  # 50 + 170 + 260
+
+
+def test_prompt_lengths_are_compared_with_the_recording() -> None:
+    lengths = summarise(by_hand(), WINDOW, 2).prompt_lengths
+    assert lengths is not None
+    assert lengths.count == 3
+    assert lengths.share_exact == pytest.approx(1 / 3)
+    assert lengths.largest_error_tokens == -2
+    assert lengths.aggregate_error == pytest.approx(-1 / 601)  # (0 + 1 − 2) / (100 + 199 + 302)
+
+
+def test_lanes_have_sent_when_nine_in_ten_of_them_have() -> None:
+    assert summarise(by_hand(), WINDOW, 2).lanes_sent_90_s == pytest.approx(8.0)
+    assert summarise(by_hand(), WINDOW, 3).lanes_sent_90_s is None  # a lane never sent
+    ten = recorded([(dispatch(lane=k), came(k, k + 0.1, end_s=k + 0.2)) for k in range(9)])
+    assert summarise(ten, WINDOW, 10).lanes_sent_90_s == pytest.approx(8.0)
+
+
+def test_the_last_ttft_and_the_last_itl_are_seen_at_their_tokens() -> None:
+    summary = summarise(by_hand(), WINDOW, 2)
+    assert summary.last_ttft_s == pytest.approx(10.0)
+    assert summary.last_itl_s == pytest.approx(11.0)
+
+
+BAD = [
+    (Status.FAILED, ErrorCategory.RESET),
+    (Status.OVERFLOW, ErrorCategory.CONTEXT_OVERFLOW),
+    (Status.CUT, None),
+]
+
+
+@pytest.mark.parametrize(("status", "category"), BAD)
+def test_a_response_that_ended_badly_is_in_no_latency_and_in_every_count(
+    status: Status, category: ErrorCategory | None
+) -> None:
+    good = (dispatch(max_tokens=2), came(1, 2, 2.02, end_s=3))
+    bad = (dispatch(), came(1, 9, 9.9, end_s=9.95, status=status, error_category=category))
+    summary = summarise(recorded([good, bad]), WINDOW, 2)
+    for found in (summary.ttft, summary.response_itl, summary.token_itl, summary.end_to_end):
+        assert found is not None
+        assert found.count == 1
+    assert summary.counts.sent == 2
+    assert getattr(summary.counts, status.value) == 1
+    assert summary.counts.measured == 1
+    expected = () if category is None else ((category.value, 1),)
+    assert summary.counts.categories == expected
+
+
+def test_a_length_mismatch_is_counted_and_measured() -> None:
+    summary = summarise(recorded([(dispatch(max_tokens=9), came(1, 2, 2.02, end_s=3))]), WINDOW, 1)
+    assert summary.counts.length_mismatch == 1
+    assert summary.ttft is not None
+    assert summary.rates.headline is not None
+
+
+def test_warm_up_and_what_was_sent_outside_the_window_are_not_in_the_set() -> None:
+    pairs = [
+        (dispatch(turn=1, phase=Phase.PRESSURE), came(1, 2, end_s=3)),
+        (dispatch(turn=2), came(-0.5, 1, end_s=2)),
+        (dispatch(turn=3), came(0, 1, end_s=2)),
+        (dispatch(turn=4), came(10, 11, end_s=12)),
+    ]
+    assert sent_in(recorded(pairs), WINDOW).send_ns.tolist() == [OPEN]
+
+
+def test_a_measured_response_without_usage_makes_throughput_unknown_not_smaller() -> None:
+    pairs = [
+        (dispatch(max_tokens=1), came(1, 2, end_s=3)),
+        (dispatch(), came(1, 2, end_s=3, prompt_tokens=None, completion_tokens=None)),
+    ]
+    summary = summarise(recorded(pairs), WINDOW, 1)
+    assert summary.counts.without_usage == 1
+    assert summary.rates.headline is None
+    assert summary.rates.windowed is None
+
+
+def test_a_server_that_tells_no_cached_tokens_has_no_hit_rate_and_no_uncached_throughput() -> None:
+    summary = summarise(recorded([(dispatch(max_tokens=1), came(1, 2, end_s=3))]), WINDOW, 1)
+    assert summary.cache_hit is None
+    assert summary.rates.headline is not None
+    assert summary.rates.headline.uncached_tokens_per_s is None
+    assert summary.rates.windowed is not None
+    assert summary.rates.windowed.uncached_tokens_per_s is None
+
+
+def test_silence_about_cached_tokens_is_0_where_the_server_tells_of_others() -> None:
+    pairs = [
+        (dispatch(max_tokens=1), came(1, 2, end_s=3, cached_tokens=50)),
+        (dispatch(max_tokens=1), came(1, 2, end_s=3)),
+    ]
+    assert summarise(recorded(pairs), WINDOW, 1).cache_hit == pytest.approx(0.25)
+
+
+def test_nothing_measured_is_a_summary_without_numbers() -> None:
+    for pairs in ([], [(dispatch(), came(1, 2, end_s=3, status=Status.FAILED))]):
+        nobody = recorded([(dispatch(phase=Phase.PRIMER), response()), *pairs])
+        summary = summarise(nobody, WINDOW, 4)
+        assert summary.counts.sent == len(pairs)
+        assert summary.ttft is None
+        assert summary.interactivity is None
+        assert summary.rates.headline is None
+        assert summary.cache_hit is None
+        assert summary.cache_hit_theoretical is None
+        assert summary.prompt_lengths is None
+        assert (summary.last_ttft_s, summary.last_itl_s) == (None, None)
+
+
+def test_an_itl_of_0_has_no_interactivity() -> None:
+    summary = summarise(recorded([(dispatch(max_tokens=2), came(1, 2, 2, end_s=3))]), WINDOW, 1)
+    assert summary.response_itl is not None
+    assert summary.interactivity is None
+
+
+def test_throughput_per_gpu_is_unknown_without_a_gpu_count() -> None:
+    headline = summarise(by_hand(), WINDOW, 2).rates.headline
+    assert headline is not None
+    assert headline.per(None) is None
+    per_gpu = headline.per(4)
+    assert per_gpu is not None
+    assert per_gpu.total_tokens_per_s == pytest.approx(609 / 44)
+    assert per_gpu.uncached_tokens_per_s == pytest.approx(209 / 44)
+
+
+def test_the_log_holds_the_same_observations_at_the_time_of_their_events() -> None:
+    series = {s.tag: s for s in latency_series(by_hand(), WINDOW)}
+    assert {tag: len(s.at_ns) for tag, s in series.items()} == {
+        "token_itl": 6,
+        "event_gap": 6,
+        "ttft": 3,
+        "response_itl": 3,
+        "e2e": 3,
+        "send_lag": 4,
+    }
+    assert series["ttft"].at_ns.tolist() == [at(2), at(9), at(10)]
+    assert series["ttft"].value_ns.tolist() == [1 * SECOND, 1 * SECOND, 500 * MS]
+    assert series["e2e"].at_ns.tolist() == [at(4.5), at(12), at(10.4)]
+
+
+def test_the_window_of_a_killed_run_is_what_its_records_show() -> None:
+    pairs = [
+        (dispatch(phase=Phase.PRIMER, intended_start_ns=5), response()),
+        (dispatch(intended_start_ns=at(0.5)), came(1, 2, end_s=3)),
+    ]
+    assert observed_window(recorded(pairs), 10.0) == Window(at(0.5), at(3), 10.0)
+    assert observed_window(recorded(pairs), 2.0) == Window(at(0.5), at(2.5), 2.0)
+    assert observed_window(recorded(pairs[:1]), 10.0) is None
+
+
+def test_an_ok_response_without_token_events_counts_its_prompt_at_its_end() -> None:
+    silent = response(send_ns=at(1), end_ns=at(3), completion_tokens=0, prompt_tokens=100)
+    rates = summarise(recorded([(dispatch(max_tokens=0), silent)]), WINDOW, 1).rates
+    assert rates.windowed is not None
+    assert rates.windowed.total_tokens_per_s == pytest.approx(10.0)
+
+
+def test_the_events_of_chosen_responses_go_with_them() -> None:
+    responses = by_hand().where(np.array([False, True, False, True]))
+    assert responses.events.counts.tolist() == [4, 2]
+    assert responses.events.row.tolist() == [0, 0, 0, 0, 1, 1]
+    assert responses.events.at_ns.tolist() == [
+        at(9), at(9.5), at(10.5), at(11), at(9.95), at(9.98),
+    ]  # fmt: skip

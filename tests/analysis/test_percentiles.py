@@ -1,0 +1,57 @@
+import numpy as np
+import pytest
+
+from agentx_replay.analysis.percentiles import distribution, percentiles
+
+MS = 1_000_000
+
+
+def test_p90_of_900_gaps_of_20_ms_and_100_of_200_ms_is_38_ms_by_linear_interpolation() -> None:
+    # Rank 0.9 · 999 = 899.1: value 899 is 20, value 900 is 200; 20 + 0.1 · 180 = 38.
+    # The simplified rule sorted[int(n · 0.9)] takes value 900: 200.
+    gaps = np.array([20.0] * 900 + [200.0] * 100)
+    assert percentiles(gaps, (0.9,)) == [pytest.approx(38.0)]
+    assert sorted(gaps)[int(len(gaps) * 0.9)] == 200.0
+
+
+def test_a_weight_counts_as_so_many_equal_values() -> None:
+    assert percentiles(np.array([200.0, 20.0]), (0.9,), np.array([100.0, 900.0])) == [
+        pytest.approx(38.0)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "weights", "share", "expected"),
+    [
+        ([5.0], [1.0], 0.9, 5.0),
+        ([5.0], [0.25], 0.5, 5.0),
+        ([1.0, 2.0], [1.0, 1.0], 0.5, 1.5),
+        ([1.0, 2.0, 3.0], [1.0, 1.0, 2.0], 1.0, 3.0),
+        # 1, 2.5 twice… the rank 0.5 · (4 − 1) = 1.5 lies between two equal values.
+        ([1.0, 2.5, 9.0], [1.0, 2.0, 1.0], 0.5, 2.5),
+        # Two and a half tokens a value: rank 0.5 · (5 − 1) = 2 is still the first value.
+        ([1.0, 2.0], [2.5, 2.5], 0.5, 1.0),
+    ],
+)
+def test_weighted_percentiles(
+    values: list[float], weights: list[float], share: float, expected: float
+) -> None:
+    (found,) = percentiles(np.array(values), (share,), np.array(weights))
+    assert found == pytest.approx(expected)
+
+
+def test_a_distribution_is_in_seconds() -> None:
+    found = distribution(np.array([10.0, 20.0, 30.0, 40.0, 50.0]) * MS)
+    assert found is not None
+    assert found.count == 5
+    assert found.mean_s == pytest.approx(0.030)
+    assert found.p50_s == pytest.approx(0.030)
+    assert found.p90_s == pytest.approx(0.046)  # rank 3.6: 40 + 0.6 · 10
+    assert found.p95_s == pytest.approx(0.048)  # rank 3.8
+    assert found.p99_s == pytest.approx(0.0496)  # rank 3.96
+    assert found.max_s == pytest.approx(0.050)
+
+
+def test_nothing_has_no_distribution() -> None:
+    assert distribution(np.empty(0)) is None
+    assert distribution(np.empty(0), np.empty(0)) is None

@@ -1,0 +1,144 @@
+from dataclasses import replace
+from pathlib import Path
+
+import orjson
+import pytest
+from record_cases import SECOND, dispatch, recorded, response
+
+from agentx_replay.analysis.point import (
+    Point,
+    PointFacts,
+    curve,
+    facts_document,
+    measure_point,
+    point_document,
+    point_row,
+    stored_point,
+)
+from agentx_replay.analysis.validity import Conduct, Rules
+from agentx_replay.analysis.window import Window
+from agentx_replay.errors import UsageError
+from agentx_replay.replay.ports import Dispatch, Response
+from agentx_replay.results.compaction import compact
+from agentx_replay.results.parquet import read_parquet
+from agentx_replay.results.recorder import ParquetRecorder
+from agentx_replay.results.run_directory import PointStatus, RunDirectory, read_points
+from agentx_replay.results.schema import POINTS
+
+RULES = Rules(scenario="quick", comparable=False, window_s=10.0, overridden=("seed",))
+FACTS = PointFacts(2, 4, Window(0, 10 * SECOND, 10.0), RULES, Conduct())
+
+# 100 + 11 tokens in 10 s: 11.1 tokens/s; ITL 9 s / 10 = 0.9 s.
+PAIR = (
+    dispatch(max_tokens=11),
+    response(
+        arrival_ns=[SECOND // 2, 19 * SECOND // 2],
+        completion_tokens=11,
+        end_ns=10 * SECOND,
+    ),
+)
+
+
+def measured(facts: PointFacts = FACTS, pair: tuple[Dispatch, Response] = PAIR) -> Point:
+    return measure_point(recorded([pair]), None, facts, PointStatus.COMPLETE)
+
+
+def store(tmp_path: Path, point: Point, status: PointStatus) -> None:
+    run = RunDirectory.create(tmp_path)
+    directory = run.start_point(2, facts_document(point.facts))
+    recorder = ParquetRecorder(directory, origin_ns=0)
+    recorder.record(*PAIR)
+    recorder.close()
+    if status is not PointStatus.RUNNING:
+        compact(directory)
+        run.write_point(2, status, point_document(point))
+    run.write_instrument(2, [(2, 0, 0, 1000, 0), (2, 0, 5 * SECOND, 1000, SECOND)])
+
+
+def test_a_report_gives_the_numbers_the_run_gave(tmp_path: Path) -> None:
+    point = measured()
+    store(tmp_path, point, PointStatus.COMPLETE)
+    (stored,) = read_points(tmp_path)
+    again = stored_point(stored)
+    assert again.facts == point.facts
+    assert again.summary == point.summary
+    assert again.verdict == point.verdict
+    assert again.instrument is not None
+    assert again.instrument.busiest_cpu_share == pytest.approx(0.2)
+
+
+def test_a_killed_point_is_read_from_its_parts_and_not_valid(tmp_path: Path) -> None:
+    begun = replace(FACTS, window=None)
+    store(tmp_path, replace(measured(), facts=begun), PointStatus.RUNNING)
+    (stored,) = read_points(tmp_path)
+    point = stored_point(stored)
+    assert point.summary is not None
+    assert point.summary.counts.sent == 1
+    assert point.facts.window == Window(0, 10 * SECOND, 10.0)
+    assert "not finished: still running, or killed" in point.verdict.invalid_reasons
+
+
+def test_a_point_without_facts_is_named(tmp_path: Path) -> None:
+    RunDirectory.create(tmp_path).start_point(2, {})
+    with pytest.raises(UsageError, match="lacks the facts of the point"):
+        stored_point(read_points(tmp_path)[0])
+
+
+def test_a_point_whose_window_never_opened_has_no_numbers() -> None:
+    failed = replace(FACTS, window=None, conduct=Conduct(failure="warm-up failed: refused"))
+    point = measured(failed)
+    assert point.summary is None
+    assert point.verdict.invalid_reasons == ("warm-up failed: refused",)
+    row = point_row(point)
+    assert row["total_tokens_per_s"] is None
+    assert row["requests"] == 0
+
+
+def test_a_row_has_the_columns_of_points_parquet(tmp_path: Path) -> None:
+    row = point_row(measured())
+    assert sorted(row) == sorted(column.name for column in POINTS)
+    assert row["total_tokens_per_s"] == pytest.approx(11.1)
+    assert row["total_tokens_per_s_per_gpu"] == pytest.approx(2.775)
+    assert row["response_itl_p90_s"] == pytest.approx(0.9)
+    assert (row["valid"], row["invalid_reasons"]) == (True, None)
+    assert row["incomparable_reasons"] == (
+        "scenario quick is for a quick look; rules overridden: seed; "
+        "the window is 10 s, under 900 s"
+    )
+    RunDirectory.create(tmp_path).write_points([row])
+    (read,) = read_parquet([tmp_path / "points.parquet"], POINTS).to_pylist()
+    assert read == row
+
+
+def test_without_a_gpu_count_there_is_no_number_per_gpu() -> None:
+    row = point_row(measured(replace(FACTS, gpus=None)))
+    assert row["total_tokens_per_s"] == pytest.approx(11.1)
+    assert row["total_tokens_per_s_per_gpu"] is None
+    assert row["windowed_tokens_per_s_per_gpu"] is None
+
+
+def test_a_document_of_a_point_is_json() -> None:
+    document = orjson.loads(orjson.dumps(point_document(measured())))
+    assert document["valid"] is True
+    assert document["facts"]["rules"]["scenario"] == "quick"
+    assert document["summary"]["counts"]["sent"] == 1
+
+
+def test_a_curve_is_of_valid_points_per_gpu_where_all_have_a_count() -> None:
+    good, invalid = measured(), measured(replace(FACTS, conduct=Conduct(interrupted=True)))
+    unmeasured = measured(replace(FACTS, window=None))
+    (point,) = curve([good, invalid, unmeasured])
+    assert point.concurrency == 2
+    assert point.interactivity == pytest.approx(1 / 0.9)
+    assert point.throughput == pytest.approx(11.1 / 4)
+
+
+def test_a_curve_is_of_the_system_where_a_point_lacks_its_count() -> None:
+    points = curve([measured(), measured(replace(FACTS, gpus=None))])
+    assert [point.throughput for point in points] == [pytest.approx(11.1), pytest.approx(11.1)]
+
+
+def test_a_valid_point_without_throughput_is_not_on_the_curve() -> None:
+    untold = (PAIR[0], replace(PAIR[1], prompt_tokens=None))
+    point = measured(pair=untold)
+    assert curve([replace(point, verdict=measured().verdict)]) == []

@@ -1,0 +1,164 @@
+from dataclasses import replace
+
+import orjson
+import pytest
+from record_cases import SECOND, dispatch, prompt, recorded, response
+
+from agentx_replay.analysis.instrument import InstrumentReport
+from agentx_replay.analysis.point import Point, PointFacts, measure_point
+from agentx_replay.analysis.validity import Conduct, Rules
+from agentx_replay.analysis.window import Window
+from agentx_replay.replay.ports import ErrorCategory, Status
+from agentx_replay.report.points_table import points_json, points_table
+from agentx_replay.results.run_directory import PointStatus
+
+RULES = Rules(scenario="agentx", comparable=True, window_s=3600.0)
+
+
+def point(
+    concurrency: int, *, gpus: int | None = 8, conduct: Conduct | None = None, scale: int = 1
+) -> Point:
+    """One response a lane over a window of 1,000 s: prompts of 200,000, 101 tokens, ITL 20 ms."""
+    pairs = [
+        (
+            dispatch(lane=lane, recorded_input_tokens=200_000 * scale, max_tokens=101,
+                     prompt=prompt(200_000 * scale, 190_000 * scale)),
+            response(
+                send_ns=990 * SECOND,
+                arrival_ns=[991 * SECOND, 993 * SECOND],
+                end_ns=994 * SECOND,
+                prompt_tokens=200_000 * scale,
+                cached_tokens=180_000 * scale,
+                completion_tokens=101,
+            ),
+        )
+        for lane in range(concurrency)
+    ]  # fmt: skip
+    facts = PointFacts(
+        concurrency, gpus, Window(0, 1000 * SECOND, 1000.0), RULES, conduct or Conduct()
+    )
+    rules = replace(RULES, window_s=1000.0)
+    return measure_point(recorded(pairs), None, replace(facts, rules=rules), PointStatus.COMPLETE)
+
+
+def tables(points: list[Point]) -> list[list[str]]:
+    """The lines of the two tables and of what follows."""
+    return [block.splitlines() for block in points_table(points).split("\n\n")]
+
+
+def test_throughput_stands_under_its_units() -> None:
+    heading, units, _, row = tables([point(2)])[0]
+    assert heading.split() == [
+        "conc", "speed", "total", "window", "uncached", "output", "hit", "ok", "bad", "valid",
+    ]  # fmt: skip
+    assert units.split() == [
+        "lanes", "tok/s/user", "tok/s/GPU", "tok/s/GPU", "tok/s/GPU", "tok/s/GPU", "%/max", "%",
+        "req", "req",
+    ]  # fmt: skip
+    # 2 · 200,101 tokens in 4 s on 8 GPUs; windowed over 1,000 s; new 2 · 20,101; output 2 · 101.
+    assert row.split() == [
+        "2", "50.0", "12,506", "50.0", "1,256", "6.31", "90.0/95.0", "2", "0", "yes",
+    ]  # fmt: skip
+
+
+def test_latency_stands_under_its_units() -> None:
+    heading, units, _, row = tables([point(2)])[1]
+    assert " ".join(heading.split()) == (
+        "conc ITL P50 ITL P90 ITL P99 token ITL P90 TTFT P50 TTFT P90 TTFT P99 e2e P50 e2e P90"
+    )
+    assert units.split() == ["lanes", *["ms"] * 4, *["s"] * 5]
+    # 2 s over 100 later tokens; one gap of 2 s holds 50.5 tokens where the server tells none.
+    assert row.split() == ["2", *["20.0"] * 3, "39.6", *["1.00"] * 3, *["4.00"] * 2]
+
+
+def test_points_stand_by_rising_concurrency() -> None:
+    for lines in tables([point(32), point(2), point(8)])[:2]:
+        assert [line.split()[0] for line in lines[3:]] == ["2", "8", "32"]
+
+
+def test_every_line_fits_100_columns_even_with_large_numbers() -> None:
+    big = point(512, gpus=None, scale=4)
+    ruined = point(2048, conduct=Conduct(True, "warm-up failed: " + "a long story " * 20))
+    slow = point(4096, gpus=1, scale=4)
+    for points in ([big, ruined], [slow]):
+        assert max(len(line) for line in points_table(points).splitlines()) <= 100
+
+
+def test_without_a_gpu_count_numbers_are_the_systems_and_it_says_so() -> None:
+    table = points_table([point(2, gpus=None), point(4)])
+    assert "tok/s/GPU" not in table
+    assert "100,050" in table  # 2 · 200,101 / 4 s
+    assert "throughput is the whole system's: no GPU count was given (--gpus)" in table
+
+
+def test_reasons_against_a_point_follow_the_table() -> None:
+    table = points_table([point(2, conduct=Conduct(interrupted=True))])
+    assert " NO\n" in table
+    assert "concurrency 2 is not valid: interrupted" in table
+
+
+def test_what_makes_points_incomparable_is_said_once() -> None:
+    points = [point(2), point(4)]
+    points = [
+        replace(p, verdict=replace(p.verdict, incomparable_reasons=("rules overridden: seed",)))
+        for p in points
+    ]
+    assert points_table(points).count("not comparable: rules overridden: seed") == 1
+
+
+def test_failures_are_counted_by_kind() -> None:
+    whole = point(2)
+    assert whole.facts.window is not None
+    failed = measure_point(
+        recorded(
+            [
+                (dispatch(), response(status=Status.FAILED, error_category=ErrorCategory.RESET)),
+                (dispatch(), response(status=Status.CUT)),
+                (dispatch(), response(retries=1)),
+            ]
+        ),
+        None,
+        whole.facts,
+        PointStatus.COMPLETE,
+    )
+    table = points_table([failed])
+    assert (
+        "concurrency 2: of 3 requests 1 failed, 1 cut, 1 sent again on a new connection (errors:"
+        in table
+    )
+    assert "reset 1)" in table
+
+
+def test_a_difference_of_the_two_throughputs_is_explained() -> None:
+    assert "windowed throughput is -99.6% from the headline" in points_table([point(2)])
+
+
+def test_a_token_itl_not_to_be_trusted_is_said() -> None:
+    report = InstrumentReport(None, 0.005, None, None, (), token_itl_trusted=False)
+    table = points_table([replace(point(2), instrument=report)])
+    assert "concurrency 2: loop lag is over 10 % of the ITL; do not trust its token ITL" in table
+
+
+def test_a_point_without_numbers_is_a_row_of_dashes() -> None:
+    whole = point(2)
+    facts = replace(whole.facts, window=None, conduct=Conduct(failure="warm-up failed: refused"))
+    empty = measure_point(recorded([(dispatch(), response())]), None, facts, PointStatus.FAILED)
+    throughput, latency, *_ = tables([empty])
+    assert throughput[3].split() == ["2", *["-"] * 8, "NO"]
+    assert latency[3].split() == ["2", *["-"] * 9]
+
+
+def test_the_definitions_close_the_table() -> None:
+    table = " ".join(points_table([point(2)]).split())
+    assert table.endswith("e2e: from send to end.")
+    assert "over responses, linear interpolation" in table
+
+
+def test_no_point_is_said() -> None:
+    assert points_table([]) == "no point was measured"
+
+
+def test_json_has_the_columns_of_points_parquet_by_rising_concurrency() -> None:
+    rows = orjson.loads(orjson.dumps(points_json([point(4), point(2)])))
+    assert [row["concurrency"] for row in rows] == [2, 4]
+    assert rows[0]["interactivity"] == pytest.approx(50.0)
