@@ -18,12 +18,13 @@ _ABSENT = "-"
 _GAP = "  "
 
 DEFINITIONS = (
-    "ITL: the mean gap between a response's tokens, first token excluded; its percentiles are over "
-    "responses, linear interpolation. speed: 1 / P90 ITL. token ITL: over all tokens. total: "
-    "input, reused input included, and output tokens of responses that ended well, over the time from the "
-    "first send to the last end; uncached: without cached input; output: output only; window: "
-    "total, counted as tokens happen in the measured window. hit: cached / input tokens as the "
-    "server reports, and with an unlimited cache. TTFT: from send. e2e: from send to end."
+    "ITL: the mean gap between a response's tokens, first token excluded; its percentiles are "
+    "over responses, linear interpolation. speed: 1 / P90 ITL. token ITL: over all tokens. "
+    "total: input, reused input included, and output tokens of responses that ended well, over "
+    "the time from the first send to the last end; uncached: without cached input; output: "
+    "output only; window: total, counted as tokens happen in the measured window. hit: cached / "
+    "input tokens as the server reports, and with an unlimited cache. TTFT: from send. "
+    "e2e: from send to end."
 )
 
 
