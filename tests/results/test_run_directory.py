@@ -6,6 +6,7 @@ import pytest
 from record_cases import dispatch, response
 
 from agentx_replay.errors import UsageError
+from agentx_replay.replay.ports import PlayRecord
 from agentx_replay.results.durable import explain, write_bytes_durably, write_durably
 from agentx_replay.results.recorder import ParquetRecorder
 from agentx_replay.results.run_directory import (
@@ -89,6 +90,22 @@ def test_samples_of_the_client_are_kept_or_there_are_none(tmp_path: Path) -> Non
     run.write_instrument(1, [(1, 0, 10_000_000, 5, 900), (1, 0, 20_000_000, 7, 950)])
     table = read_points(tmp_path)[0].instrument()
     assert table["loop_lag_ns"].to_pylist() == [5, 7]
+
+
+def test_plays_are_read_as_far_as_they_were_written(tmp_path: Path) -> None:
+    directory = RunDirectory.create(tmp_path).start_point(2, {})
+    assert len(read_points(tmp_path)[0].plays()) == 0
+    recorder = ParquetRecorder(directory, origin_ns=0)
+    recorder.record_play(PlayRecord("p", 2, 0, 0, "x", 1.5, 7, 9, 3, 1, 0.5, 0.25))
+    recorder.close()
+    assert read_points(tmp_path)[0].plays()["t_star_s"].to_pylist() == [1.5]
+
+
+def test_a_directory_that_vanished_during_a_run_is_told(tmp_path: Path) -> None:
+    run = RunDirectory.create(tmp_path / "out")
+    (tmp_path / "out").rmdir()
+    with pytest.raises(UsageError, match="the directory has vanished"):
+        run.write_sweep({})
 
 
 @pytest.mark.parametrize(
