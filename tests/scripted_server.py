@@ -1,15 +1,15 @@
 """A server that says exactly what a script says, in exactly the writes it says.
 
 A connection plays one script: a list of answers, one a request, each a list of steps. A step is
-bytes to write (the client has polled its socket before the next step), an event to wait for, or
-one of the moves below.
+bytes to write (the client has polled its socket before the next step), a call to make, or one of
+the moves below.
 """
 
 import asyncio
 import socket
 import ssl
 import struct
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -29,7 +29,7 @@ class Move(Enum):
     HANG = "hang"
 
 
-Step = bytes | Move | asyncio.Event
+Step = bytes | Move | Callable[[], None]
 Answer = Sequence[Step]
 
 SSE = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
@@ -100,7 +100,7 @@ class ScriptedServer:
                 for step in steps:
                     await _play(step, reader, writer)
             await reader.read()
-        except (asyncio.IncompleteReadError, ConnectionError):
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             pass
         finally:
             writer.close()
@@ -121,21 +121,22 @@ class ScriptedServer:
 
 
 async def _play(step: Step, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    if isinstance(step, asyncio.Event):
-        await step.wait()
-    elif step is Move.HANG:
-        await reader.read()
-    elif isinstance(step, bytes):
+    if isinstance(step, bytes):
         writer.write(step)
         await writer.drain()
         for _ in range(_POLLS):
             await asyncio.sleep(0)
-    else:
-        if step is Move.RESET:
-            linger = struct.pack("ii", 1, 0)
-            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-            writer.transport.abort()
+    elif step is Move.HANG:
+        await reader.read()
+    elif step is Move.RESET:
+        linger = struct.pack("ii", 1, 0)
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        writer.transport.abort()
         raise ConnectionResetError
+    elif step is Move.CLOSE:
+        raise ConnectionResetError
+    else:
+        step()
 
 
 @asynccontextmanager

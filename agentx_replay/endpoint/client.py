@@ -54,6 +54,11 @@ class Client:
         self._measured_keep_alive_s: float | None = None
         self._cuts = 0
 
+    @property
+    def connections(self) -> int:
+        """How many connections are open."""
+        return len(self._open)
+
     # --- the port -----------------------------------------------------------------------------
 
     async def send(self, dispatch: Dispatch) -> Response:
@@ -80,7 +85,8 @@ class Client:
         if self._addresses is not None:
             self._addresses.cancel()
         await asyncio.gather(*self._connecting, return_exceptions=True)
-        await asyncio.gather(*(connection.closed for connection in tuple(self._open)))
+        if self._open:
+            await asyncio.wait([connection.closed for connection in self._open])
 
     # --- one request --------------------------------------------------------------------------
 
@@ -109,13 +115,15 @@ class Client:
             error_text=text,
         )
 
-    async def exchange(self, stream_id: str, request: bytes) -> tuple[Exchange, Connected, int]:
+    async def exchange(
+        self, stream_id: str, request: bytes, *, streamed: bool = True
+    ) -> tuple[Exchange, Connected, int]:
         """Send the bytes and wait for the end; raises ConnectError. See the module on retries."""
         cuts = self._cuts
         retries = 0
         connection = self._reusable(stream_id)
         if connection is not None:
-            exchange = await self._pass(connection, request)
+            exchange = await self._pass(connection, request, streamed)
             if not exchange.unanswered:
                 return exchange, Connected(), 0
             retries = 1
@@ -125,21 +133,26 @@ class Client:
             raise _CutWhileConnectingError
         connected = Connected(start_ns, self._now_ns())
         self._by_stream[stream_id] = connection
-        return await self._pass(connection, request), connected, retries
+        return await self._pass(connection, request, streamed), connected, retries
 
-    async def _pass(self, connection: Connection, request: bytes) -> Exchange:
+    async def _pass(self, connection: Connection, request: bytes, streamed: bool) -> Exchange:
         """Pass one request over a connection; a caller that gives up closes it."""
-        exchange = connection.exchange(request)
-        limit_s = self._settings.timeout_s
-        timer = limit_s and self._loop.call_later(limit_s, connection.stop, Ending.TIMEOUT)
+        exchange = connection.exchange(request, streamed=streamed)
+        timer = self._start_timer(connection)
         try:
             await exchange.done
         finally:
-            if timer:
+            if timer is not None:
                 timer.cancel()
             if exchange.ending is None:
                 connection.abort()
         return exchange
+
+    def _start_timer(self, connection: Connection) -> asyncio.TimerHandle | None:
+        """Start the time limit of one response, where there is one."""
+        if self._settings.timeout_s is None:
+            return None
+        return self._loop.call_later(self._settings.timeout_s, connection.stop, Ending.TIMEOUT)
 
     # --- connections --------------------------------------------------------------------------
 

@@ -37,7 +37,7 @@ _READ_BYTES = 262_144
 _WRITE_BYTES = 262_144
 _MAX_HEAD_BYTES = 65_536
 _HEAD_END = b"\r\n\r\n"
-_FINAL_STATUS = 200
+_OK = 200
 
 
 class Ending(StrEnum):
@@ -60,6 +60,7 @@ class Exchange:
 
     send_ns: int
     done: "asyncio.Future[None]"
+    streamed: bool
     sent_ns: int | None = None
     first_byte_ns: int | None = None
     end_ns: int = 0
@@ -119,6 +120,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._exchange: Exchange | None = None
         self._unsent: list[memoryview] = []
+        self._sending = False
         self._head = bytearray()
         self._raw: bytearray | None = None
         self._offsets = array("q")
@@ -155,35 +157,37 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- requests -----------------------------------------------------------------------------
 
-    def exchange(self, request: bytes) -> Exchange:
-        """Send a request, already framed, and return its exchange, under way."""
+    def exchange(self, request: bytes, *, streamed: bool) -> Exchange:
+        """Send a request, already framed, and return its exchange, under way.
+
+        ``streamed`` is whether a success is to be an event stream.
+        """
         if self._exchange is not None:
             raise RuntimeError("a stream has one request in flight at a time")
         whole = memoryview(request)
         starts = range(0, len(request), _WRITE_BYTES)
         self._unsent = [whole[at : at + _WRITE_BYTES] for at in reversed(starts)]
-        exchange = Exchange(self._now_ns(), self._loop.create_future())
+        self._sending = True
+        exchange = Exchange(self._now_ns(), self._loop.create_future(), streamed)
         self._exchange = exchange
-        self._write()
+        if self._transport is None:
+            self._finish(Ending.LOST, exchange.send_ns)
+        else:
+            self._write(self._transport, exchange)
         return exchange
 
-    def _write(self) -> None:
+    def _write(self, transport: asyncio.Transport, exchange: Exchange) -> None:
         """Write until the kernel takes no more; stamp when the user-space buffer is empty."""
-        transport, exchange = self._transport, self._exchange
-        if transport is None or exchange is None:
-            return
         while self._unsent and not transport.get_write_buffer_size():
             transport.write(self._unsent.pop())
-        if exchange.sent_ns is None and not self._unsent:
-            self._stamp_sent(transport, exchange)
-
-    def _stamp_sent(self, transport: asyncio.Transport, exchange: Exchange) -> None:
-        if not transport.get_write_buffer_size():
+        if not self._unsent and not transport.get_write_buffer_size():
             exchange.sent_ns = self._now_ns()
+            self._sending = False
 
     def resume_writing(self) -> None:
         """Go on: the transport's buffer has emptied."""
-        self._write()
+        if self._sending and self._transport is not None and self._exchange is not None:
+            self._write(self._transport, self._exchange)
 
     def stop(self, ending: Ending) -> None:
         """End the exchange in flight, if any, and the connection."""
@@ -241,7 +245,7 @@ class Connection(asyncio.BufferedProtocol):
         reader = _Head()
         try:
             status, keep_alive = reader.read(head)
-            if status < _FINAL_STATUS:
+            if status < _OK:
                 return None
             framing = framing_of(reader.headers, status)
             decoder = decoder_for(reader.headers.get(b"content-encoding", b""))
@@ -251,17 +255,18 @@ class Connection(asyncio.BufferedProtocol):
             return str(error)
         exchange.http_status = status
         exchange.headers = reader.headers
-        self._reusable = keep_alive and self._stop_upload(exchange)
+        self._reusable = keep_alive and not self._sending
+        self._stop_upload()
         self.keep_alive_s = announced_keep_alive_s(reader.headers.get(b"keep-alive", b""))
         self._framing = framing
         self._job = BodyJob(decoder, EventSink() if _streams(exchange) else TextSink())
         self._raw = self._head[len(head) :]
         return None
 
-    def _stop_upload(self, exchange: Exchange) -> bool:
-        """Send no more of a request that is answered already; return whether it was all sent."""
+    def _stop_upload(self) -> None:
+        """Send no more of a request that is answered already."""
+        self._sending = False
         self._unsent.clear()
-        return exchange.sent_ns is not None
 
     def _look(self, stamp_ns: int) -> None:
         """Frame what has come, hand it on, and end the response where it ends."""
@@ -307,8 +312,7 @@ class Connection(asyncio.BufferedProtocol):
         self._reusable = False
         self._finish(Ending.COMPLETE if ends else Ending.LOST, lost_ns, _reason(exc))
         self._transport = None
-        if not self.closed.done():
-            self.closed.set_result(None)
+        self.closed.set_result(None)
 
     def _finish(self, ending: Ending, end_ns: int, fault: str | None = None) -> None:
         """End the exchange; its ``done`` follows when the body has been read."""
@@ -322,7 +326,7 @@ class Connection(asyncio.BufferedProtocol):
         self._exchange = self._job = self._raw = None
         self._framing = UntilClose()
         self._head.clear()
-        self._unsent.clear()
+        self._stop_upload()
         self._reusable = self._reusable and ending is Ending.COMPLETE
         self._idle_since_ns = end_ns
         if not self._reusable:
@@ -341,9 +345,10 @@ def _resolve(exchange: Exchange, body: Body | None) -> None:
 
 
 def _streams(exchange: Exchange) -> bool:
-    """Whether the response is an event stream: a success that does not say it is JSON."""
-    content_type = exchange.headers.get(b"content-type", b"").lower()
-    return exchange.http_status == _FINAL_STATUS and b"json" not in content_type
+    """Whether the response is an event stream, as asked: a success that is not said to be JSON."""
+    if not exchange.streamed or exchange.http_status != _OK:
+        return False
+    return b"json" not in exchange.headers.get(b"content-type", b"").lower()
 
 
 def _reason(exc: Exception | None) -> str | None:
@@ -354,6 +359,6 @@ def announced_keep_alive_s(header: bytes) -> float | None:
     """Return the seconds that a ``Keep-Alive: timeout=N`` header announces, None where none."""
     for part in header.split(b","):
         name, _, value = part.strip().partition(b"=")
-        if name.lower() == b"timeout" and value.strip().isdigit():
+        if name.strip().lower() == b"timeout" and value.strip().isdigit():
             return float(value)
     return None

@@ -106,7 +106,7 @@ async def _models(
     """Return the models listed, none where the server has no list, and its name for itself."""
     request = head_start(settings, "GET", "/models") + b"\r\n"
     try:
-        exchange, _, _ = await client.exchange(_STREAM, request)
+        exchange, _, _ = await client.exchange(_STREAM, request, streamed=False)
     except ConnectError as error:
         raise _unusable(error.text, "check the URL, and that the server is up") from error
     text = exchange.body.text if exchange.body is not None else b""

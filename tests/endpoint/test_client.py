@@ -3,7 +3,7 @@
 import asyncio
 import gzip
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -29,7 +29,9 @@ from scripted_server import (
     usage,
 )
 
-from agentx_replay.endpoint.client import Client
+from agentx_replay.endpoint.client import Client, reuse_limit_s
+from agentx_replay.endpoint.connection import Connection, ReadBuffer, announced_keep_alive_s
+from agentx_replay.endpoint.parsing import ParseQueue
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.endpoint.url import BaseUrl
 from agentx_replay.prompts.prompt import Prompt
@@ -78,10 +80,13 @@ def run(request: pytest.FixtureRequest) -> Callable[[Awaitable[None]], None]:
 Run = Callable[[Awaitable[None]], None]
 
 
-async def answered(*steps: Sequence[Any]) -> Response:
+async def answered(steps: Answer) -> Response:
     """Return the response to one request that is answered with these steps."""
-    async with scripted(list(steps)) as server, client_of(server) as client:
+    async with scripted([steps]) as server, client_of(server) as client:
         return await client.send(dispatch())
+
+
+HANGING: Answer = [HEAD, Move.HANG]
 
 
 def one(steps: Answer) -> Response:
@@ -400,17 +405,46 @@ def test_nothing_is_sent_again_after_the_first_byte_of_a_response(run: Run) -> N
     run(test())
 
 
-def test_a_connection_the_server_has_closed_is_not_used(run: Run) -> None:
+def test_a_connection_the_server_has_closed_is_not_used_and_its_age_is_remembered(
+    run: Run,
+) -> None:
+    """The first server closes at once, so that from then on no connection is old enough to keep."""
+
     async def test() -> None:
-        scripts = [[[*WHOLE, Move.CLOSE]], [WHOLE]]
+        scripts: list[list[Answer]] = [[[*WHOLE, Move.CLOSE]], [WHOLE, WHOLE]]
         async with scripted(*scripts) as server, client_of(server) as client:
-            await client.send(dispatch())
+            assert (await client.send(dispatch())).status is Status.OK
             await server.closed.wait()
-            await asyncio.gather(*(each.closed for each in client._open))
-            response = await client.send(dispatch())
-        assert (response.status, response.retries) == (Status.OK, 0)
+            while client.connections:
+                await asyncio.sleep(0)
+            for _ in range(2):
+                response = await client.send(dispatch())
+                assert (response.status, response.retries) == (Status.OK, 0)
 
     run(test())
+
+
+@pytest.mark.parametrize(
+    ("keep_alive_s", "limit_s"), [(5.0, 4.0), (60.0, 59.0), (1.0, 0.5), (0.0, 0.0)]
+)
+def test_a_connection_is_given_up_a_second_before_the_server_would(
+    keep_alive_s: float, limit_s: float
+) -> None:
+    assert reuse_limit_s(keep_alive_s) == limit_s
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        (b"timeout=5", 5.0),
+        (b"max=100, Timeout = 15", 15.0),
+        (b"", None),
+        (b"max=100", None),
+        (b"timeout=soon", None),
+    ],
+)
+def test_what_a_keep_alive_header_announces(header: bytes, seconds: float | None) -> None:
+    assert announced_keep_alive_s(header) == seconds
 
 
 @pytest.mark.parametrize("header", [b"Connection: close\r\n", b"Keep-Alive: timeout=0\r\n"])
@@ -463,7 +497,7 @@ def test_a_megabyte_is_sent_whole_and_stamped_when_it_has_left(run: Run) -> None
 
 def test_an_answer_before_the_request_is_sent_stops_the_upload_and_is_kept(run: Run) -> None:
     async def test() -> None:
-        early = [answer("413 Too Large", b"max_model_len"), Move.HANG]
+        early: Answer = [answer("413 Too Large", b"max_model_len"), Move.HANG]
         async with scripted([early], read_bodies=False) as server, client_of(server) as client:
             response = await client.send(dispatch(content=b"x" * 64_000_000))
         assert response.status is Status.OVERFLOW
@@ -478,14 +512,10 @@ def test_an_answer_before_the_request_is_sent_stops_the_upload_and_is_kept(run: 
 def test_a_cut_ends_what_is_in_flight_with_what_arrived(run: Run) -> None:
     async def test() -> None:
         came = asyncio.Event()
-        script = [[HEAD, chunk(token("a")), chunk(token("b")[:9])]]
+        script: list[Answer] = [[HEAD, chunk(token("a")), chunk(token("b")[:9]), came.set]]
         async with scripted(script) as server, client_of(server) as client:
             task = asyncio.ensure_future(client.send(dispatch()))
-            asyncio.get_running_loop().call_later(0, came.set)
-            while not server.requests:
-                await asyncio.sleep(0)
-            for _ in range(200):
-                await asyncio.sleep(0)
+            await came.wait()
             client.cut()
             response = await task
         assert (response.status, response.error_category) == (Status.CUT, None)
@@ -506,12 +536,65 @@ def test_a_cut_ends_a_connection_being_made(run: Run) -> None:
     run(test())
 
 
+def test_a_response_past_the_limit_that_was_asked_for_is_a_timeout(run: Run) -> None:
+    """Six hours are the least a person can ask for; the test shortens them behind the check."""
+
+    async def test() -> None:
+        async with scripted([[HEAD, chunk(token("a")), Move.HANG]]) as server:
+            limited = settings(server.port, timeout_s=21_600.0)
+            object.__setattr__(limited, "timeout_s", 0.2)
+            client = Client(limited)
+            response = await client.send(dispatch())
+            await client.close()
+        assert response.error_category is ErrorCategory.TIMEOUT
+
+    run(test())
+
+
+def test_a_limit_that_is_not_reached_changes_nothing(run: Run) -> None:
+    async def test() -> None:
+        async with scripted([WHOLE]) as server, client_of(server, timeout_s=21_600.0) as client:
+            assert (await client.send(dispatch())).status is Status.OK
+
+    run(test())
+
+
+def test_a_request_on_a_connection_lost_meanwhile_ends_at_once(run: Run) -> None:
+    async def test() -> None:
+        loop = asyncio.get_running_loop()
+        listener = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+        port = listener.sockets[0].getsockname()[1]
+        connection = Connection(loop, ReadBuffer(), ParseQueue(loop))
+        await loop.create_connection(lambda: connection, "127.0.0.1", port)
+        await connection.closed
+        exchange = connection.exchange(b"GET / HTTP/1.1\r\n\r\n", streamed=True)
+        await exchange.done
+        assert exchange.unanswered
+        listener.close()
+
+    run(test())
+
+
+def test_bytes_that_nobody_asked_for_end_a_free_connection(run: Run) -> None:
+    async def test() -> None:
+        script: list[Answer] = [[*WHOLE, b"HTTP/1.1 408 Request Timeout\r\n\r\n"]]
+        async with scripted(script) as server, client_of(server) as client:
+            for _ in range(2):
+                response = await client.send(dispatch())
+                assert (response.status, response.retries) == (Status.OK, 0)
+                await server.closed.wait()
+            assert server.connections == 2
+
+    run(test())
+
+
 def test_a_caller_that_gives_up_closes_the_connection(run: Run) -> None:
     async def test() -> None:
-        async with scripted([[HEAD, Move.HANG]]) as server, client_of(server) as client:
+        came = asyncio.Event()
+        script: list[Answer] = [[HEAD, came.set]]
+        async with scripted(script) as server, client_of(server) as client:
             task = asyncio.ensure_future(client.send(dispatch()))
-            while not server.requests:
-                await asyncio.sleep(0)
+            await came.wait()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
@@ -522,10 +605,11 @@ def test_a_caller_that_gives_up_closes_the_connection(run: Run) -> None:
 
 def test_a_stream_has_one_request_in_flight(run: Run) -> None:
     async def test() -> None:
-        async with scripted([[HEAD, Move.HANG]]) as server, client_of(server) as client:
+        came = asyncio.Event()
+        script: list[Answer] = [[HEAD, came.set]]
+        async with scripted(script) as server, client_of(server) as client:
             task = asyncio.ensure_future(client.send(dispatch()))
-            while not server.requests:
-                await asyncio.sleep(0)
+            await came.wait()
             with pytest.raises(RuntimeError):
                 await client.send(dispatch())
             client.cut()
@@ -560,22 +644,5 @@ def test_a_name_that_does_not_resolve_is_a_failure(run: Run) -> None:
         assert response.error_category is ErrorCategory.CONNECT
         assert "no-such-host.invalid cannot be resolved" in (response.error_text or "")
         await client.close()
-
-    run(test())
-
-
-def test_a_server_without_tls_is_a_tls_failure(run: Run) -> None:
-    async def test() -> None:
-        async with scripted([WHOLE]) as server:
-            url = BaseUrl("https", "127.0.0.1", server.port, "/v1")
-            client = Client(EndpointSettings(url, "m"))
-            task = asyncio.ensure_future(client.send(dispatch()))
-            while not server.connections:
-                await asyncio.sleep(0)
-            await server.stop()
-            response = await task
-            await client.close()
-        assert response.status is Status.FAILED
-        assert response.error_category in (ErrorCategory.TLS, ErrorCategory.CONNECT)
 
     run(test())

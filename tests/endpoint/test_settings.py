@@ -1,0 +1,101 @@
+"""URLs, proxies and settings as people give them."""
+
+import pytest
+
+from agentx_replay.endpoint.settings import EndpointSettings
+from agentx_replay.endpoint.url import BaseUrl, parse_base_url, redacted, refuse_proxy
+from agentx_replay.errors import UsageError
+
+URL = BaseUrl("http", "h", 80, "/v1")
+
+
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [
+        ("http://h:8000", "http://h:8000/v1"),
+        ("http://h:8000/", "http://h:8000/v1"),
+        (" http://h:8000/v1/ ", "http://h:8000/v1"),
+        ("http://h/v1/chat/completions", "http://h/v1"),
+        ("https://H.example/api/v3", "https://h.example/api/v3"),
+        ("https://h:443", "https://h/v1"),
+        ("http://[::1]:9", "http://[::1]:9/v1"),
+    ],
+)
+def test_a_url_is_understood_with_or_without_its_path(text: str, printed: str) -> None:
+    assert str(parse_base_url(text)) == printed
+
+
+@pytest.mark.parametrize(
+    "text", ["", "h:8000", "ftp://h", "http://", "http://h:x", "http://h:99999", "http://h/a b"]
+)
+def test_what_is_no_url_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="give it as http://HOST:PORT"):
+        parse_base_url(text)
+
+
+def test_credentials_in_a_url_are_refused_and_not_repeated() -> None:
+    with pytest.raises(UsageError) as raised:
+        parse_base_url("http://me:secret@h:8000")
+    assert "secret" not in str(raised.value)
+    assert "http://***@h:8000" in str(raised.value)
+
+
+def test_redaction_leaves_the_rest() -> None:
+    assert redacted("see https://a:b@c/d?e") == "see https://***@c/d?e"
+    assert redacted("http://h/a@b") == "http://h/a@b"
+
+
+REMOTE = "http://gpu.example:8000"
+
+
+@pytest.mark.parametrize(
+    ("url", "environment", "refused"),
+    [
+        (REMOTE, {}, False),
+        (REMOTE, {"http_proxy": ""}, False),
+        (REMOTE, {"https_proxy": "http://p"}, False),
+        (REMOTE, {"HTTP_PROXY": "http://p"}, True),
+        (REMOTE, {"ALL_PROXY": "socks5://p"}, True),
+        (REMOTE, {"http_proxy": "http://p", "NO_PROXY": "other,.example"}, False),
+        (REMOTE, {"http_proxy": "http://p", "no_proxy": "gpu.example:8000"}, False),
+        (REMOTE, {"http_proxy": "http://p", "no_proxy": "*"}, False),
+        (REMOTE, {"http_proxy": "http://p", "no_proxy": "u.example,"}, True),
+        ("http://localhost:1", {"http_proxy": "http://p"}, False),
+        ("http://127.0.0.5:1", {"http_proxy": "http://p"}, False),
+    ],
+)
+def test_a_proxy_in_the_way_is_refused(
+    url: str, environment: dict[str, str], refused: bool
+) -> None:
+    if not refused:
+        refuse_proxy(parse_base_url(url), environment)
+        return
+    with pytest.raises(UsageError, match=r"a proxy would be measured along with gpu\.example"):
+        refuse_proxy(parse_base_url(url), environment)
+
+
+def test_the_key_and_the_headers_are_not_in_the_repr() -> None:
+    shown = repr(EndpointSettings(URL, "m", api_key="sk-1", extra_headers=(("X", "secret"),)))
+    assert "sk-1" not in shown
+    assert "secret" not in shown
+
+
+@pytest.mark.parametrize(
+    ("more", "what"),
+    [
+        ({"timeout_s": 60.0}, "a timeout of 60 s would cut off"),
+        ({"extra_body": {"stream": False}}, "the body field 'stream' is decided"),
+        ({"extra_body": {"a": object()}}, "cannot be written as JSON"),
+        ({"extra_headers": (("X", "a\r\nY: b"),)}, "the header 'X' cannot be sent"),
+        ({"extra_headers": (("X Y", "a"),)}, "the header 'X Y' cannot be sent"),
+        ({"extra_headers": (("Content-Length", "1"),)}, "'Content-Length' is set by"),
+        ({"api_key": "k\n"}, "the API key holds characters"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(more: dict[str, object], what: str) -> None:
+    with pytest.raises(UsageError, match=what):
+        EndpointSettings(URL, "m", **more)  # type: ignore[arg-type]
+
+
+def test_a_timeout_of_six_hours_is_allowed() -> None:
+    assert EndpointSettings(URL, "m", timeout_s=21_600.0).timeout_s == 21_600.0
