@@ -96,7 +96,11 @@ def stored_point(stored: StoredPoint) -> Point:
     Its numbers are computed again from its records. Raises ``UsageError`` where ``point.json``
     lacks the facts.
     """
-    responses = responses_of(stored.requests(COLUMNS))
+    return point_from_records(stored, responses_of(stored.requests(COLUMNS)))
+
+
+def point_from_records(stored: StoredPoint, responses: Responses) -> Point:
+    """The same from its responses, for a caller that needs them too."""
     facts = _facts_of(stored)
     if stored.status is PointStatus.RUNNING:
         window = facts.window or observed_window(responses, facts.rules.window_s)

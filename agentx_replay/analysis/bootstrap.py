@@ -1,0 +1,241 @@
+"""Confidence of a sweep: lanes resampled, every number computed again, and the spread read off.
+
+The unit is a lane over its whole window; lanes whose first session is the same form one cluster,
+since they play the same work. Clusters are drawn with replacement (the cluster bootstrap of Davison
+and Hinkley, *Bootstrap Methods and their Application*, 1997, section 3.8), P90 ITL and throughput
+are computed from what was drawn, and percentiles of the replicates bound the interval. Levels draw
+the same clusters as far as they have them, and so do systems that played the same plan, so that
+ratios and interpolations keep what the levels have in common.
+
+It says how far the result depends on which sessions were played. It does not cover what differs
+from run to run; only repeated runs show that.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentx_replay.analysis.latency import response_itl
+from agentx_replay.analysis.responses import Floats, Responses
+from agentx_replay.analysis.window import Window, measured, sent_in
+
+REPLICATES = 2000
+CONFIDENCE = 0.95
+MIN_CLUSTERS = 10
+SEED = 20261016
+_TAIL = (1.0 - CONFIDENCE) / 2.0
+_BLOCK = 256
+_NS = 1_000_000_000
+
+Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LevelSample:
+    """What one level gives to be drawn from, cluster by cluster.
+
+    ``clusters`` names them. ``lanes``, ``tokens`` (total tokens of measured responses),
+    ``first_send_ns`` and ``last_end_ns`` have shape ``(clusters,)``; ``itl_ns`` (rising) and
+    ``itl_cluster`` have shape ``(responses with an ITL,)``.
+    """
+
+    concurrency: int
+    clusters: tuple[str, ...]
+    lanes: Floats
+    tokens: Floats
+    first_send_ns: Floats
+    last_end_ns: Floats
+    itl_ns: Floats
+    itl_cluster: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A 95 % interval; None on a side where it has no bound."""
+
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Replicates:
+    """Interactivity and throughput (of the system) of one level in every replicate; NaN where a
+    replicate drew nothing to measure. Shape ``(replicates,)``.
+    """
+
+    concurrency: int
+    clusters: int
+    interactivity: Floats
+    throughput: Floats
+
+
+def level_sample(
+    responses: Responses, window: Window, concurrency: int, first_session: Mapping[int, str]
+) -> LevelSample:
+    """Return what a level gives; ``first_session`` names the first session of each lane that sent.
+
+    A lane that sent nothing is a cluster of its own: it is work of zero tokens, not no work.
+    """
+    names = [first_session.get(lane, f"lane {lane}") for lane in range(concurrency)]
+    clusters = tuple(dict.fromkeys(names))
+    index = {name: number for number, name in enumerate(clusters)}
+    cluster_of_lane = np.array([index[name] for name in names])
+    window_set = sent_in(responses, window)
+    ok = window_set.where(measured(window_set))
+    cluster = cluster_of_lane[ok.lane]
+    tokens = np.bincount(
+        cluster, weights=ok.prompt_tokens + ok.completion_tokens, minlength=len(clusters)
+    ).astype(np.float64)
+    first_send_ns = np.full(len(clusters), np.inf)
+    np.minimum.at(first_send_ns, cluster, ok.send_ns)
+    last_end_ns = np.full(len(clusters), -np.inf)
+    np.maximum.at(last_end_ns, cluster, ok.end_ns)
+    itl_ns = response_itl(ok).itl_ns
+    order = np.argsort(itl_ns)[: np.count_nonzero(~np.isnan(itl_ns))]
+    return LevelSample(
+        concurrency=concurrency,
+        clusters=clusters,
+        lanes=np.bincount(cluster_of_lane).astype(np.float64),
+        tokens=tokens,
+        first_send_ns=first_send_ns,
+        last_end_ns=last_end_ns,
+        itl_ns=itl_ns[order],
+        itl_cluster=cluster[order],
+    )
+
+
+def draw(
+    clusters: Sequence[tuple[str, ...]], replicates: int = REPLICATES, seed: int = SEED
+) -> list[Counts]:
+    """Return, for each level, how often each of its clusters is drawn: ``(replicates, clusters)``.
+
+    Each level draws as many clusters as it has, independently and equally likely, with
+    replacement. The levels share one sequence of draws from all clusters: a level takes those that
+    name a cluster of its own, in order, and fills up with draws of its own where too few do.
+    """
+    rng = np.random.default_rng(seed)
+    everything = list(dict.fromkeys(name for names in clusters for name in names))
+    shared = rng.integers(len(everything), size=(replicates, len(everything)))
+    return [_drawn(rng, shared, everything, names) for names in clusters]
+
+
+def _drawn(
+    rng: np.random.Generator, shared: Counts, everything: list[str], names: tuple[str, ...]
+) -> Counts:
+    own = {name: number for number, name in enumerate(names)}
+    place = np.array([own.get(name, -1) for name in everything])[shared]
+    wanted = len(names)
+    rank = np.cumsum(place >= 0, axis=1)
+    replicate, column = np.nonzero((place >= 0) & (rank <= wanted))
+    missing = np.repeat(np.arange(len(shared)), np.maximum(wanted - rank[:, -1], 0))
+    replicate = np.concatenate([replicate, missing])
+    drawn = np.concatenate(
+        [place[replicate[: len(column)], column], rng.integers(wanted, size=len(missing))]
+    )
+    flat = np.bincount(replicate * wanted + drawn, minlength=len(shared) * wanted)
+    return flat.reshape(len(shared), wanted)
+
+
+def replicate(sample: LevelSample, drawn: Counts) -> Replicates:
+    """Compute interactivity and headline throughput of a level again for every replicate.
+
+    Throughput is that of as many lanes as the level has: a replicate that drew clusters of more
+    lanes is scaled down to them.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        interactivity = _NS / drawn_percentile(sample.itl_ns, sample.itl_cluster, drawn, 0.9)
+        was_drawn = drawn > 0
+        first_ns = np.where(was_drawn, sample.first_send_ns, np.inf).min(axis=1)
+        last_ns = np.where(was_drawn, sample.last_end_ns, -np.inf).max(axis=1)
+        scale = sample.lanes.sum() / (drawn @ sample.lanes)
+        throughput = scale * (drawn @ sample.tokens) / ((last_ns - first_ns) / _NS)
+    nothing = ~np.isfinite(interactivity)
+    return Replicates(
+        sample.concurrency,
+        len(sample.clusters),
+        np.where(nothing, np.nan, interactivity),
+        np.where(nothing, np.nan, throughput),
+    )
+
+
+def drawn_percentile(
+    values: Floats, cluster: NDArray[np.int64], drawn: Counts, share: float
+) -> Floats:
+    """Return, for every replicate, the percentile of the values its clusters hold.
+
+    ``values`` rise; a value counts as often as its cluster was drawn; the rule is that of
+    ``percentiles.py``. NaN for a replicate without a value. Blocks of values are counted first, so
+    that the work grows with replicates × (clusters + a block), not with replicates × values.
+    """
+    if not len(values):
+        return np.full(len(drawn), np.nan)
+    blocks = -(-len(values) // _BLOCK)
+    padding = blocks * _BLOCK - len(values)
+    padded = np.pad(cluster, (0, padding), constant_values=drawn.shape[1])
+    counts = np.pad(drawn, ((0, 0), (0, 1)))
+    held = np.zeros((drawn.shape[1] + 1, blocks))
+    np.add.at(held, (padded, np.arange(len(padded)) // _BLOCK), 1.0)
+    upto_block: Floats = np.cumsum(counts @ held, axis=1, dtype=np.float64)
+    total = upto_block[:, -1]
+    rank = share * np.maximum(total - 1.0, 0.0)
+    below = np.floor(rank)
+    low, high = (
+        values[_place(padded.reshape(blocks, _BLOCK), counts, upto_block, np.minimum(k, total - 1))]
+        for k in (below, below + 1)
+    )
+    return np.where(total > 0, low + (rank - below) * (high - low), np.nan)
+
+
+def _place(
+    cluster_by_block: Counts, counts: Counts, upto_block: Floats, rank: Floats
+) -> NDArray[np.int64]:
+    """Return at which place each replicate's value of ``rank`` (counted from 0) stands."""
+    rows = np.arange(len(counts))
+    block = np.minimum((upto_block <= rank[:, None]).sum(axis=1), len(cluster_by_block) - 1)
+    before = np.where(block > 0, upto_block[rows, block - 1], 0.0)
+    within = np.cumsum(counts[rows[:, None], cluster_by_block[block]], axis=1)
+    inside = (within <= (rank - before)[:, None]).sum(axis=1)
+    return block * _BLOCK + inside  # type: ignore[no-any-return]
+
+
+def interval(values: Floats) -> Interval:
+    """Return the percentile interval of replicates, of which −∞, +∞ and NaN lie below, above and
+    on an unknown side of everything measured.
+
+    A side is None where more than 2.5 % of the replicates may lie beyond it.
+    """
+    unknown, last = np.isnan(values), len(values) - 1
+    lowest_first = np.sort(np.where(unknown, -np.inf, values))
+    highest_last = np.sort(np.where(unknown, np.inf, values))
+    low = lowest_first[int(np.floor(_TAIL * last))]
+    high = highest_last[int(np.ceil((1.0 - _TAIL) * last))]
+    return Interval(
+        float(low) if np.isfinite(low) else None, float(high) if np.isfinite(high) else None
+    )
+
+
+def replicates_at(levels: Sequence[Replicates], target: float) -> Floats:
+    """Return throughput at the target interactivity in every replicate.
+
+    The rule is ``frontier.throughput_at``'s. Where a replicate misses the target, −∞ says that all
+    its levels are too slow for it (the throughput lies below what was measured) and +∞ that all
+    are faster. NaN where a replicate has no level to measure.
+    """
+    ordered = sorted(levels, key=lambda level: level.concurrency)
+    speed = np.array([level.interactivity for level in ordered])
+    throughput = np.array([level.throughput for level in ordered])
+    best = np.where(speed == target, throughput, -np.inf).max(axis=0)
+    for a, b in pairwise(range(len(ordered))):
+        brackets = (speed[a] - target) * (speed[b] - target) < 0
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = (target - speed[a]) / (speed[b] - speed[a])
+            value = throughput[a] + share * (throughput[b] - throughput[a])
+        best = np.where(brackets, np.fmax(best, value), best)
+    missed = np.isneginf(best)
+    all_faster = (np.isnan(speed) | (speed > target)).all(axis=0)
+    nothing = np.isnan(speed).all(axis=0)
+    best = np.where(missed & all_faster, np.inf, best)
+    return np.where(nothing, np.nan, best)

@@ -1,0 +1,127 @@
+"""The curve of one run with its uncertainty: points, frontier, throughput at target speeds.
+
+What is interpolated is in ``frontier.py``, how intervals come about in ``bootstrap.py``; here they
+are put together, and it is decided where an interval may be given at all.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from agentx_replay.analysis.bootstrap import (
+    MIN_CLUSTERS,
+    Counts,
+    Interval,
+    LevelSample,
+    Replicates,
+    draw,
+    interval,
+    replicate,
+    replicates_at,
+)
+from agentx_replay.analysis.frontier import AtTarget, CurvePoint, frontier, throughput_at
+from agentx_replay.analysis.responses import Floats
+from agentx_replay.analysis.run import Run
+
+DEFAULT_TARGETS = (30.0, 50.0, 150.0)
+"""Interactivities in tokens/s/user: the three at which results are usually quoted."""
+
+
+@dataclass(frozen=True, slots=True)
+class PointInterval:
+    """The 95 % intervals of one point, in its curve's units."""
+
+    interactivity: Interval
+    throughput: Interval
+
+
+@dataclass(frozen=True, slots=True)
+class TargetValue:
+    """Throughput at a target; ``interval`` is None where none can be given, ``no_interval`` says
+    why.
+    """
+
+    at: AtTarget
+    interval: Interval | None
+    no_interval: str | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Curve:
+    """A run's curve. Throughput is per GPU where ``gpus`` is known, else the system's.
+
+    ``intervals`` holds those of the points with enough clusters, by concurrency; ``clusters`` how
+    many each level has. ``replicates`` are of the system.
+    """
+
+    gpus: int | None
+    points: tuple[CurvePoint, ...]
+    frontier: tuple[CurvePoint, ...]
+    clusters: Mapping[int, int]
+    intervals: Mapping[int, PointInterval]
+    values: tuple[TargetValue, ...]
+    replicates: tuple[Replicates, ...]
+
+    def replicates_at(self, target: float) -> Floats:
+        """Return throughput at the target in every replicate, in the curve's units."""
+        return replicates_at(self.replicates, target) / (self.gpus or 1)
+
+
+def curve_of(run: Run, targets: Sequence[float] = DEFAULT_TARGETS) -> Curve:
+    """Return the curve of one run."""
+    return curve_from_draws(run, targets, draw([s.clusters for s in samples_of(run)]))
+
+
+def samples_of(run: Run) -> list[LevelSample]:
+    """Return the samples of the levels on the curve, by rising concurrency."""
+    return [each.sample for each in run.evidence]
+
+
+def curve_from_draws(run: Run, targets: Sequence[float], draws: Sequence[Counts]) -> Curve:
+    """Return the curve of a run whose clusters are drawn by ``draws``, one for each sample."""
+    points, divisor = run.curve, run.gpus or 1
+    replicates = tuple(
+        replicate(sample, drawn) for sample, drawn in zip(samples_of(run), draws, strict=True)
+    )
+    clusters = {each.concurrency: each.clusters for each in replicates}
+    return Curve(
+        gpus=run.gpus,
+        points=tuple(points),
+        frontier=tuple(frontier(points)),
+        clusters=clusters,
+        intervals={
+            each.concurrency: PointInterval(
+                interval(each.interactivity), interval(each.throughput / divisor)
+            )
+            for each in replicates
+            if each.clusters >= MIN_CLUSTERS
+        },
+        values=tuple(
+            _value(throughput_at(points, target), clusters, replicates, divisor)
+            for target in targets
+        ),
+        replicates=replicates,
+    )
+
+
+def _value(
+    at: AtTarget, clusters: Mapping[int, int], replicates: Sequence[Replicates], divisor: int
+) -> TargetValue:
+    reason = why_no_interval(at, clusters)
+    if reason is not None:
+        return TargetValue(at, None, reason)
+    return TargetValue(at, interval(replicates_at(replicates, at.target) / divisor), None)
+
+
+def why_no_interval(at: AtTarget, clusters: Mapping[int, int]) -> str | None:
+    """Return why no interval is given for a value: not reached, or from a level of under 10
+    clusters; None where one is.
+    """
+    if at.between is None:
+        return "not reached"
+    for concurrency in at.between:
+        if clusters[concurrency] < MIN_CLUSTERS:
+            return (
+                f"no interval: concurrency {concurrency} has {clusters[concurrency]} clusters of "
+                f"lanes, under {MIN_CLUSTERS}"
+            )
+    return None

@@ -1,0 +1,115 @@
+"""A run as it is reported: its levels read back one by one, each reduced to what reports need.
+
+A level's records can be large, so they are let go before the next is read.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agentx_replay.analysis.bootstrap import LevelSample, level_sample
+from agentx_replay.analysis.frontier import CurvePoint
+from agentx_replay.analysis.mix import MIX_COLUMNS, Mix, mix_of
+from agentx_replay.analysis.point import Point, curve, point_from_records
+from agentx_replay.analysis.responses import COLUMNS, responses_of
+from agentx_replay.analysis.sensitivity import LevelVariants, level_variants
+from agentx_replay.errors import UsageError
+from agentx_replay.results.run_directory import StoredPoint, read_points, read_sweep
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """What a level on the curve gives beyond its point."""
+
+    sample: LevelSample
+    variants: LevelVariants
+    mix: Mix
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MeasuredLevel:
+    """One level of a run; ``evidence`` is None where its point is not on the curve."""
+
+    stored: StoredPoint
+    point: Point
+    evidence: Evidence | None
+
+    @property
+    def plan_fingerprint(self) -> str | None:
+        """The fingerprint of what it played; None where an older version wrote the point."""
+        return self.stored.document.get("plan_fingerprint")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """A run directory: ``sweep.json`` and the levels by rising concurrency, finished or not."""
+
+    path: Path
+    sweep: Mapping[str, Any]
+    levels: tuple[MeasuredLevel, ...]
+
+    @property
+    def points(self) -> list[Point]:
+        """Every point, valid or not."""
+        return [level.point for level in self.levels]
+
+    @property
+    def curve(self) -> list[CurvePoint]:
+        """The valid points, per GPU where every point has a GPU count."""
+        return curve(self.points)
+
+    @property
+    def gpus(self) -> int | None:
+        """How many GPUs throughput is divided by; None: it is the system's.
+
+        Raises ``UsageError`` where levels differ, since they are then no one curve.
+        """
+        counts = {point.facts.gpus for point in self.points}
+        if len(counts) > 1:
+            raise UsageError(
+                f"the levels of {self.path} were measured with different GPU counts",
+                "keep levels of different systems in directories of their own",
+            )
+        return next(iter(counts), None)
+
+    @property
+    def evidence(self) -> list[Evidence]:
+        """What the levels on the curve give, in order of concurrency."""
+        return [level.evidence for level in self.levels if level.evidence is not None]
+
+
+def read_run(path: Path) -> Run:
+    """Return a run directory, also of a run that goes on or was cut short.
+
+    Raises ``UsageError`` where it is none, has no point yet, or cannot be read.
+    """
+    sweep = read_sweep(path)
+    stored = read_points(path)
+    if not stored:
+        raise UsageError(f"{path} has no point yet", "wait until a level has begun")
+    return Run(path, sweep, tuple(_read_level(each) for each in stored))
+
+
+def _read_level(stored: StoredPoint) -> MeasuredLevel:
+    responses = responses_of(stored.requests(COLUMNS))
+    point = point_from_records(stored, responses)
+    window = point.facts.window
+    if not curve([point]) or window is None:
+        return MeasuredLevel(stored, point, None)
+    evidence = Evidence(
+        level_sample(responses, window, point.concurrency, _first_sessions(stored)),
+        level_variants(responses, window, point.concurrency),
+        mix_of(stored.requests(MIX_COLUMNS), window),
+    )
+    return MeasuredLevel(stored, point, evidence)
+
+
+def _first_sessions(stored: StoredPoint) -> dict[int, str]:
+    """Return the session that each lane played first."""
+    names = ("lane", "ordinal", "session_id")
+    plays = stored.requests(names).group_by(list(names)).aggregate([])
+    latest_first = plays.sort_by([("ordinal", "descending")])
+    return dict(
+        zip(latest_first["lane"].to_pylist(), latest_first["session_id"].to_pylist(), strict=True)
+    )
