@@ -6,6 +6,7 @@ Not for: measuring; nothing asked here is in any record.
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import orjson
 
@@ -28,7 +29,11 @@ _MODELS_SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """A model as ``/v1/models`` lists it; ``max_model_len`` (tokens) where the server tells."""
+    """A model as ``/v1/models`` lists it.
+
+    ``max_model_len`` is how many tokens, prompt and output, one request may have, where the server
+    tells: vLLM and SGLang as ``max_model_len``, llama.cpp as ``meta.n_ctx`` (a slot's share).
+    """
 
     id: str
     max_model_len: int | None = None
@@ -129,10 +134,16 @@ def models_in(text: bytes) -> tuple[ServedModel, ...]:
         return ()
     entries = listed.get("data") if isinstance(listed, dict) else None
     return tuple(
-        ServedModel(entry["id"], _length(entry.get("max_model_len")))
+        ServedModel(entry["id"], _max_model_len(entry))
         for entry in (entries if isinstance(entries, list) else ())
         if isinstance(entry, dict) and isinstance(entry.get("id"), str)
     )
+
+
+def _max_model_len(entry: dict[str, Any]) -> int | None:
+    meta = entry.get("meta")
+    slot = meta.get("n_ctx") if isinstance(meta, dict) else None
+    return _length(entry.get("max_model_len")) or _length(slot)
 
 
 def _length(value: object) -> int | None:

@@ -123,6 +123,11 @@ def test_a_model_that_is_named_need_not_be_listed() -> None:
     assert (facts.model, facts.max_model_len, facts.served_models) == ("mine", None, ())
 
 
+def test_llama_cpp_tells_the_context_of_a_slot() -> None:
+    listed = b'{"data":[{"id":"a","meta":{"n_ctx":4096,"n_ctx_train":131072}},{"id":"b","meta":1}]}'
+    assert models_in(listed) == (ServedModel("a", 4096), ServedModel("b"))
+
+
 def test_a_list_of_models_in_other_shapes_is_empty() -> None:
     assert models_in(b"<html>") == models_in(b"[]") == models_in(b'{"data":{}}') == ()
     assert models_in(b'{"data":[1,{"id":2},{"id":"a","max_model_len":true}]}') == (
