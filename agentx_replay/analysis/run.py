@@ -4,7 +4,7 @@ A level's records can be large, so they are let go before the next is read.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -79,21 +79,24 @@ class Run:
         return [level.evidence for level in self.levels if level.evidence is not None]
 
 
-def read_run(path: Path) -> Run:
+def read_run(path: Path, gpus: int | None = None) -> Run:
     """Return a run directory, also of a run that goes on or was cut short.
 
-    Raises ``UsageError`` where it is none, has no point yet, or cannot be read.
+    ``gpus`` is what to divide by where the run was measured without a GPU count. Raises
+    ``UsageError`` where it is no run, has no point yet, or cannot be read.
     """
     sweep = read_sweep(path)
     stored = read_points(path)
     if not stored:
         raise UsageError(f"{path} has no point yet", "wait until a level has begun")
-    return Run(path, sweep, tuple(_read_level(each) for each in stored))
+    return Run(path, sweep, tuple(_read_level(each, gpus) for each in stored))
 
 
-def _read_level(stored: StoredPoint) -> MeasuredLevel:
+def _read_level(stored: StoredPoint, gpus: int | None) -> MeasuredLevel:
     responses = responses_of(stored.requests(COLUMNS))
     point = point_from_records(stored, responses)
+    if gpus is not None and point.facts.gpus is None:
+        point = replace(point, facts=replace(point.facts, gpus=gpus))
     window = point.facts.window
     if not curve([point]) or window is None:
         return MeasuredLevel(stored, point, None)

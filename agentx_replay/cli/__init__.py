@@ -16,6 +16,7 @@ _COMMANDS = {
     "sweep": "measure.sweep",
     "plan": "plan.plan",
     "report": "report.report",
+    "compare": "compare.compare",
     "traces": "traces.traces",
     "simulate": "simulate.simulate",
 }
@@ -46,6 +47,7 @@ def cli() -> None:
     agentx-replay sweep                                    a look, with nothing to set up
     agentx-replay sweep --url http://localhost:8000 --concurrency 1,2,4,8 --gpus 8
     agentx-replay report results/NAME
+    agentx-replay compare results/A results/B --at 50 --price A=1.50,B=2.26
     """
 
 

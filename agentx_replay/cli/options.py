@@ -66,6 +66,34 @@ def levels(_: click.Context, __: click.Parameter, value: Any) -> tuple[int, ...]
     return found
 
 
+def _targets(_: click.Context, __: click.Parameter, value: Any) -> tuple[float, ...]:
+    """Read interactivities: numbers above 0, separated by commas (a list from TOML)."""
+    parts = value if isinstance(value, (list, tuple)) else str(value).split(",")
+    try:
+        found = tuple(dict.fromkeys(float(part) for part in parts))
+    except (TypeError, ValueError):
+        found = ()
+    if not found or not all(0.0 < target < float("inf") for target in found):
+        raise UsageError(
+            f"--at {value!r} is not a list of speeds",
+            "give numbers of tokens/s/user above 0, as in --at 30,50,150",
+        )
+    return found
+
+
+def targets_option(command: _F) -> _F:
+    """``--at``: the interactivities at which throughput is interpolated."""
+    return click.option(
+        "--at",
+        type=click.UNPROCESSED,
+        callback=_targets,
+        default="30,50,150",
+        show_default=True,
+        metavar="SPEED,…",
+        help="Interactivities in tokens/s/user at which throughput is read off the curve.",
+    )(command)
+
+
 def overridden(scenario: Scenario, overrides: tuple[str, ...]) -> Scenario:
     """Return the scenario with ``RULE=VALUE`` overrides applied and named.
 

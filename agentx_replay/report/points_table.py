@@ -13,8 +13,8 @@ from agentx_replay.analysis.metrics import PointSummary
 from agentx_replay.analysis.percentiles import Distribution
 from agentx_replay.analysis.point import Point, point_row
 from agentx_replay.analysis.throughput import Throughput, explanation
+from agentx_replay.report.numerals import ABSENT, rate, share
 
-_ABSENT = "-"
 _GAP = "  "
 
 DEFINITIONS = (
@@ -84,16 +84,14 @@ def _throughput_columns(points: list[Point]) -> list[_Cells]:
     counts = [s.counts if s else None for s in summaries]
     return [
         _concurrency(points),
-        _Cells("speed", "tok/s/user", [_rate(s.interactivity if s else None) for s in summaries]),
-        _Cells("total", unit, [_rate(h.total_tokens_per_s if h else None) for h in headlines]),
-        _Cells("window", unit, [_rate(w.total_tokens_per_s if w else None) for w in windowed]),
-        _Cells(
-            "uncached", unit, [_rate(h.uncached_tokens_per_s if h else None) for h in headlines]
-        ),
-        _Cells("output", unit, [_rate(h.output_tokens_per_s if h else None) for h in headlines]),
+        _Cells("speed", "tok/s/user", [rate(s.interactivity if s else None) for s in summaries]),
+        _Cells("total", unit, [rate(h.total_tokens_per_s if h else None) for h in headlines]),
+        _Cells("window", unit, [rate(w.total_tokens_per_s if w else None) for w in windowed]),
+        _Cells("uncached", unit, [rate(h.uncached_tokens_per_s if h else None) for h in headlines]),
+        _Cells("output", unit, [rate(h.output_tokens_per_s if h else None) for h in headlines]),
         _Cells("hit", "%/max %", [_hits(s) for s in summaries]),
-        _Cells("ok", "req", [str(c.measured) if c else _ABSENT for c in counts]),
-        _Cells("bad", "req", [str(c.sent - c.measured) if c else _ABSENT for c in counts]),
+        _Cells("ok", "req", [str(c.measured) if c else ABSENT for c in counts]),
+        _Cells("bad", "req", [str(c.sent - c.measured) if c else ABSENT for c in counts]),
         _Cells("valid", "", ["yes" if p.verdict.valid else "NO" for p in points]),
     ]
 
@@ -121,7 +119,7 @@ def _latency_column(
 ) -> _Cells:
     found: list[Distribution | None] = [getattr(point.summary, name, None) for point in points]
     return _Cells(
-        heading, unit, [_rate(getattr(d, percentile) * per_s if d else None) for d in found]
+        heading, unit, [rate(getattr(d, percentile) * per_s if d else None) for d in found]
     )
 
 
@@ -141,21 +139,8 @@ def _shown(point: Point, *, windowed: bool, per_gpu: bool) -> Throughput | None:
 
 def _hits(summary: PointSummary | None) -> str:
     if summary is None:
-        return _ABSENT
-    return f"{_share(summary.cache_hit)}/{_share(summary.cache_hit_theoretical)}"
-
-
-def _rate(value: float | None) -> str:
-    """Three significant digits at least: 0.0123, 12.3, 1,234; millions as 12.35M."""
-    if value is None:
-        return _ABSENT
-    if value >= 1e6:
-        return f"{value / 1e6:.2f}M"
-    return f"{value:,.0f}" if value >= 100 else f"{value:#.3g}"
-
-
-def _share(value: float | None) -> str:
-    return f"{value * 100:.1f}" if value is not None else _ABSENT
+        return ABSENT
+    return f"{share(summary.cache_hit)}/{share(summary.cache_hit_theoretical)}"
 
 
 def _notes(point: Point) -> list[str]:

@@ -1,0 +1,128 @@
+"""``agentx-replay compare``: runs against each other, at target speeds and per dollar."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+import orjson
+
+from agentx_replay.analysis.comparison import Contender
+from agentx_replay.analysis.comparison import compare as compare_runs
+from agentx_replay.analysis.run import read_run
+from agentx_replay.cli.options import targets_option
+from agentx_replay.errors import UsageError
+from agentx_replay.report.compare_table import compare_json, compare_markdown, compare_text
+
+
+def _named_numbers(_: click.Context, parameter: click.Parameter, value: Any) -> dict[str, float]:
+    """Read ``NAME=NUMBER,NAME=NUMBER`` (a table from TOML); every number above 0."""
+    if value is None:
+        return {}
+    parts = value.items() if isinstance(value, Mapping) else (_pair(p) for p in value.split(","))
+    option = (parameter.name or "").replace("_", "-")
+    found: dict[str, float] = {}
+    for name, number in parts:
+        try:
+            found[name] = float(number)
+        except (TypeError, ValueError):
+            found[name] = 0.0
+        if not 0.0 < found[name] < float("inf"):
+            raise UsageError(
+                f"--{option} {name}={number} is not a number above 0",
+                f"write it as --{option} NAME=NUMBER,NAME=NUMBER with the names of the runs",
+            )
+    return found
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, _, number = text.rpartition("=")
+    return name.strip(), number.strip()
+
+
+@click.command()
+@click.argument("directories", type=click.Path(path_type=Path), nargs=-1, metavar="RUN RUN…")
+@targets_option
+@click.option(
+    "--price",
+    callback=_named_numbers,
+    metavar="NAME=USD,…",
+    help="Dollars per GPU-hour of each run, by the name of its directory.",
+)
+@click.option("--price-source", metavar="TEXT", help="Where the prices are from, and of which day.")
+@click.option(
+    "--power", callback=_named_numbers, metavar="NAME=WATTS,…", help="Watts per GPU of each run."
+)
+@click.option(
+    "--gpus", callback=_named_numbers, metavar="NAME=N,…", help="GPUs of runs measured without."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+@click.option("--markdown", is_flag=True, help="Print Markdown.")
+def compare(
+    directories: tuple[Path, ...],
+    at: tuple[float, ...],
+    price: dict[str, float],
+    price_source: str | None,
+    power: dict[str, float],
+    gpus: dict[str, float],
+    as_json: bool,
+    markdown: bool,
+) -> None:
+    """Compare the first RUN with each other one, at the same interactivity.
+
+    Nothing is extrapolated: a target outside a run's measured range is "not reached". Exits with
+    1 where the runs are not known to have done the same work, or no ratio could be formed.
+
+    \b
+    agentx-replay compare results/a results/b --at 30,50,150 --price a=1.50,b=2.26
+    """
+    if as_json and markdown:
+        raise UsageError("--json and --markdown are two formats", "choose one")
+    paths = _named(directories)
+    for option, named in (("price", price), ("power", power), ("gpus", gpus)):
+        _check_names(option, named, paths)
+    contenders = [
+        Contender(name, read_run(path, gpus=_whole(gpus, name)), price.get(name), power.get(name))
+        for name, path in paths.items()
+    ]
+    comparison = compare_runs(contenders, at)
+    if as_json:
+        click.echo(orjson.dumps(compare_json(comparison, price_source)).decode())
+    elif markdown:
+        click.echo(compare_markdown(comparison, price_source))
+    else:
+        click.echo(compare_text(comparison, price_source))
+    formed = any(ratio.throughput is not None for at in comparison.targets for ratio in at.ratios)
+    sys.exit(0 if formed and comparison.did_same_work else 1)
+
+
+def _named(directories: tuple[Path, ...]) -> dict[str, Path]:
+    """Return the runs by name: a directory's own, its whole path where two are called the same."""
+    if len(directories) < 2:
+        raise UsageError(
+            "a comparison needs at least two run directories",
+            "write agentx-replay compare results/A results/B",
+        )
+    own = [directory.resolve().name for directory in directories]
+    unique = len(set(own)) == len(own)
+    paths = dict(zip(own if unique else map(str, directories), directories, strict=True))
+    if len(paths) < len(directories):
+        raise UsageError("a run is named twice", "name each run directory once")
+    return paths
+
+
+def _check_names(option: str, named: Mapping[str, float], paths: Mapping[str, Path]) -> None:
+    for name in named:
+        if name not in paths:
+            raise UsageError(
+                f"--{option} names {name!r}, which is none of the runs",
+                f"the runs are called {', '.join(paths)}",
+            )
+
+
+def _whole(gpus: Mapping[str, float], name: str) -> int | None:
+    count = gpus.get(name)
+    if count is not None and not count.is_integer():
+        raise UsageError(f"--gpus {name}={count:g} is not a whole number", "count the GPUs")
+    return None if count is None else int(count)

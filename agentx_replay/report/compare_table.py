@@ -1,0 +1,276 @@
+"""A comparison for people and scripts: terminal text, Markdown, plain values.
+
+Text and Markdown come from one list of sections, so that they cannot say different things.
+"""
+
+import textwrap
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from agentx_replay.analysis.comparison import (
+    AtOneTarget,
+    Comparison,
+    Contender,
+    MixPart,
+    Ratio,
+    Sensitivity,
+)
+from agentx_replay.analysis.cost import dollars_per_million_tokens, tokens_per_dollar
+from agentx_replay.analysis.mix import MixSummary
+from agentx_replay.report.curve_lines import UNCERTAINTY, curve_json
+from agentx_replay.report.numerals import (
+    ABSENT,
+    NOT_REACHED,
+    bounds,
+    columns,
+    rate,
+    speed,
+    target_note,
+    target_text,
+)
+
+_WIDTH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """A heading, a table (its first row the heading of the columns) and sentences under it."""
+
+    heading: str
+    rows: list[list[str]]
+    notes: list[str]
+
+
+def compare_text(comparison: Comparison, price_source: str | None) -> str:
+    """Return the comparison for a terminal."""
+    blocks = []
+    for section in _sections(comparison, price_source):
+        table = columns(section.rows) if section.rows else []
+        rule = ["-" * max(len(line) for line in table)] if table else []
+        notes = [
+            line
+            for note in section.notes
+            for line in textwrap.wrap(note, _WIDTH, subsequent_indent="  ")
+        ]
+        blocks.append("\n".join([section.heading, *table[:1], *rule, *table[1:], *notes]))
+    return "\n\n".join(blocks)
+
+
+def compare_markdown(comparison: Comparison, price_source: str | None) -> str:
+    """Return the comparison as Markdown."""
+    blocks = []
+    for section in _sections(comparison, price_source):
+        blocks.append(f"### {section.heading}")
+        if section.rows:
+            head, *body = [[_cell(text) for text in row] for row in section.rows]
+            rule = ["---", *["---:"] * (len(head) - 1)]
+            blocks.append("\n".join(f"| {' | '.join(row)} |" for row in [head, rule, *body]))
+        blocks += [_cell(note) for note in section.notes]
+    return "\n\n".join(blocks)
+
+
+def _cell(text: str) -> str:
+    for special in ("\\", "|", "<", "*", "_", "`", "["):
+        text = text.replace(special, f"\\{special}")
+    return text
+
+
+def compare_json(comparison: Comparison, price_source: str | None) -> dict[str, Any]:
+    """Return the comparison as plain values."""
+    return {
+        "runs": [
+            {
+                "name": each.name,
+                "path": str(each.run.path),
+                "price_per_gpu_hour": each.price,
+                "watts_per_gpu": each.power,
+                "curve": curve_json(curve),
+            }
+            for each, curve in zip(comparison.contenders, comparison.curves, strict=True)
+        ],
+        "price_source": price_source,
+        "per_gpu": comparison.per_gpu,
+        "did_same_work": comparison.did_same_work,
+        "same_work": [asdict(fact) for fact in comparison.same_work],
+        "paired": comparison.paired,
+        "targets": [asdict(at) for at in comparison.targets],
+        "mix_levels": comparison.mix_levels,
+        "mix": [asdict(part) for part in comparison.mix],
+        "sensitivity": [asdict(each) for each in comparison.sensitivity],
+    }
+
+
+def _sections(comparison: Comparison, price_source: str | None) -> list[_Section]:
+    return [
+        *(_target_section(comparison, at) for at in comparison.targets),
+        *_price_section(comparison, price_source),
+        _work_section(comparison),
+        _mix_section(comparison),
+        *(_sensitivity_section(comparison, each) for each in comparison.sensitivity),
+    ]
+
+
+# --- at one target -------------------------------------------------------------------------------
+
+
+def _target_section(comparison: Comparison, at: AtOneTarget) -> _Section:
+    unit = "tok/s/GPU" if comparison.per_gpu else "tok/s"
+    rows = [["run", f"{unit} [95 %]", "Mtok/$", "$/Mtok"]]
+    notes = []
+    for contender, value in zip(comparison.contenders, at.values, strict=True):
+        rows.append(
+            [contender.name, target_text(value), *_per_dollar(contender, value.at.throughput)]
+        )
+        notes.append(f"{contender.name}: {target_note(value, unit)}")
+    first = comparison.contenders[0].name
+    notes += [line for ratio in at.ratios for line in ratio_lines(first, ratio)]
+    return _Section(f"At {speed(at.target)} tok/s/user", rows, notes)
+
+
+def _per_dollar(contender: Contender, throughput: float | None) -> list[str]:
+    if throughput is None or contender.price is None:
+        return [ABSENT, ABSENT]
+    return [
+        f"{tokens_per_dollar(throughput, contender.price) / 1e6:.2f}",
+        f"{dollars_per_million_tokens(throughput, contender.price):.4f}",
+    ]
+
+
+def ratio_lines(first: str, ratio: Ratio) -> list[str]:
+    """Return what is said of the first run against another."""
+    if ratio.throughput is None:
+        return [f"{first} / {ratio.over}: {NOT_REACHED}, so no ratio"]
+    lines = [
+        f"{first} / {ratio.over}: {ratio.throughput:.3f} in throughput "
+        f"({ratio.throughput - 1:+.1%}){_uncertainty(ratio)}"
+    ]
+    cost = ratio.cost
+    if cost is not None:
+        said = bounds(ratio.cost_interval, digits=3)
+        lines.append(
+            f"{first} / {ratio.over}: {cost.ratio:.3f} in tokens per dollar ({cost.ratio - 1:+.1%})"
+            f"{said and f' {said}'}; cost per token {cost.cost_change:+.1%}"
+        )
+    if cost is not None and cost.throughput_share is not None and cost.price_share is not None:
+        lines.append(
+            f"of which throughput {cost.throughput_ratio:.3f} × price {cost.price_ratio:.3f}; "
+            f"by logarithms {cost.throughput_share:.0%} and {cost.price_share:.0%}"
+        )
+    return lines
+
+
+def _uncertainty(ratio: Ratio) -> str:
+    if ratio.no_interval is not None:
+        return f"; {ratio.no_interval}"
+    said = bounds(ratio.interval, digits=3)
+    return f" {said}" if said else "; no bound: over 2.5 % of replicates miss the target"
+
+
+def _price_section(comparison: Comparison, source: str | None) -> list[_Section]:
+    priced = [each for each in comparison.contenders if each.price is not None]
+    if not priced:
+        return []
+    rows = [["run", "$/GPU-hour"], *([each.name, f"{each.price:.2f}"] for each in priced)]
+    said = source or "not said (--price-source)"
+    notes = [f"Prices from: {said}. Every GPU-hour counted as used in full."]
+    return [_Section("Prices", rows, notes)]
+
+
+# --- the same work? ------------------------------------------------------------------------------
+
+
+def _work_section(comparison: Comparison) -> _Section:
+    words = {True: "same", False: "DIFFERENT", None: "not known"}
+    facts = [[fact.name, words[fact.same], " / ".join(fact.said)] for fact in comparison.same_work]
+    rows = [["what", "is it the same", "said"], *facts]
+    if comparison.did_same_work:
+        notes = ["The runs replayed the same work by the same rules."]
+    else:
+        notes = ["NOT KNOWN TO BE THE SAME WORK: the ratios compare runs, not systems."]
+    names = [each.name for each in comparison.contenders]
+    for name, paired in zip(names[1:], comparison.paired, strict=True):
+        how = "same clusters drawn for both" if paired else "drawn independently"
+        notes.append(f"Interval of {names[0]} / {name}: {how}.")
+    notes += _validity_notes(comparison)
+    return _Section("Did they do the same work?", rows, [*notes, UNCERTAINTY])
+
+
+def _validity_notes(comparison: Comparison) -> list[str]:
+    notes = []
+    for contender in comparison.contenders:
+        points = contender.run.points
+        bad = [str(point.concurrency) for point in points if not point.verdict.valid]
+        if bad:
+            notes.append(f"{contender.name}: left out as not valid: concurrency {', '.join(bad)}.")
+        reasons = dict.fromkeys(r for p in points for r in p.verdict.incomparable_reasons)
+        if reasons:
+            notes.append(f"{contender.name} did not keep its scenario: {'; '.join(reasons)}.")
+    return notes
+
+
+_PART_NAMES = {
+    "input_tokens": ("input, tokens", 1.0),
+    "output_tokens": ("output, tokens", 1.0),
+    "depth_turns": ("depth, turns", 1.0),
+    "reuse_share": ("reusable input, %", 100.0),
+}
+
+
+def _mix_section(comparison: Comparison) -> _Section:
+    names = [each.name for each in comparison.contenders]
+    rows = [["mean/P10/P50/P90", *names, *(f"gap to {name}" for name in names[1:])]]
+    rows += [_mix_row(part) for part in comparison.mix]
+    where = (
+        f"at concurrency {', '.join(map(str, comparison.mix_levels))}"
+        if comparison.mix_levels
+        else "over all levels: no concurrency is common"
+    )
+    notes = [
+        f"Completed requests {where}. The loop is closed, so a faster server completes other "
+        "requests. gap: largest difference of the two cumulative distributions."
+    ]
+    return _Section("What they completed", rows, notes)
+
+
+def _mix_row(part: MixPart) -> list[str]:
+    name, scale = _PART_NAMES[part.name]
+    gaps = [ABSENT if gap is None else f"{gap:.1%}" for gap in part.gaps]
+    return [name, *(_mix_cell(each, scale) for each in part.summaries), *gaps]
+
+
+def _mix_cell(summary: MixSummary | None, scale: float) -> str:
+    if summary is None:
+        return ABSENT
+    values = (summary.mean, summary.p10, summary.p50, summary.p90)
+    return "/".join(_short(value * scale) for value in values)
+
+
+def _short(value: float) -> str:
+    return f"{value / 1000:.1f}k" if value >= 1000 else f"{value:.3g}"
+
+
+# --- sensitivity ---------------------------------------------------------------------------------
+
+
+def _sensitivity_section(comparison: Comparison, sensitivity: Sensitivity) -> _Section:
+    names = [each.name for each in comparison.contenders]
+    heading = f"Sensitivity at {speed(sensitivity.target)} tok/s/user"
+    told = [row for row in sensitivity.rows if any(value is not None for value in row.values)]
+    if not told:
+        return _Section(heading, [], ["No run reaches it under any definition."])
+    rows = [["definition", *names, *(f"{names[0]} / {name}" for name in names[1:]), "ahead"]]
+    for row in told:
+        values = [NOT_REACHED if value is None else rate(value) for value in row.values]
+        ratios = [_value_ratio(row.values[0], other) for other in row.values[1:]]
+        rows.append([row.definition, *values, *ratios, row.winner or ABSENT])
+    if sensitivity.changes:
+        notes = [f"THE WINNER CHANGES under: {'; '.join(sensitivity.changes)}."]
+    elif sensitivity.rows[0].winner is None:
+        notes = ["No winner: fewer than two runs reach the target."]
+    else:
+        notes = ["The winner is the same under every definition that has one."]
+    return _Section(heading, rows, notes)
+
+
+def _value_ratio(first: float | None, other: float | None) -> str:
+    return ABSENT if first is None or not other else f"{first / other:.3f}"

@@ -1,0 +1,54 @@
+"""What a run's curve says in a terminal: throughput at target speeds, frontier, uncertainty."""
+
+import textwrap
+from dataclasses import asdict
+from typing import Any
+
+from agentx_replay.analysis.bootstrap import CONFIDENCE, MIN_CLUSTERS, REPLICATES
+from agentx_replay.analysis.curve import Curve
+from agentx_replay.report.numerals import columns, speed, target_note, target_text, throughput_unit
+
+UNCERTAINTY = (
+    f"intervals: {CONFIDENCE:.0%} bootstrap over lanes ({REPLICATES:,} replicates; lanes with the "
+    f"same first session count as one cluster; none under {MIN_CLUSTERS} clusters). They say how "
+    "far the result depends on which sessions were played, not how far it varies from run to run."
+)
+
+
+def curve_lines(curve: Curve, width: int = 100) -> list[str]:
+    """Return throughput at the targets and the frontier, wrapped to ``width``."""
+    unit = throughput_unit(curve.gpus)
+    if not curve.points:
+        return ["no valid point: no curve, and no throughput at any speed"]
+    rows = [["at tok/s/user", unit, ""]]
+    rows += [
+        [speed(value.at.target), target_text(value), target_note(value, unit)]
+        for value in curve.values
+    ]
+    heads = columns([row[:2] for row in rows], left=0)
+    lines = []
+    for head, row in zip(heads, rows, strict=True):
+        lines += textwrap.wrap(
+            f"{head}  {row[2]}".rstrip(),
+            width,
+            subsequent_indent=" " * (len(heads[0]) + 2),
+            drop_whitespace=True,
+            initial_indent="",
+            replace_whitespace=False,
+        )
+    frontier = ", ".join(str(point.concurrency) for point in curve.frontier)
+    lines += ["", f"frontier (points no other is better than in both): concurrency {frontier}"]
+    return [*lines, *textwrap.wrap(UNCERTAINTY, width, subsequent_indent="  ")]
+
+
+def curve_json(curve: Curve) -> dict[str, Any]:
+    """Return the curve as plain values."""
+    return {
+        "gpus": curve.gpus,
+        "frontier": [point.concurrency for point in curve.frontier],
+        "clusters": {str(level): number for level, number in curve.clusters.items()},
+        "point_intervals": {
+            str(level): asdict(intervals) for level, intervals in curve.intervals.items()
+        },
+        "at": [asdict(value) for value in curve.values],
+    }

@@ -1,0 +1,91 @@
+"""How numbers are written for people: the same everywhere, from terminal to page."""
+
+from collections.abc import Sequence
+
+from agentx_replay.analysis.bootstrap import Interval
+from agentx_replay.analysis.curve import TargetValue
+
+ABSENT = "-"
+NOT_REACHED = "not reached"
+
+
+def rate(value: float | None) -> str:
+    """Three significant digits at least: 0.0123, 12.3, 1,234; millions as 12.35M."""
+    if value is None:
+        return ABSENT
+    if value >= 1e6:
+        return f"{value / 1e6:.2f}M"
+    return f"{value:,.0f}" if value >= 100 else f"{value:#.3g}"
+
+
+def share(value: float | None) -> str:
+    """A share as per cent without the sign: 95.2."""
+    return ABSENT if value is None else f"{value * 100:.1f}"
+
+
+def speed(value: float) -> str:
+    """A target interactivity as it was given: 50, 12.5."""
+    return f"{value:g}"
+
+
+def bounds(interval: Interval | None, digits: int | None = None) -> str:
+    """An interval as ``[a, b]``; ``≥ a`` or ``≤ b`` where only one side has a bound.
+
+    ``digits`` after the point for ratios; None writes rates.
+    """
+    if interval is None or interval == Interval(None, None):
+        return ""
+
+    def said(value: float) -> str:
+        return rate(value) if digits is None else f"{value:.{digits}f}"
+
+    if interval.high is None:
+        return f"≥ {said(interval.low or 0.0)}"
+    if interval.low is None:
+        return f"≤ {said(interval.high)}"
+    return f"[{said(interval.low)}, {said(interval.high)}]"
+
+
+def throughput_unit(gpus: int | None) -> str:
+    """Tokens per second, per GPU where the count is known."""
+    return "tok/s" if gpus is None else "tok/s/GPU"
+
+
+def target_text(value: TargetValue) -> str:
+    """A throughput at a target with its interval."""
+    if value.at.throughput is None:
+        return NOT_REACHED
+    return f"{rate(value.at.throughput)} {bounds(value.interval)}".rstrip()
+
+
+def target_note(value: TargetValue, unit: str) -> str:
+    """Where a value comes from, or how far the run came; empty only for a run without points."""
+    at = value.at
+    if at.between is None:
+        if at.nearest is None:
+            return "no valid point"
+        return (
+            f"nearest: {rate(at.nearest.interactivity)} tok/s/user at concurrency "
+            f"{at.nearest.concurrency}, {rate(at.nearest.throughput)} {unit}"
+        )
+    low, high = at.between
+    notes = [f"at concurrency {low}" if low == high else f"between concurrency {low} and {high}"]
+    if at.several:
+        notes.append("the curve passes it more than once: the highest")
+    if value.no_interval is not None:
+        notes.append(value.no_interval)
+    if value.interval is not None and None in (value.interval.low, value.interval.high):
+        notes.append("a bound: over 2.5 % of replicates miss the target")
+    return "; ".join(notes)
+
+
+def columns(rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
+    """Return rows of equal length as lines with aligned columns, the first ``left`` to the left."""
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(width) if number < left else cell.rjust(width)
+            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
