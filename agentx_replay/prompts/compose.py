@@ -129,6 +129,7 @@ class PlayComposer:
             reusable_tokens=known * self._layout.block_size,
             block_ids=ids,
             messages_json=partial(self._messages_json, stream, laid),
+            declared_blocks=path.system_blocks,
         )
 
     def forget(self, stream: int) -> None:

@@ -15,7 +15,8 @@ class Prompt:
     (uint64, shape ``(whole blocks,)``) identifies the content of each whole block: two prompts
     hold the same block at the same place if and only if the ids are equal, so an engine that has
     no wire needs no text. ``reusable_tokens`` is how many leading tokens an unlimited prefix
-    cache would already hold, given everything sent before under the same salt.
+    cache would already hold, given everything sent before under the same salt. The first
+    ``declared_blocks`` of the blocks may be in other plays' prompts too; the rest never.
 
     ``messages_json()`` builds, on the first call, the JSON array of chat messages (ASCII,
     nothing to escape); a replay in virtual time never calls it.
@@ -25,3 +26,4 @@ class Prompt:
     reusable_tokens: int
     block_ids: NDArray[np.uint64]
     messages_json: Callable[[], bytes]
+    declared_blocks: int = 0

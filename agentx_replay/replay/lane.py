@@ -7,6 +7,7 @@ from agentx_replay.plan.graph import StepId
 from agentx_replay.plan.plan import Plan, PlannedPlay
 from agentx_replay.replay.play import Play
 from agentx_replay.replay.ports import Dispatch, Phase, PlayRecord, PromptSource
+from agentx_replay.replay.sent_blocks import SentBlocks
 from agentx_replay.replay.timers import TimerGroup, TimerQueue
 
 PromptSources = Callable[[PlannedPlay, int, int], PromptSource]
@@ -49,6 +50,8 @@ class Lane:
         self._start_ns = now_ns
         self._system_skipped_before_ns = context.timers.skipped_ns
         self._sent = 0
+        self._sent_blocks = SentBlocks()
+        self._skipped_at_end_ns: dict[int, int] = {}
 
     def own_time_ns(self, wall_ns: int) -> int:
         """Return wall time in the play's own time, in which skipped seconds have passed."""
@@ -60,7 +63,11 @@ class Lane:
         request = step.request
         stream_id = f"{self.play_id}-s{step_id.stream}"
         primer = "-primer" if phase is Phase.PRIMER else ""
+        prompt = self.prompts.prompt(step_id.stream, request)
+        kept = self._sent_blocks.send(step_id.stream, prompt.block_ids)
+        skipped_ns = self._skipped_ns()
         self._sent += 1
+        self.in_flight += 1
         return Dispatch(
             request_id=f"{stream_id}-t{step_id.turn}{primer}",
             play_id=self.play_id,
@@ -79,8 +86,20 @@ class Lane:
             recorded_output_tokens=request.output_tokens,
             shared_blocks=request.known_blocks,
             max_tokens=max(1, request.output_tokens) if phase is Phase.WINDOW else 1,
-            prompt=self.prompts.prompt(step_id.stream, request),
+            prompt=prompt,
+            kept_blocks=kept.play_blocks,
+            stream_kept_blocks=kept.stream_blocks,
+            skipped_ns=skipped_ns - self._skipped_at_end_ns.get(step_id.stream, skipped_ns),
         )
+
+    def returned(self, step_id: StepId) -> None:
+        """Say that the request of a step is not in flight any more."""
+        self.in_flight -= 1
+        self._skipped_at_end_ns[step_id.stream] = self._skipped_ns()
+
+    def _skipped_ns(self) -> int:
+        """Return what idle caps have skipped for this play and for everybody so far."""
+        return self.own_time_ns(0)
 
     def record(self, end_ns: int | None) -> PlayRecord:
         """Return the record of the play, drained at ``end_ns`` or still live (None)."""

@@ -31,7 +31,6 @@ class Traffic:
         """Send a step's request now."""
         dispatch = lane.dispatch(step, phase, intended_start_ns)
         self.in_flight += 1
-        lane.in_flight += 1
         task = asyncio.get_running_loop().create_task(self.endpoint.send(dispatch))
         self._tasks.add(task)
         task.add_done_callback(partial(self._ended, lane, step, dispatch))
@@ -41,7 +40,7 @@ class Traffic:
     ) -> None:
         self._tasks.discard(task)
         self.in_flight -= 1
-        lane.in_flight -= 1
+        lane.returned(step)
         try:
             response = task.result()
             self.recorder.record(dispatch, response)

@@ -57,6 +57,11 @@ def request_row(dispatch: Dispatch, response: Response, origin_ns: int) -> Reque
         dispatch.prompt.tokens,
         dispatch.prompt.reusable_tokens,
         dispatch.shared_blocks,
+        dispatch.kept_blocks,
+        dispatch.stream_kept_blocks,
+        dispatch.prompt.declared_blocks,
+        _own_block(dispatch),
+        dispatch.skipped_ns,
         dispatch.intended_start_ns - origin_ns,
         since(response.connect_start_ns),
         since(response.connected_ns),
@@ -81,6 +86,12 @@ def request_row(dispatch: Dispatch, response: Response, origin_ns: int) -> Reque
     return RequestRow(
         scalars, response.arrival_ns.copy(), None if tokens is None else tokens.copy()
     )
+
+
+def _own_block(dispatch: Dispatch) -> int | None:
+    prompt = dispatch.prompt
+    own = prompt.block_ids[prompt.declared_blocks :]
+    return int(own[0]) if len(own) else None
 
 
 def play_row(play: PlayRecord, origin_ns: int) -> tuple[Any, ...]:

@@ -1,6 +1,7 @@
 import os
 import shutil
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -68,7 +69,12 @@ def test_every_column_of_a_response_is_on_record(tmp_path: Path) -> None:
             recorded_output_tokens=20,
             shared_blocks=1,
             max_tokens=7,
-            prompt=prompt(101, 64),
+            prompt=replace(
+                prompt(101, 64), block_ids=np.array([7, 2**64 - 1], np.uint64), declared_blocks=1
+            ),
+            kept_blocks=3,
+            stream_kept_blocks=2,
+            skipped_ns=5_000_000_000,
         ),
         response(
             connect_start_ns=2100,
@@ -107,6 +113,11 @@ def test_every_column_of_a_response_is_on_record(tmp_path: Path) -> None:
         "planned_prompt_tokens": 101,
         "reusable_tokens": 64,
         "shared_blocks": 1,
+        "kept_blocks": 3,
+        "stream_kept_blocks": 2,
+        "declared_blocks": 1,
+        "own_block": 2**64 - 1,
+        "skipped_ns": 5_000_000_000,
         "intended_start_ns": 1000,
         "connect_start_ns": 1100,
         "connected_ns": 1200,
@@ -150,6 +161,7 @@ def test_what_is_not_known_is_null(tmp_path: Path) -> None:
     failed, untold = read_parquet(request_files(tmp_path), REQUESTS).to_pylist()
     unknown = {name for name, value in failed.items() if value is None}
     assert unknown == {
+        "own_block",
         "connect_start_ns",
         "connected_ns",
         "sent_ns",
