@@ -61,7 +61,8 @@ class WarmUp:
         self._traffic.clock.call_at(when_ns, self._traffic.guard(send))
 
     def _primer_ended(self, _: Lane, step: StepId, dispatch: Dispatch, response: Response) -> None:
-        _check(step, dispatch, response)
+        if self._spoiled(step, dispatch, response):
+            return
         self._primers_left -= 1
         if not self._primers_left:
             self._traffic.settle()
@@ -74,7 +75,8 @@ class WarmUp:
     def _pressure_ended(
         self, lane: Lane, step: StepId, dispatch: Dispatch, response: Response
     ) -> None:
-        _check(step, dispatch, response)
+        if self._spoiled(step, dispatch, response):
+            return
         now_ns = self._now_ns(lane)
         if response.status is Status.OVERFLOW:
             due = lane.play.give_up(step.stream, now_ns)
@@ -97,13 +99,14 @@ class WarmUp:
             self._traffic.send(lane, step, Phase.PRESSURE, self._traffic.clock.now_ns())
             waiting += lane.play.issued(step, self._now_ns(lane))
 
+    def _spoiled(self, step: StepId, dispatch: Dispatch, response: Response) -> bool:
+        """Whether a request of a main stream failed, which ends the warm-up."""
+        if step.stream != 0 or response.status in _SOUND:
+            return False
+        reason = response.error_text or response.status.value
+        what = f"request {dispatch.request_id} of session {dispatch.session_id} failed: {reason}"
+        self._traffic.fail(WarmupError(what))
+        return True
+
     def _now_ns(self, lane: Lane) -> int:
         return lane.own_time_ns(self._traffic.clock.now_ns())
-
-
-def _check(step: StepId, dispatch: Dispatch, response: Response) -> None:
-    if step.stream == 0 and response.status not in _SOUND:
-        reason = response.error_text or response.status.value
-        raise WarmupError(
-            f"request {dispatch.request_id} of session {dispatch.session_id} failed: {reason}"
-        )

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import pytest
 from stream_graphs import graph, step
 from virtual_replay import SCENARIO, S, replay
 
@@ -95,6 +96,16 @@ def test_a_failed_main_request_aborts_the_run_before_the_window() -> None:
         "warm-up failed: request t-c1-l0-p0-s0-t0-primer of session s failed: failed"
     )
     assert run.log.sent() == []
+
+
+def test_failed_warm_ups_are_results_and_nothing_reaches_the_loops_error_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    of = graph([step(0, 0), step(1, 100)])
+    run = replay([of, of], lanes=2, scenario=FROM_THE_MIDDLE, status=lambda _: Status.FAILED)
+    assert run.result.failure is not None
+    assert [d.lane for d, _ in run.log.requests] == [0, 1]
+    assert caplog.records == []
 
 
 def test_a_failed_childs_request_does_not() -> None:
