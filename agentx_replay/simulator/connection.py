@@ -64,7 +64,8 @@ class Connection(asyncio.Protocol):
         self._requests: deque[HttpRequest] = deque()
         self._busy = False
         self._refusal: bytes | None = None
-        self._open = False
+        self._open = False  # may be written to
+        self._lost = True  # has no transport, or had one
         self._idle: asyncio.TimerHandle | None = None
         self.on_message_begin()
 
@@ -75,6 +76,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
         self._descriptor: int = transport.get_extra_info("socket").fileno()
         self._open = True
+        self._lost = False
         self._watch_idle()
 
     def data_received(self, data: bytes) -> None:
@@ -95,6 +97,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         """Forget the transport: its descriptor may soon be another's."""
         self._open = False
+        self._lost = True
         self._stop_idle()
         self._handler.lost(self)
 
@@ -146,26 +149,17 @@ class Connection(asyncio.Protocol):
     def send(self, data: bytes) -> None:
         """Write now; what the kernel does not take goes to the transport's buffer.
 
-        A client that lets more than 16 MiB pile up is dropped.
+        A client that has let 16 MiB pile up is dropped.
         """
         if not self._open:
             return
         unsent_bytes = self._transport.get_write_buffer_size()
-        if not unsent_bytes:
-            try:
-                written = os.write(self._descriptor, data)
-            except BlockingIOError:
-                written = 0
-            except OSError:
-                self.reset()
-                return
-            if written == len(data):
-                return
-            data = data[written:]
-        if unsent_bytes + len(data) > _MAX_UNSENT_BYTES:
+        if unsent_bytes > _MAX_UNSENT_BYTES:
             self.reset()
-        else:
+        elif unsent_bytes:
             self._transport.write(data)
+        else:
+            self._write_now(data)
 
     def finish(self, *, keep_alive: bool) -> None:
         """End the answer: close, or go on to the next request."""
@@ -187,13 +181,24 @@ class Connection(asyncio.Protocol):
 
     def reset(self) -> None:
         """Reset the connection (RST): what was not sent is lost."""
-        if not self._open:
+        if self._lost:
             return
         self._open = False
         self._stop_idle()
         with socket.socket(fileno=os.dup(self._descriptor)) as same:
             same.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
         self._transport.abort()
+
+    def _write_now(self, data: bytes) -> None:
+        try:
+            written = os.write(self._descriptor, data)
+        except BlockingIOError:
+            written = 0
+        except OSError:  # the client is gone and the loop has not said so yet
+            self.reset()
+            return
+        if written < len(data):
+            self._transport.write(data[written:])
 
     def _next(self) -> None:
         if self._busy or not self._open:

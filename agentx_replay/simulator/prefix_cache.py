@@ -121,15 +121,14 @@ class PrefixCache:
             common = _common_length(child.ids, ids[matched:])
             matched += common
             if common < len(child.ids):
-                return self._split(child, common), matched
+                return self._split(run, child, common), matched
             run = child
         return run, matched
 
-    def _split(self, run: _Run, length: int) -> _Run:
+    def _split(self, parent: _Run, run: _Run, length: int) -> _Run:
         """Cut a run in two; ``run`` stays the lower part, with its leases and children."""
-        upper = _Run(run.ids[:length], run.parent, last_use=run.last_use)
-        if run.parent is not None:
-            run.parent.children[int(upper.ids[0])] = upper
+        upper = _Run(run.ids[:length], parent, last_use=run.last_use)
+        parent.children[int(upper.ids[0])] = upper
         run.ids = run.ids[length:]
         run.parent = upper
         upper.children[int(run.ids[0])] = run
@@ -189,16 +188,13 @@ class PrefixCache:
         """Drop up to ``wanted`` blocks from the end of a run; return how many."""
         dropped = min(wanted, len(run.ids))
         self.cached_blocks -= dropped
-        if dropped == len(run.ids):
-            self._unlink(run)
+        if run.parent is not None and dropped == len(run.ids):
+            self._unlink(run, run.parent)
         run.ids = run.ids[: len(run.ids) - dropped]
         return dropped
 
-    def _unlink(self, run: _Run) -> None:
+    def _unlink(self, run: _Run, parent: _Run) -> None:
         """Take a run out of the tree; its parent was used when it was."""
-        parent = run.parent
-        if parent is None:
-            raise RuntimeError("the root of the prefix cache is never evicted")
         del parent.children[int(run.ids[0])]
         run.parent = None
         parent.last_use = max(parent.last_use, run.last_use)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from typing import IO, cast
 
 import orjson
 import uvloop
@@ -87,9 +88,7 @@ def launch_simulator(config: ServerConfig) -> SimulatorProcess:
         stdout=subprocess.PIPE,
         start_new_session=True,  # Ctrl-C is the parent's to handle
     )
-    if process.stdout is None:
-        raise RuntimeError("a pipe was asked for and not given")
-    said = orjson.loads(process.stdout.readline() or b"{}")
+    said = orjson.loads(cast(IO[bytes], process.stdout).readline() or b"{}")
     if "url" in said:
         return SimulatorProcess(said["url"], process.pid, process)
     process.communicate()

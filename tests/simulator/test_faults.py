@@ -269,6 +269,16 @@ def test_a_stall_holds_everything_back_and_loses_nothing(at: Point) -> None:
     with_fault(Fault(breaks=Break(Act.STALL, at, after_events=2, stall_s=0.1)), use)
 
 
+def test_a_stall_that_ends_before_the_response_does_changes_nothing_after_it() -> None:
+    request = {"prompt": "x", "max_tokens": 60, "stream": True}
+
+    async def use(client: RawClient, _: RunningServer) -> None:
+        answer = await client.ask(post("/v1/completions", request))
+        assert [event["choices"][0]["text"] for event in answer.objects] == [" word"] * 60
+
+    with_fault(Fault(breaks=Break(Act.STALL, Point.BETWEEN_EVENTS, stall_s=0.005)), use)
+
+
 def test_a_client_that_leaves_during_a_stall_leaves_nothing_behind() -> None:
     async def use(client: RawClient, running: RunningServer) -> None:
         async with connected(running.port) as leaver:
