@@ -38,6 +38,11 @@ def instrument_file(point: Path) -> Path:
     return point / "instrument.parquet"
 
 
+def server_file(point: Path) -> Path:
+    """Samples of the server's own metrics."""
+    return point / "server.parquet"
+
+
 def latency_log(point: Path) -> Path:
     """The HdrHistogram log."""
     return point / "latency.hlog"
@@ -56,3 +61,8 @@ def sweep_file(run: Path) -> Path:
 def points_file(run: Path) -> Path:
     """One row a level."""
     return run / "points.parquet"
+
+
+def report_file(run: Path) -> Path:
+    """The page."""
+    return run / "report.html"

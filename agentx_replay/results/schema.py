@@ -144,6 +144,17 @@ INSTRUMENT: tuple[Column, ...] = (
 )
 """``instrument.parquet``: samples of the client's own load."""
 
+SERVER: tuple[Column, ...] = (
+    _count("concurrency", "concurrency level of the point"),
+    _stamp("at_ns", "when the answer to the scrape had come"),
+    _text("endpoint", "whose metrics page it is, without user name or password"),
+    _text("metric", "what it means, whatever the engine calls it"),
+    _text("name", "what the engine calls it"),
+    _text("labels", "its labels, as the engine wrote them"),
+    _number("value", "as the engine's", "the value, as told"),
+)
+"""``server.parquet``: samples of the server's own metrics."""
+
 _PER_GPU = "no GPU count was given"
 _NO_RESPONSE = "no response to measure"
 _NOT_TOLD = "the server did not report what it needs"
@@ -192,6 +203,7 @@ FILES: dict[str, tuple[Column, ...]] = {
     "requests.parquet": REQUESTS,
     "plays.parquet": PLAYS,
     "instrument.parquet": INSTRUMENT,
+    "server.parquet": SERVER,
     "points.parquet": POINTS,
 }
 

@@ -1,0 +1,110 @@
+"""Fetching servers' metrics pages once a second beside a run, without disturbing it.
+
+Pages travel over connections of their own. What has come is handed on in slices of a few hundred
+lines, so that the loop is back at its sockets in between. A page that does not answer in time
+leaves a gap, never a failure.
+Not for: knowing what the lines mean (``results/server_metrics.py``).
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+
+from agentx_replay.endpoint.chat import head_start
+from agentx_replay.endpoint.client import Client, ConnectError
+from agentx_replay.endpoint.settings import EndpointSettings
+from agentx_replay.endpoint.url import parse_base_url
+from agentx_replay.replay.ports import Clock
+
+EVERY_S = 1.0
+_TIMEOUT_S = 5.0
+_SLICE_LINES = 200
+_STREAM = "metrics"
+_OK = 200
+
+Keep = Callable[[str, int, list[str]], None]
+"""Takes a page's name, the instant (ns of the clock) its answer had come, and some of its lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsPage:
+    """One page: how to ask for it. Its name is its URL."""
+
+    settings: EndpointSettings
+
+    @property
+    def name(self) -> str:
+        """Return the URL; it holds no user name or password."""
+        return str(self.settings.url)
+
+
+def server_page(server: EndpointSettings) -> MetricsPage:
+    """Return the page that engines serve: ``/metrics`` at the root of the server."""
+    return MetricsPage(replace(server, url=replace(server.url, path="/metrics")))
+
+
+def page_at(url: str, server: EndpointSettings) -> MetricsPage:
+    """Return the page at a URL of its own; with no path, ``/metrics`` is meant.
+
+    The API key and the extra headers go only where the server itself is. Raises ``UsageError``.
+    """
+    base = parse_base_url(url)
+    path = "/metrics" if base.path == "/v1" else base.path
+    if base.authority == server.url.authority and base.scheme == server.url.scheme:
+        return MetricsPage(replace(server, url=replace(base, path=path)))
+    settings = replace(server, url=replace(base, path=path), api_key=None, extra_headers=())
+    return MetricsPage(settings)
+
+
+async def fetch(client: Client, page: MetricsPage) -> list[str] | None:
+    """Return the lines of a page; None where it does not answer with one in time."""
+    request = head_start(page.settings, "GET", "") + b"\r\n"
+    try:
+        async with asyncio.timeout(_TIMEOUT_S):
+            exchange, _, _ = await client.exchange(_STREAM, request, streamed=False)
+    except (ConnectError, TimeoutError):
+        return None
+    if exchange.http_status != _OK or exchange.body is None:
+        return None
+    return exchange.body.text.decode("utf-8", "replace").splitlines()
+
+
+async def lines_of(page: MetricsPage) -> list[str] | None:
+    """Return the lines of a page, asked for once; None where it does not answer."""
+    client = Client(page.settings)
+    try:
+        return await fetch(client, page)
+    finally:
+        await client.close()
+
+
+@asynccontextmanager
+async def scraping(pages: Sequence[MetricsPage], clock: Clock, keep: Keep) -> AsyncIterator[None]:
+    """Fetch every page each second while the context is open, and hand its lines to ``keep``."""
+    tasks = [asyncio.create_task(_scrape(page, clock, keep)) for page in pages]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+async def _scrape(page: MetricsPage, clock: Clock, keep: Keep) -> None:
+    client = Client(page.settings)
+    loop = asyncio.get_running_loop()
+    next_s = loop.time()
+    try:
+        while True:
+            lines = await fetch(client, page) or []
+            at_ns = clock.now_ns()
+            for start in range(0, len(lines), _SLICE_LINES):
+                keep(page.name, at_ns, lines[start : start + _SLICE_LINES])
+                await asyncio.sleep(0)
+            next_s = max(next_s + EVERY_S, loop.time())
+            await asyncio.sleep(next_s - loop.time())
+    finally:
+        await client.close()

@@ -1,0 +1,203 @@
+"""What engines say about themselves: their metrics' names, and the file that keeps samples of them.
+
+Engines name the same thing differently. Here each name that is known is given one meaning; the
+file keeps both, and the value as it was told. Fetching is in ``endpoint/scrape.py``, what follows
+from the samples in ``analysis/server.py``.
+"""
+
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from agentx_replay.results.durable import disk_faults_explained
+from agentx_replay.results.layout import server_file
+from agentx_replay.results.parquet import read_parquet, write_parquet
+from agentx_replay.results.schema import SERVER, arrow_schema
+
+
+class Metric(StrEnum):
+    """What a metric means. Those that end in ``_total`` are counters, the others gauges."""
+
+    RUNNING = "running"
+    WAITING = "waiting"
+    KV_USAGE = "kv_usage"
+    PREEMPTIONS = "preemptions_total"
+    CACHE_QUERIES = "cache_queries_total"
+    CACHE_HITS = "cache_hits_total"
+    CACHE_HIT = "cache_hit"
+    PROMPT_TOKENS = "prompt_tokens_total"
+    GENERATED_TOKENS = "generated_tokens_total"
+    DRAFTS = "drafts_total"
+    DRAFT_TOKENS = "draft_tokens_total"
+    ACCEPTED_TOKENS = "accepted_tokens_total"
+    ACCEPTED_AT = "accepted_at_total"
+    ACCEPT_LENGTH = "accept_length"
+
+    @property
+    def is_counter(self) -> bool:
+        """Whether it only grows, until the server restarts."""
+        return self.endswith("_total")
+
+
+_TRITON_REQUESTS = "nv_trt_llm_request_metrics"
+_TRITON_BLOCKS = "nv_trt_llm_kv_cache_block_metrics"
+
+NAMES: tuple[tuple[Metric, str, str], ...] = (
+    # meaning, name, text its labels must hold; of one meaning the engine's own name comes first,
+    # a router's after it, an older name last
+    (Metric.RUNNING, "vllm:num_requests_running", ""),
+    (Metric.RUNNING, "sglang:num_running_reqs", ""),
+    (Metric.RUNNING, "llamacpp:requests_processing", ""),
+    (Metric.RUNNING, "trtllm_num_requests_running", ""),
+    (Metric.RUNNING, "trtllm_num_active_requests", ""),
+    (Metric.RUNNING, _TRITON_REQUESTS, 'request_type="active"'),
+    (Metric.RUNNING, "dynamo_component_inflight_requests", ""),
+    (Metric.RUNNING, "dynamo_frontend_inflight_requests", ""),
+    (Metric.WAITING, "vllm:num_requests_waiting", ""),
+    (Metric.WAITING, "sglang:num_queue_reqs", ""),
+    (Metric.WAITING, "llamacpp:requests_deferred", ""),
+    (Metric.WAITING, "trtllm_num_requests_waiting", ""),
+    (Metric.WAITING, "trtllm_num_queued_requests", ""),
+    (Metric.WAITING, _TRITON_REQUESTS, 'request_type="waiting"'),
+    (Metric.WAITING, "dynamo_frontend_queued_requests", ""),
+    (Metric.KV_USAGE, "vllm:kv_cache_usage_perc", ""),
+    (Metric.KV_USAGE, "vllm:gpu_cache_usage_perc", ""),
+    (Metric.KV_USAGE, "sglang:token_usage", ""),
+    (Metric.KV_USAGE, "llamacpp:kv_cache_usage_ratio", ""),
+    (Metric.KV_USAGE, "trtllm_kv_cache_utilization", ""),
+    (Metric.KV_USAGE, _TRITON_BLOCKS, 'kv_cache_block_type="fraction"'),
+    (Metric.KV_USAGE, "dynamo_component_kvstats_gpu_cache_usage_percent", ""),
+    (Metric.PREEMPTIONS, "vllm:num_preemptions_total", ""),
+    (Metric.PREEMPTIONS, "sglang:num_retracted_requests_total", ""),
+    (Metric.CACHE_QUERIES, "vllm:prefix_cache_queries_total", ""),
+    (Metric.CACHE_QUERIES, "vllm:gpu_prefix_cache_queries_total", ""),
+    (Metric.CACHE_QUERIES, "sglang:prompt_tokens_total", ""),
+    (Metric.CACHE_QUERIES, "trtllm_prompt_tokens_total", ""),
+    (Metric.CACHE_HITS, "vllm:prefix_cache_hits_total", ""),
+    (Metric.CACHE_HITS, "vllm:gpu_prefix_cache_hits_total", ""),
+    (Metric.CACHE_HITS, "sglang:cached_tokens_total", ""),
+    (Metric.CACHE_HITS, "trtllm_prompt_cached_tokens_total", ""),
+    (Metric.CACHE_HIT, "sglang:cache_hit_rate", ""),
+    (Metric.CACHE_HIT, "trtllm_kv_cache_hit_rate", ""),
+    (Metric.CACHE_HIT, "dynamo_component_kvstats_gpu_prefix_cache_hit_rate", ""),
+    (Metric.PROMPT_TOKENS, "vllm:prompt_tokens_total", ""),
+    (Metric.PROMPT_TOKENS, "llamacpp:prompt_tokens_total", ""),
+    (Metric.GENERATED_TOKENS, "vllm:generation_tokens_total", ""),
+    (Metric.GENERATED_TOKENS, "sglang:generation_tokens_total", ""),
+    (Metric.GENERATED_TOKENS, "llamacpp:tokens_predicted_total", ""),
+    (Metric.GENERATED_TOKENS, "dynamo_frontend_output_tokens_total", ""),
+    (Metric.DRAFTS, "vllm:spec_decode_num_drafts_total", ""),
+    (Metric.DRAFT_TOKENS, "vllm:spec_decode_num_draft_tokens_total", ""),
+    (Metric.DRAFT_TOKENS, "trtllm_spec_decode_drafted_tokens_total", ""),
+    (Metric.ACCEPTED_TOKENS, "vllm:spec_decode_num_accepted_tokens_total", ""),
+    (Metric.ACCEPTED_TOKENS, "trtllm_spec_decode_accepted_tokens_total", ""),
+    (Metric.ACCEPTED_AT, "vllm:spec_decode_num_accepted_tokens_per_pos_total", ""),
+    (Metric.ACCEPT_LENGTH, "sglang:spec_accept_length", ""),
+    (Metric.ACCEPT_LENGTH, "trtllm_spec_decode_acceptance_length", ""),
+)
+
+RANK = {(metric.value, name): rank for rank, (metric, name, _) in enumerate(NAMES)}
+"""Which of several names of one meaning is to be believed: the lowest."""
+
+_BY_NAME: dict[str, list[tuple[Metric, str]]] = {}
+for _metric, _name, _labels in NAMES:
+    _BY_NAME.setdefault(_name, []).append((_metric, _labels))
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One line of a metrics page: its meaning, name, and labels as they were told."""
+
+    metric: Metric
+    name: str
+    labels: str
+
+
+def known_samples(lines: Iterable[str]) -> Iterator[tuple[Series, float]]:
+    """Yield what is known among lines of the Prometheus text format; other lines are passed over.
+
+    A value that is no finite number (an engine that has nothing to say yet) is left out.
+    """
+    for line in lines:
+        name_end = line.find("{")
+        labels_end = line.rfind("}") if name_end >= 0 else -1
+        name = line[:name_end] if labels_end >= 0 else line.partition(" ")[0]
+        meanings = _BY_NAME.get(name)
+        if meanings is None:
+            continue
+        labels = line[name_end + 1 : labels_end] if labels_end >= 0 else ""
+        value = _value(line[max(labels_end + 1, len(name)) :])
+        for metric, needed in meanings:
+            if value is not None and needed in labels:
+                yield Series(metric, name, labels), value
+
+
+def _value(text: str) -> float | None:
+    """Return the value of the rest of a line; a timestamp may follow it."""
+    try:
+        value = float(text.split()[0])
+    except (IndexError, ValueError):
+        return None
+    return value if np.isfinite(value) else None
+
+
+@dataclass(slots=True)
+class ServerSamples:
+    """Samples as they come: 24 bytes each, since an hour brings hundreds of thousands."""
+
+    _series: dict[tuple[str, Series], int] = field(default_factory=dict)
+    _at_ns: array[int] = field(default_factory=lambda: array("q"))
+    _index: array[int] = field(default_factory=lambda: array("q"))
+    _value: array[float] = field(default_factory=lambda: array("d"))
+
+    def __len__(self) -> int:
+        return len(self._value)
+
+    def add(self, endpoint: str, at_ns: int, series: Series, value: float) -> None:
+        """Keep one sample; ``at_ns`` since the point's origin."""
+        index = self._series.setdefault((endpoint, series), len(self._series))
+        self._at_ns.append(at_ns)
+        self._index.append(index)
+        self._value.append(value)
+
+    def table(self, concurrency: int) -> pa.Table:
+        """Return the samples as rows of ``SERVER``."""
+        index = np.frombuffer(self._index, np.int64)
+        keys = list(self._series)
+
+        def text(values: list[str]) -> pa.Array:
+            return pa.array(values, pa.string()).take(pa.array(index))
+
+        columns = [
+            pa.array(np.full(len(self), concurrency, np.int32)),
+            pa.array(np.frombuffer(self._at_ns, np.int64)),
+            text([endpoint for endpoint, _ in keys]),
+            text([series.metric.value for _, series in keys]),
+            text([series.name for _, series in keys]),
+            text([series.labels for _, series in keys]),
+            pa.array(np.frombuffer(self._value, np.float64)),
+        ]
+        return pa.Table.from_arrays(columns, schema=arrow_schema(SERVER))
+
+
+def write_server_metrics(point: Path, concurrency: int, samples: ServerSamples) -> None:
+    """Write ``server.parquet`` of a point; nothing where there is no sample.
+
+    Raises ``UsageError`` where the disk refuses.
+    """
+    if not len(samples):
+        return
+    path = server_file(point)
+    with disk_faults_explained(path):
+        write_parquet(path, arrow_schema(SERVER), [samples.table(concurrency)])
+
+
+def read_server_metrics(point: Path) -> pa.Table:
+    """Return the samples of a point; empty where none were taken."""
+    path = server_file(point)
+    return read_parquet([path] if path.exists() else [], SERVER)
