@@ -12,6 +12,7 @@ from agentx_replay.analysis.bootstrap import LevelSample, level_sample
 from agentx_replay.analysis.frontier import CurvePoint
 from agentx_replay.analysis.mix import MIX_COLUMNS, Mix, mix_of
 from agentx_replay.analysis.point import Point, curve, point_from_records
+from agentx_replay.analysis.profile import Profile, profile_of
 from agentx_replay.analysis.responses import COLUMNS, responses_of
 from agentx_replay.analysis.sensitivity import LevelVariants, level_variants
 from agentx_replay.errors import UsageError
@@ -29,10 +30,13 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MeasuredLevel:
-    """One level of a run; ``evidence`` is None where its point is not on the curve."""
+    """One level of a run; ``profile`` is None where its window never opened, ``evidence`` where
+    its point is not on the curve.
+    """
 
     stored: StoredPoint
     point: Point
+    profile: Profile | None
     evidence: Evidence | None
 
     @property
@@ -98,14 +102,17 @@ def _read_level(stored: StoredPoint, gpus: int | None) -> MeasuredLevel:
     if gpus is not None and point.facts.gpus is None:
         point = replace(point, facts=replace(point.facts, gpus=gpus))
     window = point.facts.window
-    if not curve([point]) or window is None:
-        return MeasuredLevel(stored, point, None)
+    if window is None:
+        return MeasuredLevel(stored, point, None, None)
+    profile = profile_of(responses, window)
+    if not curve([point]):
+        return MeasuredLevel(stored, point, profile, None)
     evidence = Evidence(
         level_sample(responses, window, point.concurrency, _first_sessions(stored)),
         level_variants(responses, window, point.concurrency),
         mix_of(stored.requests(MIX_COLUMNS), window),
     )
-    return MeasuredLevel(stored, point, evidence)
+    return MeasuredLevel(stored, point, profile, evidence)
 
 
 def _first_sessions(stored: StoredPoint) -> dict[int, str]:

@@ -1,0 +1,71 @@
+"""How a level's latencies are spread, as curves to draw: value against share of observations."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from agentx_replay.analysis.latency import (
+    end_to_end_ns,
+    present,
+    response_itl,
+    token_gaps,
+    tokens_of_events,
+    ttft_ns,
+)
+from agentx_replay.analysis.percentiles import percentiles
+from agentx_replay.analysis.responses import Floats, Responses
+from agentx_replay.analysis.window import Window, measured, sent_in
+
+_NS = 1_000_000_000
+_FINEST = 4.0
+_STEPS = 96
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spread:
+    """A distribution as a curve: ``values_s`` at ``shares``, both rising, of shape ``(n,)``."""
+
+    shares: Floats
+    values_s: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Profile:
+    """The spreads of one level, None where there is nothing; and mean tokens an event, None where
+    the server does not tell.
+    """
+
+    response_itl: Spread | None
+    token_itl: Spread | None
+    ttft: Spread | None
+    end_to_end: Spread | None
+    tokens_per_event: float | None
+
+
+def profile_of(responses: Responses, window: Window) -> Profile:
+    """Return the spreads over the measured responses of the window."""
+    window_set = sent_in(responses, window)
+    ok = window_set.where(measured(window_set))
+    tokens = token_gaps(ok.events, tokens_of_events(ok))
+    told = present(ok.events.tokens)
+    return Profile(
+        response_itl=spread(present(response_itl(ok).itl_ns)),
+        token_itl=spread(tokens.gap_ns, tokens.weight),
+        ttft=spread(present(ttft_ns(ok))),
+        end_to_end=spread(end_to_end_ns(ok)),
+        tokens_per_event=float(told.mean()) if len(told) else None,
+    )
+
+
+def spread(values_ns: Floats, weights: Floats | None = None) -> Spread | None:
+    """Return the curve of a distribution, evenly spaced in the logarithm of the share above.
+
+    It ends at the share that a single observation makes, 1 − 1/n, and at 0.9999 at the latest.
+    """
+    if not len(values_ns):
+        return None
+    total = len(values_ns) if weights is None else float(weights.sum())
+    finest = min(_FINEST, float(np.log10(max(total, 2.0))))
+    shares = 1.0 - 10.0 ** -np.linspace(0.0, finest, _STEPS)
+    values = np.array(percentiles(values_ns, tuple(shares.tolist()), weights))
+    return Spread(shares, values / _NS)
