@@ -1,16 +1,19 @@
 """One point: N lanes from warm-up to drain, in order. Where the phases of a replay are joined."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from agentx_replay.plan.graph import StepId
 from agentx_replay.plan.plan import Plan
 from agentx_replay.replay.lane import Lane, LaneContext, PromptSources
+from agentx_replay.replay.peers import Alone, Meeting, Peers
 from agentx_replay.replay.ports import Clock, Endpoint, Recorder
 from agentx_replay.replay.timers import TimerQueue
 from agentx_replay.replay.traffic import Traffic
-from agentx_replay.replay.warmup import WarmUp, WarmupError
-from agentx_replay.replay.window import Window, WindowResult
+from agentx_replay.replay.warmup import WarmUp, WarmupError, longest_lead_s
+from agentx_replay.replay.window import Window, WindowResult, earliest_offset_s
 
 _NS = 1_000_000_000
 
@@ -49,7 +52,10 @@ class ReplayResult:
 
 
 class Replay:
-    """Replays a plan against an endpoint, in a closed loop."""
+    """Replays a plan against an endpoint, in a closed loop.
+
+    A worker among several is given its ``lanes`` and its ``peers``; without, it plays them all.
+    """
 
     def __init__(
         self,
@@ -60,14 +66,19 @@ class Replay:
         recorder: Recorder,
         *,
         run_id: str,
+        lanes: Sequence[int] | None = None,
+        peers: Peers | None = None,
     ) -> None:
         self._scenario = plan.scenario
         self._clock = clock
+        cap_ns = round(plan.scenario.system_idle_cap_s * _NS)
+        self._peers = peers or Alone(clock, cap_ns, plan.concurrency)
         self._traffic = Traffic(clock, endpoint, recorder)
         self._timers: TimerQueue[tuple[Lane, StepId]] = TimerQueue()
         context = LaneContext(plan, prompt_sources, run_id, self._timers)
         now_ns = clock.now_ns()
-        self._lanes = [Lane(context, index, now_ns) for index in range(plan.concurrency)]
+        indices = range(plan.concurrency) if lanes is None else lanes
+        self._lanes = [Lane(context, index, now_ns) for index in indices]
         self._window: Window | None = None
         self._stage = Stage.WARMUP
         self._interrupted = False
@@ -83,11 +94,10 @@ class Replay:
                 self._traffic.recorder.record_play(lane.record(None))
 
     async def _run(self, start_ns: int) -> ReplayResult:
-        warmup = WarmUp(self._lanes, self._traffic, self._scenario.warmup_requests)
         limit_ns = start_ns + round(self._scenario.warmup_timeout_s * _NS)
         timeout = self._clock.call_at(limit_ns, self._warmup_timed_out)
         try:
-            await warmup.run()
+            barrier = await self._warm_up()
         except WarmupError as error:
             await self._abandon()
             failure = None if self._interrupted else f"warm-up failed: {error}"
@@ -95,10 +105,33 @@ class Replay:
         finally:
             timeout.cancel()
         self._stage = Stage.WINDOW
-        self._window = Window(self._lanes, self._traffic, self._scenario, self._timers)
-        window = await self._window.run()
+        self._window = Window(self._lanes, self._traffic, self._scenario, self._timers, self._peers)
+        earliest_s = min(barrier.brought_s)
+        window = await self._window.run(
+            barrier.at_ns, earliest_s if math.isfinite(earliest_s) else 0.0
+        )
         failure = None if self._interrupted else window.stopped
         return ReplayResult(start_ns, window, failure, self._interrupted)
+
+    async def _warm_up(self) -> Meeting:
+        """Go from nothing to the barrier, to which each brings its earliest offset."""
+        warmup = WarmUp(self._lanes, self._traffic, self._scenario.warmup_requests)
+        ready = await self._meet(longest_lead_s(self._lanes))
+        await warmup.prime(ready.at_ns, max(ready.brought_s))
+        await self._meet(0.0)
+        await warmup.press()
+        return await self._meet(earliest_offset_s(self._lanes))
+
+    async def _meet(self, brought_s: float) -> Meeting:
+        """Return when every worker has come here, at the instant from which all go on."""
+        meetings: list[Meeting] = []
+
+        def met(meeting: Meeting) -> None:
+            meetings.append(meeting)
+            self._clock.call_at(meeting.at_ns, self._traffic.settle)
+
+        await self._traffic.settled(lambda: self._peers.meet(brought_s, met))
+        return meetings[0]
 
     def stop(self) -> None:
         """A person stops the run: start nothing more, drain, end. In the warm-up: end at once."""
@@ -107,6 +140,11 @@ class Replay:
             self._window.stop("interrupted")
         else:
             self._traffic.fail(WarmupError("interrupted"))
+
+    def wake(self) -> None:
+        """Idle time has been skipped by a peer: look at the timers again."""
+        if self._window is not None:
+            self._traffic.guard(self._window.pump)()
 
     def _warmup_timed_out(self) -> None:
         seconds = self._scenario.warmup_timeout_s

@@ -12,25 +12,33 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class WorkerState:
-    """One worker's line of the shared page; ``next_due_ns`` is None where it has no timer.
+    """How it stands in one worker of a level; instants are wall time.
 
     ``in_flight`` counts requests on the wire and those due and being issued: a request that is
-    due counts as in flight, else the cap would fire its siblings too. ``sequence`` grows with
-    every change, so that two equal readings mean that nothing happened between them.
+    due counts as in flight, else the cap would fire its siblings too. ``idle_since_ns`` is when
+    the last of them ended, ``next_due_ns`` when its next timer fires (None where it has none),
+    after ``skipped_ns`` of idle time. ``ended`` and ``failed`` count the window's requests.
     """
 
-    sequence: int
     in_flight: int
     next_due_ns: int | None
+    idle_since_ns: int
+    skipped_ns: int
+    ended: int
+    failed: int
 
 
-def system_shift_ns(workers: Iterable[WorkerState], idle_since_ns: int, cap_ns: int) -> int:
-    """Return by how much every pending timer moves earlier; 0 where the system is not idle."""
+def system_shift_ns(workers: Iterable[WorkerState], cap_ns: int) -> int:
+    """Return by how much every pending timer moves earlier; 0 where the system is not idle.
+
+    The system is idle from the instant at which the last worker became so.
+    """
     states = list(workers)
-    if any(state.in_flight for state in states):
-        return 0
     due_ns = [state.next_due_ns for state in states if state.next_due_ns is not None]
-    return max(0, min(due_ns) - (idle_since_ns + cap_ns)) if due_ns else 0
+    if not due_ns or any(state.in_flight for state in states):
+        return 0
+    idle_since_ns = max(state.idle_since_ns for state in states)
+    return max(0, min(due_ns) - (idle_since_ns + cap_ns))
 
 
 def tree_shift_ns(next_due_ns: int | None, idle_since_ns: int, cap_ns: int, now_ns: int) -> int:

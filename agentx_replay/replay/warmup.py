@@ -19,14 +19,23 @@ class WarmupError(Exception):
     """The warm-up cannot give a sound start; the message says why."""
 
 
-def primer_offsets_ns(leads_s: list[float]) -> list[int]:
-    """Return when each primer fires, in ns from the first: the longest lead at 0."""
-    longest_s = max(leads_s, default=0.0)
-    return [round((longest_s - lead_s) * _NS) for lead_s in leads_s]
+def longest_lead_s(lanes: list[Lane]) -> float:
+    """Return the longest lead of the lanes' primers, 0 where they have none."""
+    leads_s = (primer.lead_s for lane in lanes for primer in lane.planned.start.primers)
+    return max(leads_s, default=0.0)
+
+
+def primer_offset_ns(lead_s: float, longest_s: float) -> int:
+    """Return when a primer fires, in ns from the one with the longest lead of all."""
+    return round((longest_s - lead_s) * _NS)
 
 
 class WarmUp:
-    """Drives lanes from nothing to the barrier."""
+    """Drives lanes from nothing to the barrier, in two phases.
+
+    Both return when all they sent has returned, and raise ``WarmupError`` when a request of a
+    main stream failed; a child's may.
+    """
 
     def __init__(self, lanes: list[Lane], traffic: Traffic, requests_per_lane: int) -> None:
         self._lanes = lanes
@@ -34,23 +43,23 @@ class WarmUp:
         self._requests_per_lane = requests_per_lane
         self._primers_left = 0
 
-    async def run(self) -> None:
-        """Return at the barrier: every warm-up request has returned.
-
-        Raises ``WarmupError`` when a request of a main stream failed; a child's may.
-        """
+    async def prime(self, start_ns: int, longest_s: float) -> None:
+        """Fire the primers, the one with the lead ``longest_s`` at ``start_ns``."""
         primers = [(lane, primer) for lane in self._lanes for primer in lane.planned.start.primers]
-        if primers:
-            self._traffic.on_ended = self._primer_ended
-            self._primers_left = len(primers)
-            offsets_ns = primer_offsets_ns([primer.lead_s for _, primer in primers])
+        if not primers:
+            return
+        self._traffic.on_ended = self._primer_ended
+        self._primers_left = len(primers)
 
-            def fire() -> None:
-                start_ns = self._traffic.clock.now_ns()
-                for (lane, primer), offset_ns in zip(primers, offsets_ns, strict=True):
-                    self._fire_primer(lane, primer.step, start_ns + offset_ns)
+        def fire() -> None:
+            for lane, primer in primers:
+                when_ns = start_ns + primer_offset_ns(primer.lead_s, longest_s)
+                self._fire_primer(lane, primer.step, when_ns)
 
-            await self._traffic.settled(fire)
+        await self._traffic.settled(fire)
+
+    async def press(self) -> None:
+        """Have each lane issue its number of requests, without gaps."""
         self._traffic.on_ended = self._pressure_ended
         await self._traffic.settled(self._press)
 

@@ -6,12 +6,13 @@ starts; what is in flight drains for a grace and is then cut.
 """
 
 import heapq
-from collections.abc import Iterable
+import math
 from dataclasses import dataclass
 
 from agentx_replay.plan.graph import StepId
-from agentx_replay.replay.idle import WorkerState, system_shift_ns, tree_shift_ns
+from agentx_replay.replay.idle import WorkerState, tree_shift_ns
 from agentx_replay.replay.lane import Lane
+from agentx_replay.replay.peers import Peers
 from agentx_replay.replay.play import Due
 from agentx_replay.replay.ports import Dispatch, Phase, Response, Status, TimerHandle
 from agentx_replay.replay.timers import TimerQueue
@@ -19,8 +20,6 @@ from agentx_replay.replay.traffic import Traffic
 from agentx_replay.scenario import Scenario
 
 _NS = 1_000_000_000
-FAILED_SHARE_TO_STOP = 0.10
-ENDED_BEFORE_STOPPING = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,6 @@ class WindowResult:
 class ResumeOffset:
     """How long after t* a head starts in the recording, and whether a join holds it."""
 
-    lane: int
     step: StepId
     offset_s: float
     joining: bool
@@ -54,7 +52,6 @@ def resume_offsets(lane: Lane) -> list[ResumeOffset]:
     origin_s = planned.graph.streams[0].steps[0].start_s if t_star_s is None else t_star_s
     return [
         ResumeOffset(
-            lane.index,
             head.step,
             max(0.0, lane.play.step(head.step).start_s - origin_s),
             head.joining,
@@ -63,23 +60,18 @@ def resume_offsets(lane: Lane) -> list[ResumeOffset]:
     ]
 
 
-def earliest_offset_s(offsets: Iterable[ResumeOffset]) -> float:
-    """Return the shift common to all: the least offset of a head that no join holds.
+def earliest_offset_s(lanes: list[Lane]) -> float:
+    """Return the least offset of a head that no join holds, infinite where there is none.
 
     A head held only by order across streams takes part (so does it in agentx-harness 1.0.12), and
     then the first request may fire after 0.
     """
-    return min((offset.offset_s for offset in offsets if not offset.joining), default=0.0)
-
-
-def too_many_failed(failed: int, ended: int, concurrency: int) -> bool:
-    """Whether the run stops: over 10 % failed, once max(N, 20) requests have ended."""
-    enough = ended >= max(concurrency, ENDED_BEFORE_STOPPING)
-    return enough and failed > FAILED_SHARE_TO_STOP * ended
+    offsets = (offset for lane in lanes for offset in resume_offsets(lane))
+    return min((offset.offset_s for offset in offsets if not offset.joining), default=math.inf)
 
 
 class Window:
-    """Drives lanes from the barrier to the end of the drain."""
+    """Drives lanes from the barrier to the end of the drain. ``peers`` are the level's workers."""
 
     def __init__(
         self,
@@ -87,13 +79,14 @@ class Window:
         traffic: Traffic,
         scenario: Scenario,
         timers: TimerQueue[tuple[Lane, StepId]],
+        peers: Peers,
     ) -> None:
-        self._lanes = lanes
+        self._lanes = {lane.index: lane for lane in lanes}
         self._traffic = traffic
+        self._peers = peers
         self._clock = traffic.clock
         self._scenario = scenario
         self._timers = timers
-        self._system_cap_ns = round(scenario.system_idle_cap_s * _NS)
         self._grace_ns = round(scenario.grace_s * _NS)
         self._tree_cap_ns = round(scenario.tree_idle_cap_s * _NS)
         self._tree_deadlines: list[tuple[int, int, int]] = []
@@ -105,10 +98,14 @@ class Window:
         self._open_ns = self._nominal_close_ns = self._close_ns = 0
         self.is_open = False
 
-    async def run(self) -> WindowResult:
-        """Open now, return when drained."""
+    async def run(self, open_ns: int, earliest_s: float) -> WindowResult:
+        """Open, return when drained.
+
+        ``open_ns`` is now, or was just now; ``earliest_s`` is the shift common to all workers.
+        """
         self._traffic.on_ended = self._on_ended
-        await self._traffic.settled(self._open)
+        self._open_ns = open_ns
+        await self._traffic.settled(lambda: self._open(earliest_s))
         return WindowResult(
             open_ns=self._open_ns,
             close_ns=self._close_ns,
@@ -130,22 +127,19 @@ class Window:
 
     # -- opening and closing -----------------------------------------------------------------
 
-    def _open(self) -> None:
+    def _open(self, earliest_s: float) -> None:
         self.is_open = True
-        self._open_ns = self._idle_since_ns = self._clock.now_ns()
+        self._idle_since_ns = self._open_ns
         self._nominal_close_ns = self._open_ns + round(self._scenario.window_s * _NS)
         self._clock.call_at(self._nominal_close_ns, self._traffic.guard(self._close))
-        offsets = [offset for lane in self._lanes for offset in resume_offsets(lane)]
-        earliest_s = earliest_offset_s(offsets)
-        due_ns: dict[int, dict[StepId, int]] = {lane.index: {} for lane in self._lanes}
-        for offset in offsets:
-            wait_ns = max(0, round((offset.offset_s - earliest_s) * _NS))
-            due_ns[offset.lane][offset.step] = self._open_ns + wait_ns
-        for lane in self._lanes:
+        for lane in self._lanes.values():
             self._lane_is_idle(lane, self._open_ns)
-            own_now_ns = lane.own_time_ns(self._open_ns)
-            self._file(lane, lane.play.resume(due_ns[lane.index], own_now_ns))
-        self._pump()
+            due_ns = {
+                offset.step: self._open_ns + max(0, round((offset.offset_s - earliest_s) * _NS))
+                for offset in resume_offsets(lane)
+            }
+            self._file(lane, lane.play.resume(due_ns, lane.own_time_ns(self._open_ns)))
+        self.pump()
 
     def _close(self) -> None:
         if not self.is_open:
@@ -176,17 +170,15 @@ class Window:
                 self._idle_since_ns = now_ns
             if not lane.in_flight:
                 self._lane_is_idle(lane, now_ns)
-            self._pump()
+            self.pump()
         self._settle_if_drained()
 
     def _count(self, response: Response) -> None:
         self._ended += 1
         self._failed += response.status is Status.FAILED
-        if self.is_open and too_many_failed(self._failed, self._ended, len(self._lanes)):
-            self.stop(
-                f"{self._failed} of {self._ended} requests failed, over "
-                f"{FAILED_SHARE_TO_STOP:.0%} of them"
-            )
+        failing = self._peers.failing(self._ended, self._failed)
+        if failing is not None:
+            self.stop(failing)
 
     def _advance(
         self, lane: Lane, step: StepId, dispatch: Dispatch, response: Response, now_ns: int
@@ -210,7 +202,7 @@ class Window:
 
     # -- timers and caps ---------------------------------------------------------------------
 
-    def _pump(self) -> None:
+    def pump(self) -> None:
         """Issue what is due, apply the caps, and arrange to be called for the next."""
         now_ns = self._clock.now_ns()
         if not self.is_open or now_ns >= self._nominal_close_ns:
@@ -239,8 +231,15 @@ class Window:
             self._timers.skip_group(lane.timers, shift_ns)
 
     def _apply_system_cap(self) -> None:
-        state = WorkerState(self._ended, self._traffic.in_flight, self._timers.next_due_ns())
-        self._timers.skip(system_shift_ns([state], self._idle_since_ns, self._system_cap_ns))
+        state = WorkerState(
+            in_flight=self._traffic.in_flight,
+            next_due_ns=self._timers.next_due_ns(),
+            idle_since_ns=self._idle_since_ns,
+            skipped_ns=self._timers.skipped_ns,
+            ended=self._ended,
+            failed=self._failed,
+        )
+        self._timers.skip(self._peers.tell(state) - state.skipped_ns)
 
     def _arm(self, now_ns: int) -> None:
         instants = [self._timers.next_due_ns()]
@@ -256,4 +255,4 @@ class Window:
 
     def _on_wake(self) -> None:
         self._wake = None
-        self._pump()
+        self.pump()

@@ -8,14 +8,15 @@ from virtual_replay import SCENARIO, S, replay
 
 from agentx_replay.plan.graph import Join, Spawn, StepId
 from agentx_replay.replay.ports import Status
-from agentx_replay.replay.warmup import primer_offsets_ns
+from agentx_replay.replay.warmup import primer_offset_ns
 
 FROM_THE_MIDDLE = dataclasses.replace(SCENARIO, start_fraction=(0.5, 0.5))
 
 
 def test_primers_are_spread_so_that_all_t_stars_coincide() -> None:
     # Greatest lead 10 s: it fires first, one with lead 4 s fires 6 s later.
-    assert primer_offsets_ns([4.0, 10.0, 0.5]) == [6 * S, 0, 9_500_000_000]
+    offsets_ns = [primer_offset_ns(lead_s, 10.0) for lead_s in (4.0, 10.0, 0.5)]
+    assert offsets_ns == [6 * S, 0, 9_500_000_000]
 
 
 def test_every_stream_with_history_and_a_future_is_primed_once_with_one_token() -> None:

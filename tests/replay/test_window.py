@@ -6,8 +6,8 @@ from stream_graphs import graph, step
 from virtual_replay import SCENARIO, S, replay
 
 from agentx_replay.plan.graph import Spawn, StepId
+from agentx_replay.replay.peers import too_many_failed
 from agentx_replay.replay.ports import Status
-from agentx_replay.replay.window import too_many_failed
 
 LONG = graph([step(0, 0), step(1, 500, gap_s=500.0)], session_id="long")
 
