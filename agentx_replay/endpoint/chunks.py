@@ -151,7 +151,8 @@ def _delta_kind(delta: dict[str, Any], finish: object) -> int:
     One with a role opens the response, and a bare ``{}`` beside a finish reason closes it: neither
     stands for a token.
     """
-    if any(delta.get(name) for name in _TEXT_FIELDS):
+    said = delta.get  # spelt out: this is done for every token
+    if said("content") or said("reasoning_content") or said("reasoning") or said("tool_calls"):
         return _TEXT
     if delta.get("role") is not None:
         return _NOTHING

@@ -4,7 +4,7 @@ Not for: anything a request did not allow; only gzip and deflate are known.
 """
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 _PIECE_BYTES = 65_536
@@ -18,8 +18,8 @@ class UndecodableError(Exception):
 class Decoder(Protocol):
     """Encoded bytes in, decoded pieces out."""
 
-    def pieces(self, data: bytes) -> Iterator[bytes]:
-        """Yield what ``data`` adds, in pieces; raises UndecodableError."""
+    def pieces(self, data: bytes) -> Iterable[bytes]:
+        """Return what ``data`` adds, in pieces; raises UndecodableError."""
 
 
 class Identity:
@@ -27,9 +27,9 @@ class Identity:
 
     __slots__ = ()
 
-    def pieces(self, data: bytes) -> Iterator[bytes]:
-        """Yield ``data`` itself."""
-        yield data
+    def pieces(self, data: bytes) -> Iterable[bytes]:
+        """Return ``data`` itself."""
+        return (data,)
 
 
 class Inflate:

@@ -13,6 +13,7 @@ Span = tuple[int, int]
 
 _MAX_LINE_BYTES = 8192
 _CHUNK_SIZE = re.compile(rb"[ \t]*([0-9a-fA-F]{1,15})[ \t]*(?:;.*)?")
+_WHOLE_HEAD = re.compile(rb"([1-9a-fA-F][0-9a-fA-F]{0,14})\r\n")
 
 
 class MalformedFramingError(Exception):
@@ -116,6 +117,13 @@ class Chunked:
         spans: list[Span] = []
         at, size = 0, len(raw)
         while at < size and not self.ended and self.fault is None:
+            if self._between_chunks and (head := _WHOLE_HEAD.match(raw, at)):
+                start = head.end()
+                end = start + int(head[1], 16)
+                if raw[end : end + 2] == b"\r\n":  # the common chunk: here whole
+                    spans.append((start, end))
+                    at = end + 2
+                    continue
             if self._left:
                 end = min(at + self._left, size)
                 spans.append((at, end))
@@ -125,6 +133,10 @@ class Chunked:
                 at = self._syntax(raw, at)
         self.excess = self.ended and at < size
         return spans
+
+    @property
+    def _between_chunks(self) -> bool:
+        return not (self._left or self._line or self._after_data or self._trailers)
 
     def _syntax(self, raw: bytes | bytearray, at: int) -> int:
         """Read one line that is not data, whole or in part; return where it ends."""

@@ -1,7 +1,7 @@
 """Understanding response bodies between reads, in slices, so that no parse delays a stamp.
 
 The socket callback only keeps raw bytes and stamps; closed stretches of them (segments) come
-here. Work is done in steps of one read each, for at most half a millisecond at a time, and only
+here. Work is done in steps of a few KiB, for at most half a millisecond at a time, and only
 when the loop has polled its sockets in between. How many raw bytes wait is bounded; beyond the
 bound a segment is parsed at once, which may delay stamps and is counted.
 Not for: what bodies mean (chunks.py), or when a response ends (connection.py).
@@ -24,6 +24,7 @@ SLICE_NS = 500_000
 MAX_HELD_BYTES = 64 * 1024 * 1024
 LIVE_PARSE_BYTES = 256 * 1024
 MAX_TEXT_BYTES = 4_000_000
+_STEP_BYTES = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,20 +186,25 @@ class BodyJob:
         while True:
             while self._segments:
                 segment = self._segments.popleft()
-                for data, stamp_ns in segment.reads():
-                    yield from self._read(data, stamp_ns)
+                yield from self._read(segment)
                 self.waiting_bytes -= len(segment.raw)
             if self._done is not None:
                 self._tell(self._done)
             yield False
 
-    def _read(self, data: bytes, stamp_ns: int) -> Iterator[bool]:
-        if self.finished:
-            return
+    def _read(self, segment: Segment) -> Iterator[bool]:
+        """Read a segment, stopping for breath every few KiB; what does not matter is skipped."""
+        pieces, feed, done_bytes = self._decoder.pieces, self._sink.feed, 0
         try:
-            for piece in self._decoder.pieces(data):
-                self._sink.feed(piece, stamp_ns)
-                yield True
+            for data, stamp_ns in segment.reads():
+                for piece in pieces(data):
+                    if self.finished:  # asked for each: a read can inflate to a thousand pieces
+                        return
+                    feed(piece, stamp_ns)
+                    done_bytes += len(piece)
+                    if done_bytes >= _STEP_BYTES:
+                        done_bytes = 0
+                        yield True
         except UndecodableError as error:
             self._malformed = str(error)
 

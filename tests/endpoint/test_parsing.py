@@ -1,13 +1,14 @@
 """Bodies understood between reads: stamps, slices, the bound on what waits."""
 
 import asyncio
+import gzip
 from array import array
 
 import pytest
 import uvloop
 from scripted_server import DONE, token, usage
 
-from agentx_replay.endpoint.decode import Identity
+from agentx_replay.endpoint.decode import Identity, Inflate
 from agentx_replay.endpoint.parsing import (
     LIVE_PARSE_BYTES,
     MAX_TEXT_BYTES,
@@ -135,6 +136,18 @@ def test_beyond_the_bound_a_segment_is_read_at_once_and_counted() -> None:
         assert (queue.held_bytes, queue.parsed_at_once) == (len(event), 1)
 
     asyncio.run(test())
+
+
+def test_nothing_is_inflated_past_the_bound() -> None:
+    """30 MB in one read: the job stops at the bound, so that no more than it is ever held."""
+    job = BodyJob(Inflate(gzip=True), TextSink())
+    job.add(segment((gzip.compress(b"x" * 30_000_000), 1)))
+    bodies: list[Body] = []
+    job.close(bodies.append, complete=True)
+    while job.step():
+        pass
+    assert bodies[0].too_large
+    assert MAX_TEXT_BYTES < len(bodies[0].text) <= MAX_TEXT_BYTES + 65_536
 
 
 def test_a_plain_body_is_bounded() -> None:
