@@ -1,0 +1,228 @@
+"""Several workers of one level on one virtual clock: they do what a single one does, exactly.
+
+Each worker is a ``Replay`` of its own with its own lanes; all they share is the page and the
+server. Metrics are functions of the records, so equal records are equal metrics.
+"""
+
+import asyncio
+import dataclasses
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from zlib import crc32
+
+import pytest
+from stream_graphs import graph, step
+from virtual_replay import SCENARIO, Log, NoText, S, Timed, plan_of, replay
+
+from agentx_replay.plan.graph import Join, SessionGraph, Spawn, StepId
+from agentx_replay.plan.plan import PlannedPlay
+from agentx_replay.replay.coordinator import Coordinator
+from agentx_replay.replay.driver import Replay, ReplayResult
+from agentx_replay.replay.member import Member
+from agentx_replay.replay.page import page_bytes
+from agentx_replay.replay.ports import Dispatch, Status
+from agentx_replay.replay.virtual_time import run_virtual, virtual_clock
+from agentx_replay.scenario import Scenario
+
+SHORT = dataclasses.replace(SCENARIO, window_s=30.0)
+FROM_THE_MIDDLE = dataclasses.replace(
+    SCENARIO,
+    start_fraction=(0.25, 0.75),
+    warmup_requests=4,
+    window_s=150.0,
+    system_idle_cap_s=10.0,
+    tree_idle_cap_s=25.0,
+)
+
+
+@dataclass(slots=True)
+class Shared:
+    log: Log
+    results: list[ReplayResult]
+    reason: str | None
+
+
+def shared_replay(
+    graphs: Sequence[SessionGraph],
+    *,
+    lanes: int,
+    workers: int,
+    scenario: Scenario = SHORT,
+    seconds: Callable[[Dispatch], float] = lambda _: 1.0,
+    status: Callable[[Dispatch], Status] = lambda _: Status.OK,
+    stop_at_s: float | None = None,
+) -> Shared:
+    """Replay on ``workers`` workers, worker k playing lanes k, k + workers, …"""
+    log = Log()
+
+    def prompts(_play: PlannedPlay, _lane: int, _ordinal: int) -> NoText:
+        return NoText()
+
+    async def main() -> Shared:
+        clock = virtual_clock()
+        endpoint = Timed(clock, seconds, status)
+        cells = array("q", bytes(page_bytes(workers)))
+        plan = plan_of(graphs, lanes, scenario)
+        coordinator = Coordinator(
+            cells,
+            workers,
+            clock,
+            system_cap_ns=round(scenario.system_idle_cap_s * S),
+            concurrency=lanes,
+        )
+
+        async def work(worker: int) -> ReplayResult:
+            member = Member(cells, worker, workers, clock)
+            mine = range(worker, lanes, workers)
+            run = Replay(
+                plan,
+                lambda *_: NoText(),
+                clock,
+                endpoint,
+                log,
+                run_id="t",
+                lanes=mine,
+                peers=member,
+            )
+            member.attend(run.stop, run.wake)
+            result = await run.run()
+            member.leave()
+            return result
+
+        coordinator.start()
+        if stop_at_s is not None:
+            clock.call_at(round(stop_at_s * S), lambda: coordinator.stop("interrupted"))
+        results = await asyncio.gather(*(work(worker) for worker in range(workers)))
+        coordinator.finish()
+        return Shared(log, results, coordinator.reason)
+
+    return run_virtual(main())
+
+
+def from_each_start(log: Log) -> dict[str, list[tuple[int, ...]]]:
+    """For each phase: every request's send and end from the phase's first send, and what it was."""
+    rows: dict[str, list[tuple[int, ...]]] = {}
+    for phase in ("primer", "pressure", "window"):
+        pairs = [(d, r) for d, r in log.requests if d.phase == phase]
+        first_ns = min((r.send_ns for _, r in pairs), default=0)
+        rows[phase] = sorted(
+            (r.send_ns - first_ns, r.end_ns - first_ns, d.lane, d.ordinal, d.stream, d.turn)
+            for d, r in pairs
+        )
+    return rows
+
+
+def tree(number: int) -> SessionGraph:
+    """A session with a joined child, gaps long enough for both caps, and a length of its own."""
+    child = (Spawn(StepId(0, 1), at_issue=True, offset_s=2.0), [step(20, 12), step(21, 20)])
+    main = [
+        step(0, 0.0, gap_s=0.0),
+        step(1, 10.0, gap_s=3.0 + number),
+        step(2, 40.0, gap_s=1.0, joins=[Join(1, 0.5)]),
+        step(3, 120.0 + 7 * number, gap_s=60.0 + 11 * number),
+        step(4, 300.0, gap_s=20.0),
+    ]
+    return graph(main, child, session_id=f"s{number}")
+
+
+def some_seconds(dispatch: Dispatch) -> float:
+    """Between 0.5 and 8 s, drawn from the request's name."""
+    return 0.5 + crc32(dispatch.request_id.encode()) % 7501 / 1000
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_any_number_of_workers_sends_the_same_at_the_same_time(workers: int) -> None:
+    graphs = [tree(number) for number in range(9)]
+    one = replay(graphs, lanes=7, scenario=FROM_THE_MIDDLE, seconds=some_seconds)
+    several = shared_replay(
+        graphs, lanes=7, workers=workers, scenario=FROM_THE_MIDDLE, seconds=some_seconds
+    )
+    assert from_each_start(several.log) == from_each_start(one.log)
+    assert one.result.window is not None
+    assert one.result.window.system_skipped_s > 0
+    skipped_s = {r.window.system_skipped_s for r in several.results if r.window is not None}
+    assert skipped_s == {one.result.window.system_skipped_s}
+
+
+def test_primers_count_from_the_longest_lead_of_all_lanes() -> None:
+    scenario = dataclasses.replace(SHORT, start_fraction=(0.5, 0.5))
+    near = graph([step(0, 47), step(1, 53)], session_id="near")  # t* = 50, lead 3
+    far = graph([step(0, 0), step(1, 100)], session_id="far")  # t* = 50, lead 10, the most there is
+    run = shared_replay([near, far], lanes=2, workers=2, scenario=scenario)
+    assert [(row[0] / S, row[2]) for row in from_each_start(run.log)["primer"]] == [(0, 1), (7, 0)]
+
+
+def test_the_window_opens_for_all_when_the_slowest_has_warmed_up() -> None:
+    scenario = dataclasses.replace(SHORT, warmup_requests=1)
+    run = shared_replay(
+        [graph([step(i, i) for i in range(200)])] * 2,
+        lanes=2,
+        workers=2,
+        scenario=scenario,
+        seconds=lambda d: 9.0 if d.lane else 1.0,
+    )
+    opened = {r.window.open_ns for r in run.results if r.window is not None}
+    assert len(opened) == 1
+    # Ready at once and seen at the next look (5 ms), released for 20 ms later; the same after no
+    # primers; 9 s of warm-up; the same again. A worker acts on what it sees at its next look.
+    assert 9 * S < opened.pop() < 9.2 * S
+
+
+def test_one_common_shift_moves_the_timers_of_every_worker() -> None:
+    a = graph([step(0, 0), step(1, 60, gap_s=50.0)], session_id="a")
+    b = graph([step(0, 0), step(1, 70, gap_s=57.0)], session_id="b")
+    scenario = dataclasses.replace(SHORT, system_idle_cap_s=10.0)
+    run = shared_replay([a, b], lanes=2, workers=2, scenario=scenario)
+    sent = from_each_start(run.log)["window"]
+    # Idle from 1 s: a was due at 51 and fires at 11, 40 s skipped; b was due at 58, now at 18.
+    assert (11 * S, 12 * S, 0, 0, 0, 1) in sent
+    assert (18 * S, 19 * S, 1, 0, 0, 1) in sent
+
+
+def test_a_request_in_flight_at_one_worker_keeps_the_cap_from_all() -> None:
+    a = graph([step(0, 0), step(1, 60, gap_s=50.0)], session_id="a")
+    b = graph([step(0, 0)], session_id="b")
+    run = shared_replay(
+        [a, b],
+        lanes=2,
+        workers=2,
+        scenario=dataclasses.replace(SCENARIO, system_idle_cap_s=10.0),
+        seconds=lambda d: 1.0 if d.lane == 0 else 60.0,
+    )
+    assert (51 * S, 52 * S, 0, 0, 0, 1) in from_each_start(run.log)["window"]
+
+
+def test_the_failures_of_all_workers_together_stop_the_level() -> None:
+    of = graph([step(i, i) for i in range(50)])
+    run = shared_replay(
+        [of, of],
+        lanes=2,
+        workers=2,
+        status=lambda d: Status.FAILED if d.lane and d.turn < 3 else Status.OK,
+    )
+    # Each second both end one. 3 failures: of 20 that is 15 %.
+    assert run.reason == "3 of 20 requests failed, over 10% of them"
+    assert len(run.log.requests) == 22  # the two under way drain
+
+
+def test_a_stop_reaches_every_worker_in_the_window() -> None:
+    of = graph([step(i, i, gap_s=0.0) for i in range(50)])
+    run = shared_replay([of, of], lanes=2, workers=2, stop_at_s=5.5)
+    assert run.reason == "interrupted"
+    assert all(result.interrupted and result.window for result in run.results)
+    assert max(r.send_ns for _, r in run.log.requests) < 5.6 * S
+
+
+def test_a_stop_ends_a_warm_up_at_once_also_for_who_waits_at_the_barrier() -> None:
+    scenario = dataclasses.replace(SHORT, warmup_requests=1)
+    run = shared_replay(
+        [graph([step(0, 0), step(1, 500, gap_s=500.0)])] * 2,
+        lanes=2,
+        workers=2,
+        scenario=scenario,
+        seconds=lambda d: 400.0 if d.lane else 1.0,
+        stop_at_s=3.0,
+    )
+    assert [(result.window, result.interrupted) for result in run.results] == [(None, True)] * 2
+    assert max(r.end_ns for _, r in run.log.requests) < 3.1 * S
