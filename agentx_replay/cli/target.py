@@ -43,6 +43,12 @@ target_options = (
     click.option("--ca-file", metavar="FILE", help="Trust this certificate authority."),
     click.option("--insecure", is_flag=True, help="Accept any certificate."),
     click.option(
+        "--metrics-url",
+        multiple=True,
+        metavar="URL",
+        help="An engine's metrics page to keep on record. Default: the server's own, if any.",
+    ),
+    click.option(
         "--virtual", is_flag=True, help="Replay in virtual time against the modelled engine."
     ),
 )
@@ -62,6 +68,7 @@ class TargetOptions:
     timeout: float | None
     ca_file: str | None
     insecure: bool
+    metrics_url: tuple[str, ...]
     virtual: bool
 
     @classmethod
@@ -117,16 +124,20 @@ def _server(options: TargetOptions, url: str, facts: dict[str, Any]) -> Target:
 
     from agentx_replay.endpoint.client import Client
     from agentx_replay.endpoint.readiness import ask_server
+    from agentx_replay.experiment.server_metrics import metrics_pages
 
     asked = _endpoint_settings(options, url)
     told = uvloop.run(ask_server(asked))
     settings = replace(asked, model=told.model, max_tokens_field=told.max_tokens_field)
+    pages = uvloop.run(metrics_pages(options.metrics_url, settings))
     return Target(
         open=lambda _: Client(settings),
-        facts=facts | {"url": str(settings.url), **asdict(told)},
+        facts=facts
+        | {"url": str(settings.url), **asdict(told), "metrics": [page.name for page in pages]},
         cautions=told.cautions(),
         max_context=told.max_model_len,
         secrets=(settings.api_key,) if settings.api_key else (),
+        metrics=pages,
     )
 
 

@@ -25,6 +25,7 @@ from agentx_replay.analysis.responses import COLUMNS, responses_of
 from agentx_replay.analysis.validity import Conduct, Rules
 from agentx_replay.analysis.window import Window
 from agentx_replay.experiment.interrupts import stopping_on_signals
+from agentx_replay.experiment.server_metrics import recorded_metrics
 from agentx_replay.experiment.settings import Screen, Target
 from agentx_replay.plan.plan import Plan
 from agentx_replay.replay.clock import real_clock
@@ -122,7 +123,12 @@ async def _replay_live(
                 _quiet_collector(),
                 _sampling(sampler),
             ):
-                async with _watched(replay, recent, recorder, screen):
+                async with (
+                    recorded_metrics(
+                        target.metrics, clock, origin_ns, directory, level.plan.concurrency
+                    ),
+                    _watched(replay, recent, recorder, screen),
+                ):
                     result = await replay.run()
         finally:
             await endpoint.close()

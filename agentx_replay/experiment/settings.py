@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from agentx_replay.endpoint.scrape import MetricsPage
 from agentx_replay.plan.selection import ContextPolicy
 from agentx_replay.replay.driver import Progress
 from agentx_replay.replay.ports import Clock, Endpoint
@@ -37,7 +38,8 @@ class Target:
     """What is measured. ``virtual`` runs in virtual time, without a wire.
 
     ``open`` makes the endpoint inside the running loop. ``max_context`` is what the server says it
-    can hold, None where it does not. ``facts`` go into ``sweep.json``; ``secrets`` never do.
+    can hold, None where it does not. ``metrics`` are pages to
+    scrape during a run. ``facts`` go into ``sweep.json``; ``secrets`` never do.
     """
 
     open: Callable[[Clock], Endpoint]
@@ -46,6 +48,7 @@ class Target:
     max_context: int | None = None
     virtual: bool = False
     secrets: tuple[str, ...] = ()
+    metrics: tuple[MetricsPage, ...] = ()
 
 
 class Screen(Protocol):

@@ -151,9 +151,9 @@ class ServerSamples:
     """Samples as they come: 24 bytes each, since an hour brings hundreds of thousands."""
 
     _series: dict[tuple[str, Series], int] = field(default_factory=dict)
-    _at_ns: array[int] = field(default_factory=lambda: array("q"))
-    _index: array[int] = field(default_factory=lambda: array("q"))
-    _value: array[float] = field(default_factory=lambda: array("d"))
+    _at_ns: "array[int]" = field(default_factory=lambda: array("q"))
+    _index: "array[int]" = field(default_factory=lambda: array("q"))
+    _value: "array[float]" = field(default_factory=lambda: array("d"))
 
     def __len__(self) -> int:
         return len(self._value)

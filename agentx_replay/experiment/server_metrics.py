@@ -1,0 +1,61 @@
+"""Which servers' metrics go on record with a level, and getting them there."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from agentx_replay.endpoint.scrape import MetricsPage, lines_of, page_at, scraping, server_page
+from agentx_replay.endpoint.settings import EndpointSettings
+from agentx_replay.errors import UsageError
+from agentx_replay.replay.ports import Clock
+from agentx_replay.results.server_metrics import (
+    ServerSamples,
+    known_samples,
+    write_server_metrics,
+)
+
+_UNUSABLE = 3
+
+
+async def metrics_pages(urls: Sequence[str], server: EndpointSettings) -> tuple[MetricsPage, ...]:
+    """Return the pages to scrape: those at ``urls``; with none given the server's own, if any.
+
+    Raises ``UsageError`` (exit code 3) for a URL that gives no metric of a known engine.
+    """
+    if not urls:
+        own = server_page(server)
+        return (own,) if await _is_known(own) else ()
+    pages = tuple(page_at(url, server) for url in urls)
+    for page in pages:
+        if not await _is_known(page):
+            raise UsageError(
+                f"{page.name} answers with no metric of a known engine",
+                "check --metrics-url, and that the engine was started with its metrics on",
+                exit_code=_UNUSABLE,
+            )
+    return pages
+
+
+async def _is_known(page: MetricsPage) -> bool:
+    return any(known_samples(await lines_of(page) or []))
+
+
+@asynccontextmanager
+async def recorded_metrics(
+    pages: Sequence[MetricsPage], clock: Clock, origin_ns: int, point: Path, concurrency: int
+) -> AsyncIterator[None]:
+    """Scrape while the context is open and write ``server.parquet`` of the point at its end.
+
+    Raises ``UsageError`` where the disk refuses.
+    """
+    samples = ServerSamples()
+
+    def keep(endpoint: str, at_ns: int, lines: list[str]) -> None:
+        for series, value in known_samples(lines):
+            samples.add(endpoint, at_ns - origin_ns, series, value)
+
+    try:
+        async with scraping(pages, clock, keep):
+            yield
+    finally:
+        write_server_metrics(point, concurrency, samples)
