@@ -6,10 +6,14 @@ Not for: reading heads (connection.py) or what the body says.
 """
 
 import re
-from typing import Protocol
+from array import array
+from typing import Protocol, TypeAlias
 
-Span = tuple[int, int]
-"""Start and end of body bytes within what was given to ``scan``."""
+Spans: TypeAlias = "array[int]"
+"""Start, end, start, end … of the body within what was given to ``scan``; typecode ``q``.
+
+Flat, because a pair an event would be work for the garbage collector while tokens are stamped.
+"""
 
 _MAX_LINE_BYTES = 8192
 _CHUNK_SIZE = re.compile(rb"[ \t]*([0-9a-fA-F]{1,15})[ \t]*(?:;.*)?")
@@ -33,7 +37,7 @@ class Framing(Protocol):
     excess: bool
     ends_by_close: bool
 
-    def scan(self, raw: bytes | bytearray) -> list[Span]:
+    def scan(self, raw: bytes | bytearray) -> Spans:
         """Return the body spans in the next bytes."""
 
     def next_look(self) -> int | None:
@@ -54,9 +58,9 @@ class UntilClose:
         self.excess = False
         self.ends_by_close = True
 
-    def scan(self, raw: bytes | bytearray) -> list[Span]:
+    def scan(self, raw: bytes | bytearray) -> Spans:
         """Return all of it."""
-        return [(0, len(raw))]
+        return array("q", (0, len(raw)))
 
     def next_look(self) -> int | None:
         """Return None: only the close ends it."""
@@ -75,13 +79,13 @@ class Sized:
         self.excess = False
         self.ends_by_close = False
 
-    def scan(self, raw: bytes | bytearray) -> list[Span]:
+    def scan(self, raw: bytes | bytearray) -> Spans:
         """Return what belongs to the body."""
         take = min(self._left, len(raw))
         self._left -= take
         self.ended = self._left == 0
         self.excess = take < len(raw)
-        return [(0, take)]
+        return array("q", (0, take))
 
     def next_look(self) -> int | None:
         """Return the bytes still missing."""
@@ -112,21 +116,23 @@ class Chunked:
         self.excess = False
         self.ends_by_close = False
 
-    def scan(self, raw: bytes | bytearray) -> list[Span]:
+    def scan(self, raw: bytes | bytearray) -> Spans:
         """Return the data of the chunks."""
-        spans: list[Span] = []
+        spans = array("q")
         at, size = 0, len(raw)
         while at < size and not self.ended and self.fault is None:
             if self._between_chunks and (head := _WHOLE_HEAD.match(raw, at)):
                 start = head.end()
                 end = start + int(head[1], 16)
                 if raw[end : end + 2] == b"\r\n":  # the common chunk: here whole
-                    spans.append((start, end))
+                    spans.append(start)
+                    spans.append(end)
                     at = end + 2
                     continue
             if self._left:
                 end = min(at + self._left, size)
-                spans.append((at, end))
+                spans.append(at)
+                spans.append(end)
                 self._left -= end - at
                 at = end
             else:

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from agentx_replay.endpoint.chunks import ChunkReader, ParsedStream
 from agentx_replay.endpoint.decode import Decoder, UndecodableError
-from agentx_replay.endpoint.framing import Span
+from agentx_replay.endpoint.framing import Spans
 from agentx_replay.endpoint.sse import Event, EventSplitter, EventTooLargeError
 
 SLICE_NS = 500_000
@@ -38,17 +38,17 @@ class Segment:
     raw: bytearray
     offsets: "array[int]"
     stamps: "array[int]"
-    spans: list[Span]
+    spans: Spans
 
     def reads(self) -> Iterator[tuple[bytes, int]]:
         """Yield the body bytes of each read that has any, with its stamp."""
-        raw, spans = self.raw, iter(self.spans)
-        start, end = next(spans, (0, 0))
+        raw, edges = self.raw, iter(self.spans)
+        start, end = next(edges, 0), next(edges, 0)
         for offset, stamp in zip(self.offsets, self.stamps, strict=True):
             piece = b""
             while end <= offset and end > start:
                 piece += raw[start:end]
-                start, end = next(spans, (0, 0))
+                start, end = next(edges, 0), next(edges, 0)
             if start < offset < end:
                 piece += raw[start:offset]
                 start = offset
