@@ -17,6 +17,7 @@ def traces() -> None:
     \b
     agentx-replay traces stats DIRECTORY
     agentx-replay traces check DIRECTORY
+    agentx-replay traces pack DIRECTORY mine.jsonl.gz
     agentx-replay traces generate mine.jsonl.gz --sessions 50 --seed 7
     """
 
@@ -65,6 +66,16 @@ def check(corpus: Path) -> None:
     click.echo(f"{len(found.sessions)} sessions read, {len(found.skipped)} cannot be")
     if found.skipped:
         raise click.exceptions.Exit(1)
+
+
+@traces.command()
+@click.argument("corpus", type=click.Path(path_type=Path))
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+def pack(corpus: Path, file: Path) -> None:
+    """Write the sessions of CORPUS to one FILE (.jsonl.gz)."""
+    from agentx_replay.traces.pack import pack_corpus
+
+    click.echo(f"{pack_corpus(corpus, file)} sessions packed into {file}")
 
 
 @traces.command()

@@ -6,7 +6,7 @@ One session's JSON is in memory at a time. What a session's JSON means is ``weka
 import gzip
 import hashlib
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -42,7 +42,7 @@ def read_corpus(path: Path, *, skip_bad: bool = False) -> Corpus:
     sessions: dict[str, Session] = {}
     places: dict[str, str] = {}
     skipped: list[tuple[str, str]] = []
-    for source, raw in _raw_sessions(_trace_files(path)):
+    for source, raw in raw_sessions(path):
         try:
             session = _session(source, raw, places)
         except UsageError as error:
@@ -113,9 +113,12 @@ def _supported(file: Path) -> Path:
     return file
 
 
-def _raw_sessions(files: Sequence[Path]) -> Iterator[tuple[str, bytes | UsageError]]:
-    """Yield each session's bytes, or why there are none, with what messages call its place."""
-    for file in files:
+def raw_sessions(path: Path) -> Iterator[tuple[str, bytes | UsageError]]:
+    """Yield each session's bytes, or why there are none, with what messages call its place.
+
+    Which files of ``path`` are read is as in ``read_corpus``; so is what is raised for the path.
+    """
+    for file in _trace_files(path):
         try:
             if file.name.endswith(_LINES_SUFFIXES):
                 yield from _lines(file)
