@@ -5,9 +5,10 @@ as the run did.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from agentx_replay.analysis.fidelity import Fidelity, stored_fidelity
 from agentx_replay.analysis.frontier import CurvePoint
 from agentx_replay.analysis.instrument import InstrumentReport, Samples, examine
 from agentx_replay.analysis.metrics import PointSummary, summarise
@@ -41,13 +42,16 @@ class PointFacts:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One point as it is shown; ``summary`` is None where the window never opened."""
+    """One point as it is shown; ``summary`` and ``fidelity`` are None where the window never
+    opened, ``fidelity`` also where the run was killed.
+    """
 
     status: PointStatus
     facts: PointFacts
     summary: PointSummary | None
     instrument: InstrumentReport | None
     verdict: Verdict
+    fidelity: Fidelity | None = None
 
     @property
     def concurrency(self) -> int:
@@ -82,6 +86,7 @@ def point_document(point: Point) -> dict[str, Any]:
         "facts": asdict(point.facts),
         "summary": point.summary and asdict(point.summary),
         "instrument": point.instrument and asdict(point.instrument),
+        "fidelity": point.fidelity and asdict(point.fidelity),
     }
 
 
@@ -109,7 +114,8 @@ def point_from_records(stored: StoredPoint, responses: Responses) -> Point:
     table = stored.instrument()
     columns = ("worker", "at_ns", "loop_lag_ns", "cpu_ns")
     samples = Samples(*(table[c].to_numpy() for c in columns)) if len(table) else None
-    return measure_point(responses, samples, facts, stored.status)
+    point = measure_point(responses, samples, facts, stored.status)
+    return replace(point, fidelity=stored_fidelity(stored.document.get("fidelity")))
 
 
 def _facts_of(stored: StoredPoint) -> PointFacts:

@@ -5,7 +5,7 @@ import gc
 import time
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,6 +24,7 @@ from agentx_replay.analysis.point import (
 from agentx_replay.analysis.responses import COLUMNS, responses_of
 from agentx_replay.analysis.validity import Conduct, Rules
 from agentx_replay.analysis.window import Window
+from agentx_replay.experiment.conformity import level_fidelity
 from agentx_replay.experiment.interrupts import stopping_on_signals
 from agentx_replay.experiment.server_metrics import recorded_metrics
 from agentx_replay.experiment.settings import Screen, Target
@@ -204,7 +205,8 @@ def _point(level: Level, replayed: _Replayed, run: RunDirectory, directory: Path
     if window is not None:
         series = latency_series(responses, window)
         write_log(latency_log(directory), series, replayed.origin_unix_s)
-    return measure_point(responses, samples, facts, _status(result))
+    point = measure_point(responses, samples, facts, _status(result))
+    return replace(point, fidelity=level_fidelity(level.plan, directory, window))
 
 
 def _status(result: ReplayResult) -> PointStatus:

@@ -87,6 +87,7 @@ class Lane:
             shared_blocks=request.known_blocks,
             max_tokens=max(1, request.output_tokens) if phase is Phase.WINDOW else 1,
             prompt=prompt,
+            play_request=self._sent - 1,
             kept_blocks=kept.play_blocks,
             stream_kept_blocks=kept.stream_blocks,
             skipped_ns=skipped_ns - self._skipped_at_end_ns.get(step_id.stream, skipped_ns),

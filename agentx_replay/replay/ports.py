@@ -68,6 +68,7 @@ class Dispatch:
     when the protocol said to send, after idle caps. ``recorded_input_tokens`` and
     ``recorded_output_tokens`` are the recording's; ``max_tokens`` is what is asked of the server.
     ``shared_blocks`` is how many leading blocks the recorded graph says were already in the play.
+    ``play_request`` counts the play's requests before it, in the order they were composed.
     ``kept_blocks`` and ``stream_kept_blocks`` are how many the play, and the stream's last prompt,
     had really sent. ``skipped_ns`` is the idle time that caps skipped since the stream's previous
     request ended.
@@ -91,6 +92,7 @@ class Dispatch:
     shared_blocks: int
     max_tokens: int
     prompt: Prompt
+    play_request: int = 0
     kept_blocks: int = 0
     stream_kept_blocks: int = 0
     skipped_ns: int = 0

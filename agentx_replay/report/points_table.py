@@ -13,6 +13,7 @@ from agentx_replay.analysis.metrics import PointSummary
 from agentx_replay.analysis.percentiles import Distribution
 from agentx_replay.analysis.point import Point, point_row
 from agentx_replay.analysis.throughput import Throughput, explanation
+from agentx_replay.report.fidelity_lines import fidelity_lines
 from agentx_replay.report.numerals import ABSENT, rate, share
 
 _GAP = "  "
@@ -174,6 +175,8 @@ def _notes(point: Point) -> list[str]:
         notes.append(f"{label}: {why}")
     if point.instrument is not None and not point.instrument.token_itl_trusted:
         notes.append(f"{label}: loop lag is over 10 % of the ITL; do not trust its token ITL")
+    if point.fidelity is not None:
+        notes += [f"{label} {line}" for line in fidelity_lines(point.fidelity)]
     return notes
 
 

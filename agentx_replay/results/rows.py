@@ -57,6 +57,7 @@ def request_row(dispatch: Dispatch, response: Response, origin_ns: int) -> Reque
         dispatch.prompt.tokens,
         dispatch.prompt.reusable_tokens,
         dispatch.shared_blocks,
+        dispatch.play_request,
         dispatch.kept_blocks,
         dispatch.stream_kept_blocks,
         dispatch.prompt.declared_blocks,

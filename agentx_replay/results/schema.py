@@ -72,6 +72,7 @@ REQUESTS: tuple[Column, ...] = (
     _tokens("planned_prompt_tokens", "prompt length as composed"),
     _tokens("reusable_tokens", "leading tokens an unlimited prefix cache would hold"),
     _count("shared_blocks", "leading blocks the recording says the play already had"),
+    _count("play_request", "how many requests the play had sent before it"),
     _count("kept_blocks", "leading blocks that earlier prompts of the play held, as sent"),
     _count("stream_kept_blocks", "leading blocks that the stream's last prompt held, as sent"),
     _count("declared_blocks", "leading blocks that the scenario lets other plays share"),

@@ -72,6 +72,7 @@ def test_every_column_of_a_response_is_on_record(tmp_path: Path) -> None:
             prompt=replace(
                 prompt(101, 64), block_ids=np.array([7, 2**64 - 1], np.uint64), declared_blocks=1
             ),
+            play_request=12,
             kept_blocks=3,
             stream_kept_blocks=2,
             skipped_ns=5_000_000_000,
@@ -113,6 +114,7 @@ def test_every_column_of_a_response_is_on_record(tmp_path: Path) -> None:
         "planned_prompt_tokens": 101,
         "reusable_tokens": 64,
         "shared_blocks": 1,
+        "play_request": 12,
         "kept_blocks": 3,
         "stream_kept_blocks": 2,
         "declared_blocks": 1,

@@ -1,0 +1,278 @@
+"""Did the replay keep what it must: the fidelity report of one point.
+
+Lengths, prefix reuse, live trees and isolation come from the tables alone and are computed here.
+What needs the recorded graph (order, joins, gaps, the prefix graph) is a ``Conformity``, worked
+out where the plan is at hand. Nothing here judges whether a point is valid.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from agentx_replay.analysis.window import MEASURED_STATUSES, Window
+
+BLOCK_TOKENS = 64
+"""Tokens of a block in every public set; a point's tables do not tell another size."""
+
+_NS_PER_MS = 1_000_000
+
+COLUMNS: tuple[str, ...] = (
+    "phase",
+    "status",
+    "play_id",
+    "session_id",
+    "lane",
+    "ordinal",
+    "stream",
+    "turn",
+    "request_index",
+    "play_request",
+    "gap_s",
+    "recorded_input_tokens",
+    "recorded_output_tokens",
+    "planned_prompt_tokens",
+    "shared_blocks",
+    "kept_blocks",
+    "stream_kept_blocks",
+    "declared_blocks",
+    "own_block",
+    "skipped_ns",
+    "send_ns",
+    "end_ns",
+    "prompt_tokens",
+    "completion_tokens",
+)
+"""The columns of ``requests.parquet`` that a fidelity report needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class LengthErrors:
+    """Tokens the server counted less those wanted, over ``count`` measured responses.
+
+    ``aggregate`` is the sum of errors over the tokens wanted.
+    """
+
+    count: int
+    share_exact: float
+    least: int
+    p50: float
+    p99_absolute: float
+    greatest: int
+    aggregate: float
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """How much later than the earliest instant its recording allows a request was sent.
+
+    ``early`` counts those sent before it, which must be none.
+    """
+
+    count: int
+    early: int
+    p50_ms: float
+    p99_ms: float
+    greatest_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Conformity:
+    """What was sent against the recorded graph; ``requests`` were checked.
+
+    ``order`` counts requests sent before their stream's predecessor, or a request of another
+    stream that they follow, had ended; ``joins`` before a child they wait for was over;
+    ``spawns`` before the request that spawns their stream. ``prefixes`` kept other blocks of the
+    play's earlier prompts than the recording says. A reset keeps less than half of the blocks of
+    the stream's prompt before; ``reset_kept_tokens`` is what the resets kept in all.
+    ``repeated_prompts`` were sent again whole, as recorded. ``dropped_requests`` are left out by
+    the scenario's reading, ``abandoned_requests`` were never sent as their stream overflowed.
+    The other counts are of the sessions that were played.
+    """
+
+    requests: int
+    order: int
+    joins: int
+    spawns: int
+    gaps: Excess | None
+    prefixes: int
+    overdeclared: int
+    resets_recorded: int
+    resets_sent: int
+    reset_kept_tokens_recorded: int
+    reset_kept_tokens_sent: int
+    repeated_prompts: int
+    dropped_requests: int
+    abandoned_requests: int
+    negative_gaps: int
+    missing_durations: int
+    short_block_lists: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fidelity:
+    """The fidelity report of a point: over the window, but for isolation, which is over all.
+
+    ``reuse_sent`` is the share of prompt tokens that earlier prompts of the play held, by the
+    words sent; ``reuse_recorded`` that of the recording, in which the session also sent what
+    lies before t*. ``trees_least`` and ``trees_most`` are plays alive at any moment.
+    ``shared_between_plays`` counts blocks past the declared prefix that two plays sent.
+    ``raised_outputs`` recorded no token and ask for one; ``lengthened_prompts`` recorded less
+    than the chat template alone costs.
+    """
+
+    prompt_lengths: LengthErrors | None
+    output_lengths: LengthErrors | None
+    reuse_sent: float | None
+    reuse_recorded: float | None
+    trees_wanted: int
+    trees_least: int
+    trees_most: int
+    shared_between_plays: int
+    raised_outputs: int
+    lengthened_prompts: int
+    plays: int
+    sessions: int
+    conformity: Conformity
+
+    @property
+    def violations(self) -> tuple[tuple[str, int], ...]:
+        """What must be none and is not, by name."""
+        of = self.conformity
+        alive = self.trees_least == self.trees_most == self.trees_wanted
+        found = (
+            ("sent before a request they follow had ended", of.order),
+            ("sent before a subagent they wait for was over", of.joins),
+            ("sent before the request that spawns them", of.spawns),
+            ("sent earlier than the recorded gap", of.gaps.early if of.gaps else 0),
+            ("with another prefix than recorded", of.prefixes),
+            ("with more shared prefix than recorded", of.overdeclared),
+            ("blocks shared between plays", self.shared_between_plays),
+            ("moments with another number of live trees", 0 if alive else 1),
+        )
+        return tuple((what, number) for what, number in found if number)
+
+
+def fidelity(
+    requests: pa.Table, plays: pa.Table, window: Window, concurrency: int, conformity: Conformity
+) -> Fidelity:
+    """Return the report of a point from its tables (``requests`` with ``COLUMNS``)."""
+    sent = requests.filter(
+        pc.and_(
+            pc.equal(requests["phase"], "window"),
+            pc.and_(
+                pc.greater_equal(requests["send_ns"], window.open_ns),
+                pc.less(requests["send_ns"], window.close_ns),
+            ),
+        )
+    )
+    measured = sent.filter(pc.is_in(sent["status"], pa.array(MEASURED_STATUSES)))
+    wanted_output = pc.max_element_wise(measured["recorded_output_tokens"], 1)
+    input_tokens = sent["recorded_input_tokens"]
+    whole_blocks = pc.divide(input_tokens, BLOCK_TOKENS)
+    least, most = live_trees(plays, window)
+    return Fidelity(
+        prompt_lengths=length_errors(measured["prompt_tokens"], measured["recorded_input_tokens"]),
+        output_lengths=length_errors(measured["completion_tokens"], wanted_output),
+        reuse_sent=_reuse(sent["kept_blocks"], sent["planned_prompt_tokens"]),
+        reuse_recorded=_reuse(
+            pc.min_element_wise(sent["shared_blocks"], whole_blocks), input_tokens
+        ),
+        trees_wanted=concurrency,
+        trees_least=least,
+        trees_most=most,
+        shared_between_plays=shared_between_plays(requests),
+        raised_outputs=_count(pc.equal(sent["recorded_output_tokens"], 0)),
+        lengthened_prompts=_count(pc.greater(sent["planned_prompt_tokens"], input_tokens)),
+        plays=len(plays),
+        sessions=pc.count_distinct(plays["session_id"]).as_py(),
+        conformity=conformity,
+    )
+
+
+def length_errors(counted: pa.ChunkedArray, wanted: pa.ChunkedArray) -> LengthErrors | None:
+    """Compare token counts; None where the server told none."""
+    told = pc.is_valid(counted)
+    numbers = counted.filter(told).to_numpy().astype(np.int64)
+    if not len(numbers):
+        return None
+    tokens = wanted.filter(told).to_numpy().astype(np.int64)
+    errors = numbers - tokens
+    return LengthErrors(
+        count=len(errors),
+        share_exact=float((errors == 0).mean()),
+        least=int(errors.min()),
+        p50=float(np.percentile(errors, 50)),
+        p99_absolute=float(np.percentile(np.abs(errors), 99)),
+        greatest=int(errors.max()),
+        aggregate=float(errors.sum() / max(1, tokens.sum())),
+    )
+
+
+def excess(late_ns: NDArray[np.int64]) -> Excess | None:
+    """Summarise how late requests were sent, in ns each; None for none."""
+    if not len(late_ns):
+        return None
+    p50_ns, p99_ns = np.percentile(late_ns, (50, 99))
+    return Excess(
+        count=len(late_ns),
+        early=int((late_ns < 0).sum()),
+        p50_ms=float(p50_ns) / _NS_PER_MS,
+        p99_ms=float(p99_ns) / _NS_PER_MS,
+        greatest_ms=float(late_ns.max()) / _NS_PER_MS,
+    )
+
+
+def live_trees(plays: pa.Table, window: Window) -> tuple[int, int]:
+    """Return the least and the greatest number of plays alive at any moment of the window.
+
+    A play lives from its start to before its end; one without an end lives on.
+    """
+    starts_ns = np.sort(plays["start_ns"].to_numpy())
+    ends_ns = np.sort(plays["end_ns"].drop_null().to_numpy())
+    changes_ns = np.concatenate((starts_ns, ends_ns))
+    inside = (changes_ns > window.open_ns) & (changes_ns < window.close_ns)
+    instants_ns = np.append(changes_ns[inside], window.open_ns)
+    alive = np.searchsorted(starts_ns, instants_ns, "right") - np.searchsorted(
+        ends_ns, instants_ns, "right"
+    )
+    return int(alive.min()), int(alive.max())
+
+
+def shared_between_plays(requests: pa.Table) -> int:
+    """Count the blocks past the declared prefix that more than one play sent first of its own.
+
+    A prefix cache can reuse only from the first block on, so two plays whose first own blocks
+    differ share nothing beyond what is declared.
+    """
+    own = requests.select(["own_block", "play_id"]).filter(pc.is_valid(requests["own_block"]))
+    plays = own.group_by("own_block").aggregate([("play_id", "count_distinct")])
+    return _count(pc.greater(plays["play_id_count_distinct"], 1))
+
+
+def stored_fidelity(document: Mapping[str, Any] | None) -> Fidelity | None:
+    """Return the report that ``point.json`` holds; None where it holds none."""
+    if document is None:
+        return None
+    values = dict(document)
+    conformity = dict(values.pop("conformity"))
+    gaps = conformity.pop("gaps")
+    lengths = {
+        name: None if values[name] is None else LengthErrors(**values[name])
+        for name in ("prompt_lengths", "output_lengths")
+    }
+    checked = Conformity(**conformity, gaps=None if gaps is None else Excess(**gaps))
+    return Fidelity(**(values | lengths), conformity=checked)
+
+
+def _reuse(blocks: pa.ChunkedArray, tokens: pa.ChunkedArray) -> float | None:
+    total = pc.sum(tokens).as_py()
+    return BLOCK_TOKENS * pc.sum(blocks).as_py() / total if total else None
+
+
+def _count(mask: pa.ChunkedArray) -> int:
+    return int(pc.sum(mask).as_py() or 0)

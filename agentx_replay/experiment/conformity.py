@@ -1,0 +1,278 @@
+"""What was sent, held against the recorded graph: order, joins, spawns, gaps, prefixes, resets.
+
+Everything is worked out again from the stamps and block counts on record and from the plan; the
+closed loop's own state has no part in it. Numbers over the whole point are in
+``analysis/fidelity.py``.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from agentx_replay.analysis.fidelity import COLUMNS, Conformity, Fidelity, excess, fidelity
+from agentx_replay.analysis.window import Window
+from agentx_replay.plan.graph import Step, StepId, Stream
+from agentx_replay.plan.plan import Plan, PlannedPlay
+from agentx_replay.replay.ports import Phase, Status
+from agentx_replay.replay.sent_blocks import common_blocks
+from agentx_replay.results.compaction import play_files, request_files
+from agentx_replay.results.parquet import read_parquet
+from agentx_replay.results.schema import PLAYS, REQUESTS
+from agentx_replay.traces.model import RecordedRequest, Session, Subagent
+
+_NS = 1_000_000_000
+
+
+class SentRequest(NamedTuple):
+    """One row of ``requests.parquet``, as far as it says how a request was sent."""
+
+    phase: str
+    status: str
+    lane: int
+    ordinal: int
+    stream: int
+    turn: int
+    play_request: int
+    kept_blocks: int
+    stream_kept_blocks: int
+    declared_blocks: int
+    skipped_ns: int
+    send_ns: int
+    end_ns: int
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What was found so far."""
+
+    requests: int = 0
+    order: int = 0
+    joins: int = 0
+    spawns: int = 0
+    prefixes: int = 0
+    overdeclared: int = 0
+    resets_recorded: int = 0
+    resets_sent: int = 0
+    reset_kept_tokens_recorded: int = 0
+    reset_kept_tokens_sent: int = 0
+    repeated_prompts: int = 0
+    abandoned_requests: int = 0
+    late_ns: list[int] = field(default_factory=list)
+
+
+def level_fidelity(plan: Plan, directory: Path, window: Window | None) -> Fidelity | None:
+    """Return the fidelity report of the point in ``directory``; None where no window opened."""
+    if window is None:
+        return None
+    requests = read_parquet(request_files(directory), REQUESTS, COLUMNS)
+    plays = read_parquet(play_files(directory), PLAYS)
+    return fidelity(requests, plays, window, plan.concurrency, conformity(plan, requests))
+
+
+def conformity(plan: Plan, requests: pa.Table) -> Conformity:
+    """Check every request of a point against the plan, warm-up included.
+
+    Gaps are those of the window: from a response that ended in it to the stream's next request.
+    """
+    tally = _Tally()
+    played: dict[int, PlannedPlay] = {}
+    for (lane, ordinal), rows in _by_play(requests).items():
+        planned = plan.play(lane, ordinal)
+        played[planned.session_index] = planned
+        _check_play(planned, rows, tally)
+    found = {f.name: getattr(tally, f.name) for f in fields(_Tally) if f.name != "late_ns"}
+    notes = [each.session.notes for each in played.values()]
+    return Conformity(
+        **found,
+        gaps=excess(np.array(tally.late_ns, np.int64)),
+        dropped_requests=sum(each.graph.dropped_requests for each in played.values()),
+        negative_gaps=sum(note.negative_gaps for note in notes),
+        missing_durations=sum(note.missing_durations for note in notes),
+        short_block_lists=sum(note.short_block_lists for note in notes),
+    )
+
+
+def _by_play(requests: pa.Table) -> dict[tuple[int, int], list[SentRequest]]:
+    """Return the requests of each play, by (lane, ordinal), in the order they were composed."""
+    plays: dict[tuple[int, int], list[SentRequest]] = defaultdict(list)
+    columns = (requests[name].to_pylist() for name in SentRequest._fields)
+    for row in map(SentRequest._make, zip(*columns, strict=True)):
+        plays[row.lane, row.ordinal].append(row)
+    for rows in plays.values():
+        rows.sort(key=lambda row: row.play_request)
+    return plays
+
+
+def _check_play(planned: PlannedPlay, rows: Sequence[SentRequest], tally: _Tally) -> None:
+    live = _LivePlay.of(planned, rows)
+    for row in rows:
+        if row.phase == Phase.PRIMER:
+            continue
+        tally.requests += 1
+        step = planned.graph.streams[row.stream].steps[row.turn]
+        tally.order += live.breaks_order(row, step)
+        tally.joins += live.breaks_joins(row, step)
+        tally.spawns += live.breaks_spawn(row)
+        late_ns = live.late_ns(row, step)
+        if late_ns is not None:
+            tally.late_ns.append(late_ns)
+    tally.abandoned_requests += live.abandoned()
+    _check_prefixes(planned, rows, tally)
+
+
+# -- when ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _LivePlay:
+    """A play as it was sent: its requests by step, and the last turn of each stream given up."""
+
+    planned: PlannedPlay
+    sent: dict[StepId, SentRequest]
+    given_up: dict[int, int]
+
+    @classmethod
+    def of(cls, planned: PlannedPlay, rows: Iterable[SentRequest]) -> "_LivePlay":
+        sent = {StepId(row.stream, row.turn): row for row in rows}
+        given_up = {
+            row.stream: row.turn
+            for row in sent.values()
+            if row.status == Status.OVERFLOW and row.phase != Phase.PRIMER
+        }
+        begun = {row.stream for row in sent.values()}
+        for stream in planned.graph.streams:
+            if stream.index not in begun and _never_spawned(stream, given_up):
+                given_up[stream.index] = -1
+        return cls(planned, sent, given_up)
+
+    def breaks_order(self, row: SentRequest, step: Step) -> bool:
+        before = (StepId(row.stream, row.turn - 1),) if row.turn else ()
+        return not all(self._over_by(each, row.send_ns) for each in (*before, *step.after))
+
+    def breaks_joins(self, row: SentRequest, step: Step) -> bool:
+        return not all(
+            self._over_by(StepId(join.stream, turn), row.send_ns)
+            for join in step.joins
+            for turn in range(len(self.planned.graph.streams[join.stream].steps))
+        )
+
+    def _over_by(self, step: StepId, at_ns: int) -> bool:
+        """Whether a step had ended, was given up, or lies before the play's start."""
+        row = self.sent.get(step)
+        if row is not None and row.phase != Phase.PRIMER:
+            return row.end_ns <= at_ns
+        if step.turn < self.planned.start.turns[step.stream]:
+            return True
+        return step.turn > self.given_up.get(step.stream, step.turn)
+
+    def breaks_spawn(self, row: SentRequest) -> bool:
+        spawn = self.planned.graph.streams[row.stream].spawn
+        start = self.planned.start
+        if row.turn or spawn is None or spawn.after is None or start.live[row.stream]:
+            return False
+        parent = self.sent.get(spawn.after)
+        if parent is None:
+            return True
+        return row.send_ns < (parent.send_ns if spawn.at_issue else parent.end_ns)
+
+    def late_ns(self, row: SentRequest, step: Step) -> int | None:
+        """Return how long after the earliest instant a request was sent.
+
+        That is its predecessor's live end and the recorded gap, less what idle caps skipped, or
+        the end of a request it follows. None where the predecessor ended before the window, and
+        where a join holds the request.
+        """
+        before = self.sent.get(StepId(row.stream, row.turn - 1))
+        if before is None or before.phase != Phase.WINDOW or step.joins:
+            return None
+        earliest_ns = before.end_ns + round(step.gap_s * _NS) - row.skipped_ns
+        followed = [self.sent[each].end_ns for each in step.after if each in self.sent]
+        return row.send_ns - max((earliest_ns, *followed))
+
+    def abandoned(self) -> int:
+        """Return how many requests were never sent as their stream, or its parent, overflowed."""
+        streams = self.planned.graph.streams
+        return sum(len(streams[s].steps) - 1 - turn for s, turn in self.given_up.items())
+
+
+def _never_spawned(stream: Stream, given_up: Mapping[int, int]) -> bool:
+    """Whether the step that spawns a stream was given up, or overflowed before it spawned any."""
+    if stream.spawn is None or stream.spawn.after is None:
+        return False
+    parent, turn = stream.spawn.after
+    if parent not in given_up:
+        return False
+    return turn > given_up[parent] or (turn == given_up[parent] and not stream.spawn.at_issue)
+
+
+# -- what ------------------------------------------------------------------------------------------
+
+
+def _check_prefixes(planned: PlannedPlay, rows: Iterable[SentRequest], tally: _Tally) -> None:
+    session = planned.session
+    declarable = _declarable_blocks(session)
+    prompts: set[tuple[int, int]] = set()
+    for row, recorded, blocks in _recorded_prefixes(planned, rows):
+        tally.prefixes += min(row.kept_blocks, recorded.whole_blocks) != recorded.kept_blocks
+        tally.overdeclared += row.declared_blocks > declarable
+        before = recorded.before_blocks
+        sent_kept = min(row.stream_kept_blocks, recorded.whole_blocks)
+        if 2 * recorded.stream_kept_blocks < before:
+            tally.resets_recorded += 1
+            kept_tokens = recorded.stream_kept_blocks * session.block_size
+            tally.reset_kept_tokens_recorded += kept_tokens
+        if 2 * sent_kept < before:
+            tally.resets_sent += 1
+            tally.reset_kept_tokens_sent += sent_kept * session.block_size
+        tally.repeated_prompts += blocks in prompts
+        prompts.add(blocks)
+
+
+class _Recorded(NamedTuple):
+    """What the recording says of a prompt, given what the play had sent: its whole blocks, those
+    kept of any earlier prompt, those kept of the stream's prompt before and the latter's blocks.
+    """
+
+    whole_blocks: int
+    kept_blocks: int
+    stream_kept_blocks: int
+    before_blocks: int
+
+
+def _recorded_prefixes(
+    planned: PlannedPlay, rows: Iterable[SentRequest]
+) -> Iterator[tuple[SentRequest, _Recorded, tuple[int, int]]]:
+    """Yield each request with the recording's account of it and what names its prompt."""
+    session = planned.session
+    held = np.zeros(len(session.blocks), bool)
+    last: dict[int, NDArray[np.uint64]] = {}
+    for row in rows:
+        request = planned.graph.streams[row.stream].steps[row.turn].request
+        path = session.blocks.path(request.tip_block)[: _whole_blocks(session, request)]
+        missing = np.flatnonzero(~held[path])
+        kept = int(missing[0]) if len(missing) else len(path)
+        held[path] = True
+        prompt = path.astype(np.uint64)
+        before = last.get(row.stream, prompt[:0])
+        last[row.stream] = prompt
+        recorded = _Recorded(len(path), kept, common_blocks(before, prompt), len(before))
+        yield row, recorded, (request.tip_block, request.input_tokens)
+
+
+def _whole_blocks(session: Session, request: RecordedRequest) -> int:
+    """Return how many of a request's blocks lie wholly inside its recorded input."""
+    return min(request.block_count, request.input_tokens // session.block_size)
+
+
+def _declarable_blocks(session: Session) -> int:
+    """Return the longest prefix, in blocks, that the recording calls tools and system prompt."""
+    owners: list[Session | Subagent] = [session]
+    owners += [entry for entry in session.entries if isinstance(entry, Subagent)]
+    tokens = max(owner.tool_tokens + owner.system_tokens for owner in owners)
+    return (tokens + session.block_size // 2) // session.block_size
