@@ -16,7 +16,7 @@ from agentx_replay.prompts.compose import PlayComposer, SentPrefixes
 from agentx_replay.prompts.keys import LevelKeys
 from agentx_replay.prompts.layout import lay_out
 from agentx_replay.prompts.template import CHATML
-from agentx_replay.prompts.text import BlockText
+from agentx_replay.prompts.text import BlockText, chat_wording
 from agentx_replay.prompts.vocabulary import builtin_vocabulary
 from agentx_replay.traces.model import NO_BLOCK, BlockTrie, RecordedRequest, Session
 
@@ -69,7 +69,9 @@ def new_play(session: Session, ordinal: int) -> PlayComposer:
     """Return a play that has sent nothing."""
     layout = lay_out(session, CHATML)
     keys = LevelKeys("benchmark", 1, 1)
-    return PlayComposer(layout, builtin_vocabulary(), keys, SentPrefixes(), lane=0, ordinal=ordinal)
+    return PlayComposer(
+        layout, chat_wording(builtin_vocabulary()), keys, SentPrefixes(), lane=0, ordinal=ordinal
+    )
 
 
 def extend_ms(session: Session) -> list[float]:
@@ -88,7 +90,7 @@ def send(play: PlayComposer, request: RecordedRequest) -> bytes:
 def compare_new_text(session: Session) -> dict[str, float]:
     """Return the median CPU ns a token of a first prompt, ours and by plain numpy, interleaved."""
     vocabulary = builtin_vocabulary()
-    draw = BlockText(vocabulary, BLOCK).word_indices
+    draw = BlockText(vocabulary.table, BLOCK).word_indices
     ids = np.random.default_rng(1).integers(0, 2**63, PROMPT_TOKENS // BLOCK, dtype=np.uint64)
     table, first = vocabulary.table, session.requests()[0]
     plays = [new_play(session, ordinal) for ordinal in range(ROUNDS)]

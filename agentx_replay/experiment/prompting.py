@@ -1,22 +1,55 @@
-"""The prompts of a run: one vocabulary and template for all levels, one set of keys a level."""
+"""The prompts of a run: one wording and template for all levels, one set of keys a level."""
 
 from dataclasses import dataclass, field
 
+from agentx_replay.experiment.settings import Settings, Target
 from agentx_replay.plan.plan import PlannedPlay
+from agentx_replay.prompts.calibration import Calibration, assumed
 from agentx_replay.prompts.compose import PlayComposer, SentPrefixes
 from agentx_replay.prompts.keys import LevelKeys
 from agentx_replay.prompts.layout import Layout, lay_out
 from agentx_replay.prompts.template import TemplateCost
-from agentx_replay.prompts.vocabulary import Vocabulary
+from agentx_replay.prompts.text import Wording, chat_wording, ids_wording, text_wording
+from agentx_replay.prompts.vocabulary import Vocabulary, word_table
 from agentx_replay.replay.lane import PromptSources
 from agentx_replay.scenario import SharedPrefix
+
+
+def calibration_for(settings: Settings, target: Target) -> Calibration:
+    """Calibrate against the target; without a wire the built-in words and ChatML are assumed."""
+    if target.endpoint is None:
+        return assumed("simulated")
+    from agentx_replay.experiment.calibrating import calibrate, file_candidates, read_calibration
+
+    return calibrate(
+        target.endpoint,
+        context_tokens=target.max_context,
+        candidates=file_candidates(settings.tokenizer) if settings.tokenizer else None,
+        earlier=read_calibration(settings.calibration) if settings.calibration else None,
+    )
+
+
+def prompting_of(calibration: Calibration, settings: Settings, target: Target) -> "Prompting":
+    """Return what makes the prompts of a run."""
+    chat = target.endpoint is None or target.endpoint.api == "chat"
+    wording = wording_of(calibration, chat=chat)
+    return Prompting(wording, calibration.cost, settings.salt, settings.scenario.shared_prefix)
+
+
+def wording_of(calibration: Calibration, *, chat: bool) -> Wording:
+    """Return how prompts are written with the calibration's words."""
+    if calibration.ids:
+        return ids_wording(calibration.ids)
+    table = word_table(calibration.words)
+    vocabulary = Vocabulary(table, calibration.opening, calibration.source, assumed=False)
+    return chat_wording(vocabulary) if chat else text_wording(vocabulary)
 
 
 @dataclass(slots=True, eq=False)
 class Prompting:
     """Makes prompt sources for levels. A session is laid out once, when it is first played."""
 
-    vocabulary: Vocabulary
+    wording: Wording
     cost: TemplateCost
     salt: str
     shared_prefix: SharedPrefix
@@ -29,7 +62,7 @@ class Prompting:
 
         def source(planned: PlannedPlay, lane: int, ordinal: int) -> PlayComposer:
             layout = self._layout(planned)
-            return PlayComposer(layout, self.vocabulary, keys, prefixes, lane=lane, ordinal=ordinal)
+            return PlayComposer(layout, self.wording, keys, prefixes, lane=lane, ordinal=ordinal)
 
         return source
 

@@ -15,8 +15,7 @@ from agentx_replay.prompts.keys import LevelKeys, counter_mixes, key64
 from agentx_replay.prompts.layout import Layout, RequestLayout
 from agentx_replay.prompts.messages import Message, parting
 from agentx_replay.prompts.prompt import Prompt
-from agentx_replay.prompts.text import MESSAGE_TAIL, BlockText, message_head
-from agentx_replay.prompts.vocabulary import WORD_BYTES, Vocabulary
+from agentx_replay.prompts.text import BlockText, Wording
 from agentx_replay.traces.model import NO_BLOCK, RecordedRequest
 
 _MOST_WORDS = 1 << 62
@@ -60,12 +59,11 @@ class _Rendered:
     def last(self) -> Message | None:
         return None if self.laid is None else self.laid.last
 
-    def end_of(self, messages: int) -> int:
-        """Return the byte at which the first ``messages`` messages end."""
-        if messages == 0:
-            return 0
-        separator = self.starts[messages] if messages < len(self.starts) else len(self.json)
-        return separator - 1
+    def end_of(self, messages: int, wording: Wording) -> int:
+        """Return the byte at which the first ``messages`` messages (at least one) end."""
+        if messages < len(self.starts):
+            return self.starts[messages] - len(wording.between)
+        return len(self.json) - len(wording.end)
 
 
 _NOTHING_SENT = _Path(NO_BLOCK, np.empty(0, np.uint64), 0, 0)
@@ -82,7 +80,7 @@ class PlayComposer:
     def __init__(
         self,
         layout: Layout,
-        vocabulary: Vocabulary,
+        wording: Wording,
         keys: LevelKeys,
         prefixes: SentPrefixes,
         *,
@@ -105,10 +103,8 @@ class PlayComposer:
         self._longest_system = max((blocks for blocks, _ in self._system.values()), default=0)
         self._mixes = counter_mixes(len(layout.blocks))
         self._sent = bytearray(len(layout.blocks))
-        self._text = BlockText(vocabulary, layout.block_size)
-        self._heads = {
-            role: message_head(role, vocabulary.opening) for role in ("system", "user", "assistant")
-        }
+        self._wording = wording
+        self._text = BlockText(wording.table, layout.block_size)
         self._paths: dict[int, _Path] = {}
         self._rendered: dict[int, _Rendered] = {}
 
@@ -189,27 +185,29 @@ class PlayComposer:
 
     def _render(self, stream: int, before: _Rendered, laid: RequestLayout) -> _Rendered:
         """Join what ``before`` has in common with a prompt and the messages, or parts, it lacks."""
+        wording, width = self._wording, self._wording.width
         rest, position = parting(before.last, laid.last, self._alike_words(before, laid))
         whole = laid.last.depth + 1 - len(rest)
         starts = before.starts[:whole]
-        kept = before.end_of(whole)
+        kept = before.end_of(whole, wording) if whole else 0
         if rest and position > rest[0].start:
             starts.append(before.starts[whole])
-            words_at = before.starts[whole] + len(self._heads[rest[0].role])
-            kept = words_at + WORD_BYTES * (position - rest[0].start)
+            words_at = before.starts[whole] + len(wording.heads[rest[0].role])
+            kept = words_at + width * (position - rest[0].start)
         text = self._words(stream, laid, position)
         parts: list[bytes | memoryview] = [memoryview(before.json)[:kept]]
         size = kept
         for message in rest:
             if len(starts) == message.depth:
-                starts.append(size + 1)
-                parts += (b"," if message.depth else b"[", self._heads[message.role])
-                size += 1 + len(self._heads[message.role])
+                lead = wording.between if message.depth else wording.start
+                starts.append(size + len(lead))
+                parts += (lead, wording.heads[message.role])
+                size += len(lead) + len(wording.heads[message.role])
             begin = max(message.start, position)
-            words = text[WORD_BYTES * (begin - position) : WORD_BYTES * (message.end - position)]
-            parts += (words, MESSAGE_TAIL)
-            size += len(words) + len(MESSAGE_TAIL)
-        parts.append(b"]")
+            words = text[width * (begin - position) : width * (message.end - position)]
+            parts += (words, wording.tail)
+            size += len(words) + len(wording.tail)
+        parts.append(wording.end)
         return _Rendered(laid, b"".join(parts), starts)
 
     def _alike_words(self, before: _Rendered, laid: RequestLayout) -> int:
@@ -226,7 +224,7 @@ class PlayComposer:
         size = self._layout.block_size
         first, end = position // size, -(-laid.last.end // size)
         ids = self._content_ids(stream, laid, first, end)
-        return self._text.of(ids)[WORD_BYTES * (position - first * size) :]
+        return self._text.of(ids)[self._wording.width * (position - first * size) :]
 
     def _content_ids(
         self, stream: int, laid: RequestLayout, first: int, end: int

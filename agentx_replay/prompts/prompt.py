@@ -19,7 +19,8 @@ class Prompt:
     ``declared_blocks`` of the blocks may be in other plays' prompts too; the rest never.
 
     ``messages_json()`` builds, on the first call, the JSON array of chat messages (ASCII,
-    nothing to escape); a replay in virtual time never calls it.
+    nothing to escape), or the text or token ids of a prompt made for the completions API; a
+    replay in virtual time never calls it.
     """
 
     tokens: int

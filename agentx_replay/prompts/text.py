@@ -1,38 +1,91 @@
-"""Block ids to words, and messages to JSON: the two look-ups a prompt's bytes are made by.
+"""Block ids to words, and how they are written in JSON: the look-ups a prompt's bytes are made by.
 
 Nothing here knows a recording. Words are drawn by a counter, so any block can be made alone, in
 any order, on any machine, with the same result.
 """
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from agentx_replay.prompts.keys import GOLDEN, mix64
 from agentx_replay.prompts.template import Role
-from agentx_replay.prompts.vocabulary import WORD_BYTES, Vocabulary
+from agentx_replay.prompts.vocabulary import Vocabulary
 
 _WORDS_PER_MIX = 4
 """A mix has 64 bits and a word takes 16 of them: tables of up to 65,536 words."""
 
-MESSAGE_TAIL = b'"}'
-"""What follows a message's words in its JSON."""
+_ROLES: tuple[Role, ...] = ("system", "user", "assistant")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Wording:
+    """How a prompt's words are written in JSON, whatever it is made for.
+
+    ``table`` (uint8, shape ``(K, width)``) has a row a word, all of one width, so a cut at any
+    word is a slice. A prompt is ``start``, its messages with ``between`` between them, and
+    ``end``; a message is the head of its role, its words, and ``tail``. The opening word is in
+    the heads or in ``start``.
+    """
+
+    table: NDArray[np.uint8]
+    start: bytes
+    heads: Mapping[Role, bytes]
+    tail: bytes
+    between: bytes
+    end: bytes
+
+    @property
+    def width(self) -> int:
+        """Bytes a word."""
+        return int(self.table.shape[1])
+
+
+def chat_wording(vocabulary: Vocabulary) -> Wording:
+    """Return the array of messages that the chat API takes."""
+    heads = {role: message_head(role, vocabulary.opening) for role in _ROLES}
+    return Wording(vocabulary.table, b"[", heads, b'"}', b",", b"]")
+
+
+def text_wording(vocabulary: Vocabulary) -> Wording:
+    """Return one string, without messages, as the completions API takes it."""
+    start = f'"{vocabulary.opening}'.encode("ascii")
+    return Wording(vocabulary.table, start, dict.fromkeys(_ROLES, b""), b"", b"", b'"')
+
+
+def ids_wording(ids: Sequence[int]) -> Wording:
+    """Return one list of token ids, the first of ``ids`` its opening, as completions may take it.
+
+    JSON lets numbers be padded with spaces, so ids have one width as words do.
+    """
+    digits = len(str(max(ids)))
+    rows = b"".join(b",%*d" % (digits, number) for number in ids[1:])
+    table = np.frombuffer(rows, np.uint8).reshape(len(ids) - 1, digits + 1)
+    return Wording(table, b"[%d" % ids[0], dict.fromkeys(_ROLES, b""), b"", b"", b"]")
+
+
+def message_head(role: Role, opening: str) -> bytes:
+    """Return what comes before a message's words in its JSON, the opening word included."""
+    return f'{{"role":"{role}","content":"{opening}'.encode("ascii")
 
 
 class BlockText:
-    """Text of blocks under one vocabulary: ``block_tokens`` words a block."""
+    """Text of blocks out of one table of words: ``block_tokens`` words a block."""
 
     __slots__ = ("_block_tokens", "_counters", "_word_count", "_words")
 
-    def __init__(self, vocabulary: Vocabulary, block_tokens: int) -> None:
-        # One opaque 5-byte item a word: numpy copies it whole, five times faster than by bytes.
-        self._words = np.ascontiguousarray(vocabulary.table).view(f"V{WORD_BYTES}").ravel()
-        self._word_count = np.uint32(len(vocabulary))
+    def __init__(self, table: NDArray[np.uint8], block_tokens: int) -> None:
+        # One opaque item a word: numpy copies it whole, five times faster than by bytes.
+        self._words = np.ascontiguousarray(table).view(f"V{table.shape[1]}").ravel()
+        self._word_count = np.uint32(len(table))
         self._block_tokens = block_tokens
         mixes = -(-block_tokens // _WORDS_PER_MIX)
         self._counters = np.arange(1, mixes + 1, dtype=np.uint64) * GOLDEN
 
     def of(self, ids: NDArray[np.uint64]) -> memoryview:
-        """Return the words of the blocks ``ids`` in order, 5 bytes a word."""
+        """Return the words of the blocks ``ids`` in order."""
         words = self._words.take(self.word_indices(ids).ravel(), mode="clip")
         # Not ``tobytes``: whoever joins the parts of a prompt copies them anyway.
         return words.view(np.uint8).data
@@ -43,8 +96,3 @@ class BlockText:
         draws = mixes.astype("<u8", copy=False).view("<u2")[:, : self._block_tokens]
         # Scaled to [0, K) without a division: words differ by at most one draw in 65,536.
         return (draws.astype(np.uint32) * self._word_count) >> np.uint32(16)
-
-
-def message_head(role: Role, opening: str) -> bytes:
-    """Return what comes before a message's words in its JSON, the opening word included."""
-    return f'{{"role":"{role}","content":"{opening}'.encode("ascii")

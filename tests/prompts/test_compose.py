@@ -15,6 +15,7 @@ from agentx_replay.prompts.keys import LevelKeys
 from agentx_replay.prompts.layout import Layout, lay_out
 from agentx_replay.prompts.prompt import Prompt
 from agentx_replay.prompts.template import CHATML, TemplateCost
+from agentx_replay.prompts.text import chat_wording
 from agentx_replay.prompts.vocabulary import Vocabulary, builtin_vocabulary, word_table
 from agentx_replay.traces.model import Session
 
@@ -39,7 +40,12 @@ def composer(
     ordinal: int = 0,
 ) -> PlayComposer:
     return PlayComposer(
-        layout, vocabulary, keys, prefixes or SentPrefixes(), lane=lane, ordinal=ordinal
+        layout,
+        chat_wording(vocabulary),
+        keys,
+        prefixes or SentPrefixes(),
+        lane=lane,
+        ordinal=ordinal,
     )
 
 

@@ -1,0 +1,153 @@
+"""What tests ask of a real engine: single requests, a whole play's prompts, and sweeps.
+
+The model is the one of ``tiny_model``. Not for: starting engines, or what is expected of one.
+"""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import duckdb
+import uvloop
+
+from agentx_replay.endpoint.chat import ChatRequests
+from agentx_replay.endpoint.client import Client
+from agentx_replay.endpoint.settings import EndpointSettings
+from agentx_replay.endpoint.url import parse_base_url
+from agentx_replay.plan.selection import select_sessions
+from agentx_replay.prompts.compose import PlayComposer, SentPrefixes
+from agentx_replay.prompts.keys import LevelKeys
+from agentx_replay.prompts.layout import lay_out
+from agentx_replay.prompts.template import TemplateCost
+from agentx_replay.prompts.text import chat_wording
+from agentx_replay.prompts.vocabulary import builtin_vocabulary
+from agentx_replay.replay.ports import Response
+from agentx_replay.shipped import shipped_directory
+from agentx_replay.traces.corpus import read_corpus
+from agentx_replay.traces.model import RecordedRequest, Session
+
+_T = TypeVar("_T")
+BLOCK_TOKENS = 64
+
+DEEPSEEK = TemplateCost(
+    with_system=2,  # begin of sentence, <|Assistant|> to generate
+    without_system=2,
+    system=1,  # the opening word; this template has no mark for the system
+    user=2,  # <|User|>, the opening word
+    assistant=3,  # <|Assistant|>, the opening word, end of sentence
+    assumed=False,
+)
+"""The cost of ``tiny_model.CHAT_TEMPLATE``, counted in the template by hand."""
+
+Ask = Callable[[str, bytes, int], Awaitable[Response]]
+
+
+def converse(url: str, conversation: Callable[[Ask], Awaitable[_T]]) -> _T:
+    """Run a conversation of single requests: ``ask(stream, messages_json, max_tokens)``."""
+    settings = EndpointSettings(parse_base_url(url), "tiny")
+
+    async def run() -> _T:
+        client, requests = Client(settings), ChatRequests(settings)
+        try:
+            return await conversation(
+                lambda stream, messages, limit: client.request(
+                    stream, requests.build({}, limit, messages)
+                )
+            )
+        finally:
+            await client.close()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(run())
+
+
+def small_sessions() -> tuple[Session, ...]:
+    return select_sessions(read_corpus(shipped_directory("traces")), max_context=4096).sessions
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A prompt's tokens, and how many whole blocks of it were cached."""
+
+    tokens: int | None
+    cached_blocks: int | None
+
+
+def recorded(session: Session) -> list[Counted]:
+    """What the recording says of every request, in recorded order, with an unlimited cache.
+
+    The last token of a prompt is never cached: something has to be computed.
+    """
+    return [
+        Counted(
+            request.input_tokens,
+            min(request.known_blocks, (request.input_tokens - 1) // BLOCK_TOKENS),
+        )
+        for request in in_recorded_order(session)
+    ]
+
+
+def counted_by(url: str, session: Session) -> list[Counted]:
+    """What the server counts when a play's prompts are sent one after another."""
+    play = PlayComposer(
+        lay_out(session, DEEPSEEK),
+        chat_wording(builtin_vocabulary()),
+        LevelKeys(session.id, 1, 0),
+        SentPrefixes(),
+        lane=0,
+        ordinal=0,
+    )
+
+    async def conversation(ask: Ask) -> list[Counted]:
+        found = []
+        for request in in_recorded_order(session):
+            response = await ask("s", play.prompt(0, request).messages_json(), 1)
+            cached = response.cached_tokens
+            blocks = None if cached is None else cached // BLOCK_TOKENS
+            found.append(Counted(response.prompt_tokens, blocks))
+        return found
+
+    return converse(url, conversation)
+
+
+def in_recorded_order(session: Session) -> list[RecordedRequest]:
+    return sorted(session.requests(), key=lambda request: request.recorded_order)
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """A sweep that has ended: exit code, both outputs, and its directory."""
+
+    code: int
+    stdout: str
+    stderr: str
+    out: Path
+
+    def points(self) -> list[dict[str, Any]]:
+        points: list[dict[str, Any]] = json.loads(self.stdout)["points"]
+        return points
+
+    def query(self, columns: str) -> list[tuple[Any, ...]]:
+        """Select ``columns`` from the records, as the documentation does."""
+        files = f"{self.out}/**/requests*/*.parquet"
+        rows = f"read_parquet('{files}', union_by_name = true)"
+        found = duckdb.execute(f"select {columns} from {rows} group by all order by all")
+        return found.fetchall()
+
+
+def sweep_command(url: str, out: Path, *more: str) -> list[str]:
+    command = "sweep --scenario quick --json --override window_s=4.0 --override grace_s=300.0"
+    arguments = [*command.split(), "--url", url, "--out", str(out), *more]
+    return [sys.executable, "-m", "agentx_replay", *arguments]
+
+
+def sweep(url: str, out: Path, *more: str) -> Swept:
+    done = subprocess.run(
+        sweep_command(url, out, *more), capture_output=True, text=True, check=False
+    )
+    return Swept(done.returncode, done.stdout, done.stderr, out)
