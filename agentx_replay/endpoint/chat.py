@@ -23,29 +23,36 @@ class ChatRequests:
     def __init__(self, settings: EndpointSettings, more: Mapping[str, int] = _NONE) -> None:
         """``more`` are body fields beyond the user's, for a probe."""
         self._head_start = head_start(settings, "POST", "/chat/completions")
-        self._body_start = _body_start(settings, more)
+        self._body_start = body_start(settings, more)
         self._limit_field = settings.max_tokens_field.encode()
         self._session_headers = settings.session_headers
 
     def request(self, dispatch: Dispatch) -> bytes:
         """Return the whole HTTP request for a dispatch; builds its messages."""
-        ids = {"X-Correlation-ID": dispatch.stream_id, "X-Request-ID": dispatch.request_id}
-        if self._session_headers:
-            ids["X-Session-ID"] = dispatch.play_id
+        ids = id_headers(dispatch, session=self._session_headers)
         return self.build(ids, dispatch.max_tokens, dispatch.prompt.messages_json())
 
     def build(self, ids: dict[str, str], max_tokens: int, messages_json: bytes) -> bytes:
         """Return the whole HTTP request for a JSON array of messages."""
         limit = b'"%b":%d,"messages":' % (self._limit_field, max_tokens)
-        length = len(self._body_start) + len(limit) + len(messages_json) + 1
-        headers = "".join(f"{name}: {value}\r\n" for name, value in ids.items())
-        head = f"{headers}Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
-        return b"".join(
-            (self._head_start, head.encode(), self._body_start, limit, messages_json, b"}")
-        )
+        return post(self._head_start, ids, (self._body_start, limit, messages_json, b"}"))
 
 
-def _body_start(settings: EndpointSettings, more: Mapping[str, int]) -> bytes:
+def id_headers(dispatch: Dispatch, *, session: bool) -> dict[str, str]:
+    """Return the headers that name a request, its stream and, if asked for, its play."""
+    ids = {"X-Correlation-ID": dispatch.stream_id, "X-Request-ID": dispatch.request_id}
+    return ids | {"X-Session-ID": dispatch.play_id} if session else ids
+
+
+def post(head_start: bytes, headers: dict[str, str], body: tuple[bytes, ...]) -> bytes:
+    """Return a whole request with a JSON body given in parts, joined once."""
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    length = sum(map(len, body))
+    head = f"{lines}Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+    return b"".join((head_start, head.encode(), *body))
+
+
+def body_start(settings: EndpointSettings, more: Mapping[str, int]) -> bytes:
     """Return the JSON object of the fixed fields, open for more. The user's own fields win."""
     usage = {"include_usage": True}
     if settings.continuous_usage:

@@ -1,4 +1,4 @@
-"""What the events of a streamed chat completion mean: token events, usage, finish, error.
+"""What the events of a streamed completion mean: token events, usage, finish, error.
 
 Read after the response has ended, or from the closed part of a long one. The rules are those of
 the metric definitions: what counts as a token event is decided once the whole response is known.
@@ -109,7 +109,9 @@ class ChunkReader:
         token_ids = choice.get("token_ids")
         ids = len(token_ids) if isinstance(token_ids, list) else _UNKNOWN
         delta = choice.get("delta")
-        return (_delta_kind(delta, finish) if isinstance(delta, dict) else _NOTHING), ids
+        if isinstance(delta, dict):
+            return _delta_kind(delta, finish), ids
+        return _text_kind(choice.get("text")), ids
 
     def _read_usage(self, usage: object) -> int:
         """Keep the latest usage; return its completion tokens, _UNKNOWN where it has none."""
@@ -159,6 +161,13 @@ def _delta_kind(delta: dict[str, Any], finish: object) -> int:
     if finish is not None and all(delta.get(name) is None for name in _TEXT_FIELDS):
         return _NOTHING
     return _EMPTY
+
+
+def _text_kind(text: object) -> int:
+    """Return the same of an event of the completions API, which has text in place of a delta."""
+    if not isinstance(text, str):
+        return _NOTHING
+    return _TEXT if text else _EMPTY
 
 
 def token_events(

@@ -12,6 +12,7 @@ import time
 from typing import Any
 
 from agentx_replay.endpoint.chat import ChatRequests
+from agentx_replay.endpoint.completions import CompletionRequests
 from agentx_replay.endpoint.connection import Connection, Ending, Exchange, ReadBuffer
 from agentx_replay.endpoint.outcome import Connected, response_of, short
 from agentx_replay.endpoint.parsing import ParseQueue
@@ -43,7 +44,8 @@ class Client:
         self._settings = settings
         self._now_ns = time.monotonic_ns
         self._loop = asyncio.get_running_loop()
-        self._chat = ChatRequests(settings)
+        completions = settings.api == "completions"
+        self._requests = CompletionRequests(settings) if completions else ChatRequests(settings)
         self._tls = settings.tls.context() if settings.url.tls else None
         self._buffer = ReadBuffer()
         self.parses = ParseQueue(self._loop)
@@ -63,7 +65,7 @@ class Client:
 
     async def send(self, dispatch: Dispatch) -> Response:
         """Send one request and return its response when it has ended, in whatever way."""
-        return await self.request(dispatch.stream_id, self._chat.request(dispatch))
+        return await self.request(dispatch.stream_id, self._requests.request(dispatch))
 
     def cut(self) -> None:
         """End every response in flight now, and every attempt to connect."""

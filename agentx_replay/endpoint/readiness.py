@@ -12,6 +12,7 @@ import orjson
 
 from agentx_replay.endpoint.chat import ChatRequests, head_start
 from agentx_replay.endpoint.client import Client, ConnectError
+from agentx_replay.endpoint.completions import CompletionRequests
 from agentx_replay.endpoint.outcome import overflows, short
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.errors import UsageError
@@ -20,6 +21,7 @@ from agentx_replay.replay.ports import ErrorCategory, Response, Status
 NEW_FIELD, OLD_FIELD = "max_completion_tokens", "max_tokens"
 _NEW_LIMIT, _OLD_LIMIT = 7, 5
 _MESSAGES = b'[{"role":"user","content":"Count from one to one hundred."}]'
+_PROMPT = b'"One, two, three, four,"'
 _STREAM = "readiness"
 _UNUSABLE = 3
 _NOT_FOUND = 404
@@ -176,11 +178,15 @@ def _names(models: tuple[ServedModel, ...]) -> str:
 async def _probe(
     client: Client, settings: EndpointSettings, models: tuple[ServedModel, ...]
 ) -> tuple[str, Response]:
-    """Return the limit field the server honours and its response.
+    """Return the limit field the server honours and its response; completions have only the old.
 
     Both fields at once, with different limits, so that the count tells which was honoured and no
     server can run on; one by one where the server refuses them together.
     """
+    if settings.api == "completions":
+        response = await _ask(client, settings, {})
+        _check(response, settings, models)
+        return OLD_FIELD, response
     both = replace(settings, max_tokens_field=NEW_FIELD)
     response = await _ask(client, both, {OLD_FIELD: _OLD_LIMIT})
     if response.error_category is not ErrorCategory.BAD_REQUEST:
@@ -195,8 +201,11 @@ async def _probe(
 
 
 async def _ask(client: Client, settings: EndpointSettings, extra: dict[str, int]) -> Response:
-    requests = ChatRequests(settings, extra)
-    return await client.request(_STREAM, requests.build({}, _NEW_LIMIT, _MESSAGES))
+    if settings.api == "completions":
+        request = CompletionRequests(settings, extra).build({}, _NEW_LIMIT, _PROMPT)
+    else:
+        request = ChatRequests(settings, extra).build({}, _NEW_LIMIT, _MESSAGES)
+    return await client.request(_STREAM, request)
 
 
 def _check(response: Response, settings: EndpointSettings, models: tuple[ServedModel, ...]) -> None:
@@ -231,8 +240,9 @@ def _not_found(
             f"the server does not serve the model {settings.model!r}",
             f"choose one it does: {_names(models)}" if models else "check --model",
         )
+    path = "/completions" if settings.api == "completions" else "/chat/completions"
     return _unusable(
-        f"there is no {settings.url.path}/chat/completions on {settings.url.authority} ({text})",
+        f"there is no {settings.url.path}{path} on {settings.url.authority} ({text})",
         "give the base of the API, usually http://HOST:PORT/v1",
     )
 

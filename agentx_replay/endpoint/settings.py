@@ -6,7 +6,7 @@ Not for: anything that differs from request to request (chat.py), or talking to 
 import re
 import ssl
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 
@@ -16,7 +16,12 @@ from agentx_replay.errors import UsageError
 MIN_TIMEOUT_S = 21_600.0
 """AgentX: no client timeout below six hours; real agents wait, and cutting hides the slow."""
 
-OWN_FIELDS = frozenset({"model", "messages", "stream", "max_tokens", "max_completion_tokens"})
+OWN_FIELDS = frozenset(
+    {"model", "messages", "prompt", "stream", "max_tokens", "max_completion_tokens"}
+)
+Api = Literal["chat", "completions"]
+"""Chat completions from messages, or completions from a prompt as it stands."""
+
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\x20-\x7e\t]*")
 _FRAMING_HEADERS = frozenset({"host", "content-length", "transfer-encoding", "connection"})
@@ -48,11 +53,12 @@ class TlsSettings:
 class EndpointSettings:
     """One server and how to ask it.
 
-    ``max_tokens_field`` is the name of the body field that limits the output. ``extra_body`` and
-    ``extra_headers`` pass through. ``session_headers`` adds ``X-Session-ID``. ``keepalive_s`` is
-    how long an idle connection may be used again where neither the server's announcement nor a
-    measurement says less. ``timeout_s`` limits one response; None is no limit.
-    ``continuous_usage`` asks for usage in every event, which costs the server time.
+    ``max_tokens_field`` is the name of the body field that limits the output (of completions it is
+    always ``max_tokens``). ``extra_body`` and ``extra_headers`` pass through. ``session_headers``
+    adds ``X-Session-ID``. ``keepalive_s`` is how long an idle connection may be used again where
+    neither the server's announcement nor a measurement says less. ``timeout_s`` limits one
+    response; None is no limit. ``continuous_usage`` asks for usage in every event, which costs the
+    server time.
     """
 
     url: BaseUrl
@@ -66,6 +72,7 @@ class EndpointSettings:
     keepalive_s: float | None = None
     timeout_s: float | None = None
     continuous_usage: bool = False
+    api: Api = "chat"
 
     def __post_init__(self) -> None:
         _check_body(self.extra_body)
