@@ -15,15 +15,13 @@ import numpy as np
 
 from agentx_replay.errors import UsageError
 from agentx_replay.prompts.vocabulary import (
+    FEWEST_WORDS,
     WORD_BYTES,
     Vocabulary,
     common_words,
     opening_words,
     word_table,
 )
-
-FEWEST_WORDS = 256
-"""Below this, prompts would repeat so much that lookup decoding could guess them."""
 
 _ORDERS = 3
 # How byte-level BPE (Ġ) and SentencePiece (▁) write a space before four letters.

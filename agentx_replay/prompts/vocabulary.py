@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 WORD_BYTES = 5
 """A space and four ASCII letters."""
 
+FEWEST_WORDS = 256
+"""Below this, prompts would repeat so much that lookup decoding could guess them."""
+
 _WORDS = files("agentx_replay.prompts") / "words"
 
 

@@ -1,0 +1,255 @@
+"""The proof of a calibration, and a calibration as a value that can be written and read.
+
+Random conversations of up to 60 messages are predicted and counted; what differs is told by its
+size. Pure: probes.py says how the questions get asked; word_search.py and template_cost.py find
+what is proven here.
+"""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from statistics import median_low
+from typing import Any
+
+from agentx_replay.errors import UsageError
+from agentx_replay.prompts.probes import (
+    Asking,
+    Conversation,
+    Ids,
+    Probe,
+    ProbeMaker,
+    roles,
+)
+from agentx_replay.prompts.template import CHATML, TemplateCost
+from agentx_replay.prompts.vocabulary import common_words, opening_words
+
+PROBES = 40
+FEWEST_PROBES = 8
+MOST_MESSAGES = 60
+_WORDS_A_MESSAGE = 12
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """How well the calibration predicted ``probes`` random prompts.
+
+    ``exact`` of them to the token; ``largest_error_tokens`` (counted minus predicted) is the one
+    farthest from 0; the longest prompt had ``longest_tokens``, the longest conversation
+    ``most_messages``.
+    """
+
+    probes: int
+    exact: int
+    largest_error_tokens: int
+    longest_tokens: int
+    most_messages: int
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What one token, and one message, is to one server.
+
+    ``words`` are one token each; ``ids``, where prompts are sent as token ids, is theirs in the
+    same order, the opening word's before them. ``counted_by`` names the way the server was asked.
+    ``warnings`` are sentences for a person.
+    """
+
+    words: tuple[str, ...]
+    opening: str
+    cost: TemplateCost
+    verification: Verification
+    source: str
+    counted_by: str
+    model: str
+    ids: tuple[int, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def exact(self) -> bool:
+        """Whether every probe had the length predicted."""
+        return self.verification.exact == self.verification.probes > 0
+
+    def lines(self) -> list[str]:
+        """Return what a person is told before the first request; one line where all is well."""
+        proof, words = self.verification, f"{len(self.words):,} {self.source}"
+        if not proof.probes:
+            return [f"prompt lengths assumed, not measured ({words})", *self.warnings]
+        share = f"exact on {proof.exact} of {proof.probes} probes"
+        if not self.exact:
+            share = f"NOT {share}, off by up to {proof.largest_error_tokens:+,} tokens"
+        return [f"prompt lengths {share} ({words}, counted by {self.counted_by})", *self.warnings]
+
+
+def assumed(model: str, *warnings: str) -> Calibration:
+    """Return what holds where nothing was asked: the built-in words under ChatML's cost."""
+    return Calibration(
+        words=tuple(common_words()),
+        opening=opening_words()[0],
+        cost=CHATML,
+        verification=Verification(0, 0, 0, 0, 0),
+        source="built-in words",
+        counted_by="nobody",
+        model=model,
+        warnings=warnings,
+    )
+
+
+_Counted = Sequence[tuple[Probe, int]]
+
+
+# --- the proof ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What verification may use: ``context_tokens`` of the server (None: not known) and
+    ``budget_tokens`` in all, which is a bound on time.
+    """
+
+    context_tokens: int | None
+    budget_tokens: int
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest probe: near half the context, and a third of the budget."""
+        third = self.budget_tokens // 3
+        return third if self.context_tokens is None else min(third, self.context_tokens // 2)
+
+
+def expected_tokens(probe: Probe, cost: TemplateCost) -> int:
+    """Return the length that the server should count."""
+    if not isinstance(probe, Conversation):
+        return cost.without_system + probe.words
+    messages = sum(cost.message(role) for role, _ in probe.messages)
+    return cost.conversation(has_system=probe.has_system) + messages + probe.words
+
+
+def verify(cost: TemplateCost, drawn: Sequence[Probe]) -> Asking[tuple[TemplateCost, Verification]]:
+    """Compare prediction and count over the probes drawn.
+
+    Where they differ, the conversation's constants are moved by the median error first, which is
+    the best that constants can do; the errors told are those that remain.
+    """
+    counts = yield drawn
+    counted = [(p, count) for p, count in zip(drawn, counts, strict=True) if count is not None]
+    moved = _recentred(cost, counted)
+    errors = _errors(moved, counted)
+    return moved, Verification(
+        probes=len(errors),
+        exact=errors.count(0),
+        largest_error_tokens=max(errors, key=abs, default=0),
+        longest_tokens=max((count for _, count in counted), default=0),
+        most_messages=max((probe.message_count for probe, _ in counted), default=0),
+    )
+
+
+def _errors(cost: TemplateCost, counted: _Counted) -> list[int]:
+    return [count - expected_tokens(probe, cost) for probe, count in counted]
+
+
+def _recentred(cost: TemplateCost, counted: _Counted) -> TemplateCost:
+    """Return the cost with each kind of conversation's constant moved by its median error."""
+
+    def constant(has_system: bool) -> int:
+        mine = [(probe, count) for probe, count in counted if probe.has_system == has_system]
+        move = median_low(_errors(cost, mine)) if mine else 0
+        return max(0, cost.conversation(has_system=has_system) + move)
+
+    return replace(cost, with_system=constant(True), without_system=constant(False))
+
+
+def random_conversations(probes: ProbeMaker, cost: TemplateCost, room: Room) -> list[Probe]:
+    """Return up to ``PROBES`` random conversations, the first of the longest allowed, the second
+    with the most messages; fewer where the budget is small, but ``FEWEST_PROBES``.
+    """
+    long_words = room.longest - expected_tokens(probes.conversation([("user", 0)]), cost)
+    drawn: list[Probe] = [probes.conversation([("user", max(0, long_words))])]
+    spent = expected_tokens(drawn[0], cost)
+    most = MOST_MESSAGES
+    while len(drawn) < PROBES and (spent < room.budget_tokens or len(drawn) < FEWEST_PROBES):
+        probe = _random_conversation(probes, cost, room, most)
+        drawn.append(probe)
+        spent += expected_tokens(probe, cost)
+        most = probes.rng.randint(1, MOST_MESSAGES)
+    return drawn
+
+
+def _random_conversation(
+    probes: ProbeMaker, cost: TemplateCost, room: Room, most_messages: int
+) -> Conversation:
+    """Return a conversation of at most so many messages that fits the context."""
+    has_system = cost.takes_system and probes.rng.random() < 0.5
+    pairs = max(0, (most_messages - 1 - has_system) // 2)
+    while True:
+        lengths = [
+            (role, probes.rng.randint(0, _WORDS_A_MESSAGE))
+            for role in roles(pairs, has_system=has_system)
+        ]
+        words = sum(count for _, count in lengths)
+        overhead = sum(cost.message(role) for role, _ in lengths)
+        tokens = words + overhead + cost.conversation(has_system=has_system)
+        if not pairs or room.context_tokens is None or tokens < room.context_tokens * 3 // 4:
+            return probes.conversation(lengths)
+        pairs //= 2
+
+
+def random_texts(probes: ProbeMaker, room: Room) -> list[Probe]:
+    """Return ``PROBES`` random texts, the first of the longest allowed."""
+    return [probes.text(length) for length in _random_lengths(probes.rng, room)]
+
+
+def random_id_lists(ids: Sequence[int], rng: random.Random, room: Room) -> list[Probe]:
+    """Return ``PROBES`` random lists of ``ids``, after the first of them, as ``random_texts``."""
+    return [
+        Ids((ids[0], *rng.choices(ids[1:], k=length)), length)
+        for length in _random_lengths(rng, room)
+    ]
+
+
+def _random_lengths(rng: random.Random, room: Room) -> list[int]:
+    usual = max(1, min(room.longest, room.budget_tokens // PROBES))
+    return [room.longest, *(rng.randint(0, usual) for _ in range(PROBES - 1))]
+
+
+# --- on file ------------------------------------------------------------------------------------
+
+
+def as_document(calibration: Calibration) -> dict[str, Any]:
+    """Return the calibration as plain JSON values."""
+    return {"format": _FORMAT, **asdict(calibration)}
+
+
+def summary_document(calibration: Calibration) -> dict[str, Any]:
+    """Return the same without the lists of words and ids: how many there are."""
+    document = as_document(calibration)
+    return document | {"words": len(calibration.words), "ids": len(calibration.ids)}
+
+
+def from_document(document: Any, name: str) -> Calibration:
+    """Return the calibration that ``as_document`` wrote. Raises UsageError for anything else."""
+    try:
+        if document["format"] != _FORMAT:
+            raise UsageError(
+                f"{name} is a calibration of another version", "leave it out: one is made anew"
+            )
+        return _read(document)
+    except (KeyError, TypeError, ValueError) as error:
+        raise UsageError(
+            f"{name} is not a calibration ({error!r})",
+            "give the calibration.json of a run directory",
+        ) from None
+
+
+def _read(document: Mapping[str, Any]) -> Calibration:
+    values = {key: value for key, value in document.items() if key != "format"}
+    for key in ("words", "ids", "warnings"):
+        values[key] = tuple(values[key])
+    values["cost"] = TemplateCost(**values["cost"])
+    values["verification"] = Verification(**values["verification"])
+    calibration = Calibration(**values)
+    if not calibration.words or not all(
+        len(word) == 4 and word.isascii() and word.isalpha() for word in calibration.words
+    ):
+        raise ValueError("its words are not four ASCII letters each")
+    return calibration

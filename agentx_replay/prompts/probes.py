@@ -1,0 +1,114 @@
+"""What a server is asked when prompts are calibrated against it: tiny prompts to be counted.
+
+A calibration is a conversation of its own: it yields batches of probes and is sent one count for
+each, so whoever drives it does the I/O and everything decided here can be tested without any. A
+count of None means that the server would not take the prompt. Not for: what to ask in which order
+(word_search.py, calibration.py) or how a server counts (the endpoint room).
+"""
+
+import random
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from agentx_replay.prompts.template import Role
+
+Count = int | None
+"""Tokens of a prompt as the server counts them, None where it refused it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Plain text: an opening word and ``words`` more."""
+
+    text: str
+    words: int
+
+    @property
+    def has_system(self) -> bool:
+        """Never: it is no conversation."""
+        return False
+
+    @property
+    def message_count(self) -> int:
+        """One."""
+        return 1
+
+
+@dataclass(frozen=True, slots=True)
+class Ids:
+    """Token ids: an opening one and ``words`` more."""
+
+    ids: tuple[int, ...]
+    words: int
+
+    @property
+    def has_system(self) -> bool:
+        """Never: it is no conversation."""
+        return False
+
+    @property
+    def message_count(self) -> int:
+        """One."""
+        return 1
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """Messages as role and text, each an opening word and more; ``words`` counts those more."""
+
+    messages: tuple[tuple[Role, str], ...]
+    words: int
+
+    @property
+    def has_system(self) -> bool:
+        """Whether it opens with a system message."""
+        return self.messages[0][0] == "system"
+
+    @property
+    def message_count(self) -> int:
+        """Messages in it."""
+        return len(self.messages)
+
+
+Probe = Text | Ids | Conversation
+
+_T = TypeVar("_T")
+Asking = Generator[Sequence[Probe], Sequence[Count], _T]
+"""Yields batches of probes, is sent their counts, returns what it found out."""
+
+
+def sentence(opening: str, words: Sequence[str]) -> str:
+    """Return the opening word and ``words``, one space apart."""
+    return " ".join((opening, *words))
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeMaker:
+    """Makes probes out of ``words`` drawn by ``rng``, so that a cache knows none of them."""
+
+    opening: str
+    words: Sequence[str]
+    rng: random.Random
+
+    def drawn(self, count: int) -> list[str]:
+        """Return ``count`` random words."""
+        return self.rng.choices(self.words, k=count)
+
+    def conversation(self, messages: Sequence[tuple[Role, int]]) -> Conversation:
+        """Return a conversation of messages with so many random words each."""
+        said = tuple((role, sentence(self.opening, self.drawn(count))) for role, count in messages)
+        return Conversation(said, sum(count for _, count in messages))
+
+    def text(self, count: int) -> Text:
+        """Return a text of ``count`` random words after the opening one."""
+        return Text(sentence(self.opening, self.drawn(count)), count)
+
+
+def roles(pairs: int, *, has_system: bool) -> list[Role]:
+    """Return the roles of a conversation: a user's message, and ``pairs`` of an answer and one
+    more of the user's, after a system message where there is one.
+    """
+    pair: list[Role] = ["assistant", "user"]
+    opening: list[Role] = ["system", "user"] if has_system else ["user"]
+    return opening + pair * pairs

@@ -1,0 +1,90 @@
+"""What a server's chat template costs, solved from the lengths of a few conversations.
+
+Only what prompts hold is told apart: a conversation alternates after an optional system message
+and ends in a user's. Pure: probes.py says how the questions get asked. Not for: proving that the
+answer holds (calibration.py).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median_low
+
+from agentx_replay.prompts.probes import Asking, Conversation, Count, ProbeMaker, roles
+from agentx_replay.prompts.template import TemplateCost
+
+_MANY_PAIRS = 20
+_FEW_WORDS, _MORE_WORDS = 3, 23
+_SHAPES = ((0, False), (1, False), (2, False), (_MANY_PAIRS, False), (0, True), (1, True))
+"""Pairs of an answer and a question after the first message; whether a system message opens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A conversation's cost without its words: ``overhead`` tokens with ``pairs`` of messages."""
+
+    pairs: int
+    has_system: bool
+    overhead: int
+
+
+def measure_template(probes: ProbeMaker) -> Asking[TemplateCost | None]:
+    """Return what the server's template costs; None where it refuses the plainest conversations.
+
+    A system message that is refused, or whose words are not counted one by one, is one that the
+    template does not take.
+    """
+    asked = [_few_words(probes, pairs, has_system) for pairs, has_system in _SHAPES]
+    wordy = probes.conversation([("system", _MORE_WORDS), ("user", _FEW_WORDS)])
+    *counts, wordy_count = yield [*asked, wordy]
+    overheads = [_overhead(probe, count) for probe, count in zip(asked, counts, strict=True)]
+    measured = [
+        Measured(pairs, has_system, overhead)
+        for (pairs, has_system), overhead in zip(_SHAPES, overheads, strict=True)
+        if overhead is not None
+    ]
+    terse = overheads[_SHAPES.index((0, True))]
+    takes_system = terse is not None and _overhead(wordy, wordy_count) == terse
+    return solve(measured, takes_system=takes_system)
+
+
+def _overhead(probe: Conversation, count: Count) -> int | None:
+    return None if count is None else count - probe.words
+
+
+def _few_words(probes: ProbeMaker, pairs: int, has_system: bool) -> Conversation:
+    return probes.conversation([(role, _FEW_WORDS) for role in roles(pairs, has_system=has_system)])
+
+
+def solve(measured: Sequence[Measured], *, takes_system: bool) -> TemplateCost | None:
+    """Return the cost that explains the conversations, or comes nearest; None without a plain one.
+
+    Lengths tell the cost of a pair (an answer and the next question) and of the conversation with
+    its first message, not how each is divided. It is divided so that no message's overhead is
+    charged before it arises: a shared prefix may then only lie later in the server's tokens, never
+    earlier, which is what sharing needs.
+    """
+    plain = [m for m in measured if not m.has_system]
+    with_system = [m for m in measured if m.has_system] if takes_system else []
+    if not any(m.pairs == 0 for m in plain) or not any(m.pairs for m in plain):
+        return None
+    pair = _pair_cost(plain)
+    first = median_low(m.overhead - m.pairs * pair for m in plain)
+    user = max(0, min(pair // 2, first))
+    without = first - user
+    if not with_system:
+        return TemplateCost(without, without, 0, user, pair - user, False, assumed=False)
+    opened = median_low(m.overhead - m.pairs * pair for m in with_system)
+    system = max(0, min(user, opened - user))
+    return TemplateCost(opened - user - system, without, system, user, pair - user, assumed=False)
+
+
+def _pair_cost(plain: Sequence[Measured]) -> int:
+    """Return the slope between the shortest and the longest conversation, in whole tokens."""
+    shortest = min(plain, key=lambda m: m.pairs)
+    longest = max(plain, key=lambda m: m.pairs)
+    return round((longest.overhead - shortest.overhead) / (longest.pairs - shortest.pairs))
+
+
+def flat_cost(opening_tokens: int) -> TemplateCost:
+    """Return the cost of a prompt that is no conversation: of its opening word and any before."""
+    return TemplateCost(opening_tokens, opening_tokens, 0, 0, 0, False, assumed=False)
