@@ -102,6 +102,18 @@ def parse_completion(body: bytes, *, chat: bool, served: str, renderer: Renderer
     )
 
 
+def tokenize_body(body: bytes, *, renderer: Renderer, max_model_len: int) -> bytes:
+    """Return the answer to ``POST /tokenize``, as vLLM shapes it, of messages or of a prompt.
+
+    Raises RefusedError for what a server would refuse.
+    """
+    asked = _json_object(body)
+    chat = "messages" in asked
+    tokens = _chat_tokens(asked, renderer) if chat else _prompt_tokens(asked, renderer)
+    answer = {"count": len(tokens), "max_model_len": max_model_len, "tokens": tokens}
+    return orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
 def _json_object(body: bytes) -> dict[str, Any]:
     try:
         asked = orjson.loads(body)

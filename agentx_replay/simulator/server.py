@@ -23,6 +23,7 @@ from agentx_replay.simulator.api import (
     http_response,
     models_body,
     parse_completion,
+    tokenize_body,
 )
 from agentx_replay.simulator.connection import Connection, HttpRequest, Limits
 from agentx_replay.simulator.engine import Engine, EngineModel, Sequence, SequenceState
@@ -122,6 +123,10 @@ class Server:
         self._abandon(connection)
 
     def _look_up(self, request: HttpRequest) -> bytes:
+        if request.path == "/tokenize":
+            _require("POST", request)
+            limit = self.engine.model.context_limit_tokens
+            return tokenize_body(request.body, renderer=self._renderer, max_model_len=limit)
         known = ("/v1/models", "/health", "/truth")
         if request.path not in known:
             raise RefusedError(404, f"There is no {request.path} here.", "NotFoundError")
