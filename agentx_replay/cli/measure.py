@@ -59,6 +59,12 @@ _OPTIONS = (
         metavar="FILE",
         help="A tokenizer.json to take one-token words from (needs the extra 'tokenizers').",
     ),
+    click.option(
+        "--calibration",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        help="Prove and use the calibration.json of an earlier run instead of making one.",
+    ),
     click.option("--salt", metavar="TEXT", help="Same seed and salt: same bytes. Default: random."),
     click.option("--skip-bad", is_flag=True, help="Leave out trace files that cannot be read."),
     click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else."),
@@ -121,6 +127,7 @@ def _measure(concurrency: tuple[int, ...], options: dict[str, Any]) -> None:
         screen = ProgressScreen(settings.gpus)
         for line in (
             *target.cautions,
+            *sweep.calibration.lines(),
             *sweep_lines(sweep.corpus, sweep.selection, sweep.plans, settings.out),
         ):
             screen.say(line)
@@ -145,6 +152,7 @@ def _settings(concurrency: tuple[int, ...], options: dict[str, Any]) -> Settings
         max_context=options["max_context"],
         context_policy=options["max_context_policy"],
         tokenizer=options["tokenizer"],
+        calibration=options["calibration"],
         skip_bad=options["skip_bad"],
     )
 

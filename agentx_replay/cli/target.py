@@ -13,7 +13,7 @@ from agentx_replay.errors import UsageError
 from agentx_replay.experiment.settings import Target
 
 if TYPE_CHECKING:
-    from agentx_replay.endpoint.settings import EndpointSettings
+    from agentx_replay.endpoint.settings import Api, EndpointSettings
 
 target_options = (
     click.option("--url", metavar="URL", help="The server. Default: the built-in simulator."),
@@ -27,6 +27,13 @@ target_options = (
     ),
     click.option("--header", multiple=True, metavar="NAME:VALUE", help="Send a header along."),
     click.option("--body", metavar="JSON", help="Send fields along in every request's body."),
+    click.option(
+        "--endpoint",
+        type=click.Choice(["chat", "completions"]),
+        default="chat",
+        show_default=True,
+        help="The API to ask. Completions get token ids where the server takes them.",
+    ),
     click.option("--session-headers", is_flag=True, help="Send X-Session-ID, for routers."),
     click.option(
         "--keepalive",
@@ -63,6 +70,7 @@ class TargetOptions:
     api_key_env: str
     header: tuple[str, ...]
     body: str | None
+    endpoint: "Api"
     session_headers: bool
     keepalive: float | None
     timeout: float | None
@@ -137,6 +145,7 @@ def _server(options: TargetOptions, url: str, facts: dict[str, Any]) -> Target:
         cautions=told.cautions(),
         max_context=told.max_model_len,
         secrets=(settings.api_key,) if settings.api_key else (),
+        endpoint=settings,
         metrics=pages,
     )
 
@@ -154,6 +163,7 @@ def _endpoint_settings(options: TargetOptions, url: str) -> "EndpointSettings":
         extra_body=_body(options.body),
         extra_headers=tuple(_header(header) for header in options.header),
         session_headers=options.session_headers,
+        api=options.endpoint,
         tls=TlsSettings(options.ca_file, options.insecure),
         keepalive_s=options.keepalive,
         timeout_s=options.timeout,

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from agentx_replay.endpoint.scrape import MetricsPage
 from agentx_replay.plan.selection import ContextPolicy
@@ -12,11 +12,15 @@ from agentx_replay.replay.ports import Clock, Endpoint
 from agentx_replay.results.recent import Snapshot
 from agentx_replay.scenario import Scenario
 
+if TYPE_CHECKING:
+    from agentx_replay.endpoint.settings import EndpointSettings
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """One sweep. ``max_context`` in tokens (None: the server's own limit, where it tells one);
     ``salt`` decides the words of every prompt; ``tokenizer`` is a ``tokenizer.json``;
+    ``calibration`` a file of an earlier run;
     ``bundled`` says that ``traces`` is the shipped corpus; ``command`` is what was typed.
     """
 
@@ -30,6 +34,7 @@ class Settings:
     max_context: int | None = None
     context_policy: ContextPolicy = "session"
     tokenizer: Path | None = None
+    calibration: Path | None = None
     skip_bad: bool = False
 
 
@@ -38,8 +43,9 @@ class Target:
     """What is measured. ``virtual`` runs in virtual time, without a wire.
 
     ``open`` makes the endpoint inside the running loop. ``max_context`` is what the server says it
-    can hold, None where it does not. ``metrics`` are pages to
-    scrape during a run. ``facts`` go into ``sweep.json``; ``secrets`` never do.
+    can hold, None where it does not. ``metrics`` are pages to scrape during a run. ``endpoint`` is
+    how to reach it, to calibrate against it; None where there is no wire. ``facts`` go into
+    ``sweep.json``; ``secrets`` never do.
     """
 
     open: Callable[[Clock], Endpoint]
@@ -47,6 +53,7 @@ class Target:
     cautions: tuple[str, ...] = ()
     max_context: int | None = None
     virtual: bool = False
+    endpoint: "EndpointSettings | None" = None
     secrets: tuple[str, ...] = ()
     metrics: tuple[MetricsPage, ...] = ()
 

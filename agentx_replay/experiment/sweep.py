@@ -11,12 +11,11 @@ from agentx_replay import __version__
 from agentx_replay.analysis.point import Point, point_row
 from agentx_replay.analysis.validity import Rules
 from agentx_replay.experiment.level import Level, run_level
-from agentx_replay.experiment.prompting import Prompting
+from agentx_replay.experiment.prompting import calibration_for, prompting_of
 from agentx_replay.experiment.settings import Screen, Settings, Target
 from agentx_replay.plan.plan import GraphLibrary, Plan
 from agentx_replay.plan.selection import Selection, select_sessions
-from agentx_replay.prompts.template import CHATML
-from agentx_replay.prompts.vocabulary import Vocabulary, builtin_vocabulary
+from agentx_replay.prompts.calibration import as_document, summary_document
 from agentx_replay.results.run_directory import PointStatus, RunDirectory
 from agentx_replay.traces.corpus import read_corpus
 from agentx_replay.traces.model import Corpus
@@ -39,15 +38,16 @@ class Sweep:
             policy=settings.context_policy,
             max_sessions=settings.scenario.max_sessions,
         )
-        vocabulary = _vocabulary(settings)
         scenario = settings.scenario
-        self._prompting = Prompting(vocabulary, CHATML, settings.salt, scenario.shared_prefix)
         library = GraphLibrary(self.selection, scenario)
         self.plans = [
             Plan(scenario, self.corpus.fingerprint, library, level) for level in settings.levels
         ]
         self._run = RunDirectory.create(settings.out, secrets=target.secrets)
-        self._run.write_sweep(self._document(vocabulary))
+        self.calibration = calibration_for(settings, target)
+        self._prompting = prompting_of(self.calibration, settings, target)
+        self._run.write_calibration(as_document(self.calibration))
+        self._run.write_sweep(self._document())
 
     def run(self, screen: Screen) -> Iterator[Point]:
         """Run the levels; yield each point when it is on disk. An interrupted level is the last."""
@@ -70,7 +70,7 @@ class Sweep:
             gpus=settings.gpus,
         )
 
-    def _document(self, vocabulary: Vocabulary) -> dict[str, Any]:
+    def _document(self) -> dict[str, Any]:
         settings = self._settings
         return {
             "command": settings.command,
@@ -83,11 +83,7 @@ class Sweep:
             "levels": settings.levels,
             "gpus": settings.gpus,
             "salt": settings.salt,
-            "prompts": {
-                "words": len(vocabulary.table),
-                "source": vocabulary.source,
-                "template": asdict(CHATML),
-            },
+            "calibration": summary_document(self.calibration),
             "target": self._target.facts,
         }
 
@@ -104,14 +100,6 @@ def rules_of(settings: Settings, selection: Selection) -> Rules:
         sessions_left_out=sum(out.sessions for out in selection.left_out if out.cause == "session"),
         requests_left_out=sum(out.requests for out in selection.left_out if out.cause == "request"),
     )
-
-
-def _vocabulary(settings: Settings) -> Vocabulary:
-    if settings.tokenizer is None:
-        return builtin_vocabulary()
-    from agentx_replay.prompts.tokenizer_file import vocabulary_from_tokenizer
-
-    return vocabulary_from_tokenizer(settings.tokenizer)
 
 
 def _corpus_document(corpus: Corpus, selection: Selection) -> dict[str, Any]:

@@ -58,6 +58,11 @@ def sweep_file(run: Path) -> Path:
     return run / "sweep.json"
 
 
+def calibration_file(run: Path) -> Path:
+    """What prompts were made of: words and template cost, as measured against the server."""
+    return run / "calibration.json"
+
+
 def points_file(run: Path) -> Path:
     """One row a level."""
     return run / "points.parquet"

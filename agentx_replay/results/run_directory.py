@@ -18,6 +18,7 @@ from agentx_replay.errors import UsageError
 from agentx_replay.results.compaction import play_files, request_files
 from agentx_replay.results.durable import disk_faults_explained, sync_directory, write_bytes_durably
 from agentx_replay.results.layout import (
+    calibration_file,
     instrument_file,
     point_directory,
     point_file,
@@ -96,6 +97,10 @@ class RunDirectory:
     def write_sweep(self, document: Mapping[str, Any]) -> None:
         """Replace ``sweep.json``."""
         self._write_json(sweep_file(self.path), document)
+
+    def write_calibration(self, document: Mapping[str, Any]) -> None:
+        """Replace ``calibration.json``."""
+        self._write_json(calibration_file(self.path), document)
 
     def start_point(self, concurrency: int, document: Mapping[str, Any]) -> Path:
         """Make the directory of a level, marked running, and return it.

@@ -1,0 +1,284 @@
+"""Calibrating before a run: the questions of the prompts room put to a server, and the answers.
+
+Finds words and template cost, proves them, checks that usage says the same, and tells a person in
+one line. An earlier calibration is proven anew, not believed. Not for: what to ask, or the wire.
+"""
+
+import asyncio
+import random
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+import orjson
+import uvloop
+
+from agentx_replay.endpoint.client import Client
+from agentx_replay.endpoint.counting import Counter, UncountedError, Way, Ways
+from agentx_replay.endpoint.settings import EndpointSettings
+from agentx_replay.errors import UsageError
+from agentx_replay.prompts.calibration import (
+    Calibration,
+    Room,
+    Verification,
+    assumed,
+    expected_tokens,
+    from_document,
+    random_conversations,
+    random_id_lists,
+    random_texts,
+    verify,
+)
+from agentx_replay.prompts.probes import Asking, Ids, Probe, ProbeMaker, Text, sentence
+from agentx_replay.prompts.template import TemplateCost
+from agentx_replay.prompts.template_cost import flat_cost, measure_template
+from agentx_replay.prompts.vocabulary import common_words, opening_words
+from agentx_replay.prompts.word_search import MOST_WORDS_A_TEXT, Words, find_words
+from agentx_replay.prompts.word_search import UncountedError as UncountedTextError
+
+_T = TypeVar("_T")
+_PROOF_S = 1.0
+"""What proving may take, by the speed at which the words were counted."""
+_LEAST_BUDGET_TOKENS, _MOST_BUDGET_TOKENS = 2_000, 200_000
+_REPEATED_WORDS = 300
+"""Words of the prompt that is counted twice: several blocks of any prefix cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Words to try, the one that opens messages, and where they come from."""
+
+    words: tuple[str, ...]
+    opening: str
+    source: str
+
+
+def builtin_candidates() -> Candidates:
+    """Return the built-in list."""
+    return Candidates(tuple(common_words()), opening_words()[0], "built-in words")
+
+
+def file_candidates(path: Path) -> Candidates:
+    """Return the words that are one token each in a ``tokenizer.json``."""
+    from agentx_replay.prompts.tokenizer_file import vocabulary_from_tokenizer
+
+    found = vocabulary_from_tokenizer(path)
+    words = found.table.tobytes().decode("ascii").split()
+    return Candidates(tuple(words), found.opening, f"words of {path.name}")
+
+
+def read_calibration(path: Path) -> Calibration:
+    """Return the calibration in a file. Raises UsageError where there is none."""
+    try:
+        document = orjson.loads(path.read_bytes())
+    except (OSError, orjson.JSONDecodeError) as error:
+        raise UsageError(
+            f"the calibration {path} cannot be read ({error})",
+            "give the calibration.json of a run directory",
+        ) from None
+    return from_document(document, str(path))
+
+
+def calibrate(
+    settings: EndpointSettings,
+    *,
+    context_tokens: int | None,
+    candidates: Candidates | None = None,
+    earlier: Calibration | None = None,
+) -> Calibration:
+    """Calibrate against a server, or prove an ``earlier`` calibration against it.
+
+    Raises UsageError (exit code 3) where the server cannot be asked.
+    """
+    tried = candidates or builtin_candidates()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_calibrate(settings, context_tokens, tried, earlier))
+
+
+async def _calibrate(
+    settings: EndpointSettings,
+    context_tokens: int | None,
+    candidates: Candidates,
+    earlier: Calibration | None,
+) -> Calibration:
+    client = Client(settings)
+    try:
+        session = _Session(Counter(client, settings), settings, context_tokens)
+        return await session.calibration(candidates, earlier)
+    finally:
+        await client.close()
+
+
+class _Session:
+    """One calibration against one server."""
+
+    def __init__(
+        self, counter: Counter, settings: EndpointSettings, context_tokens: int | None
+    ) -> None:
+        self._counter = counter
+        self._model = settings.model
+        self._chat = settings.api == "chat"
+        self._context = context_tokens
+        self._rng = random.Random(time.time_ns())  # a cache must not know the probes
+        self._started_s = time.monotonic()
+
+    async def calibration(self, candidates: Candidates, earlier: Calibration | None) -> Calibration:
+        """Find, prove, and check against usage."""
+        probes = ProbeMaker(candidates.opening, candidates.words, self._rng)
+        try:
+            ways = await self._counter.ways(probes.conversation([("user", 3)]), probes.text(3))
+        except UncountedError:
+            return assumed(self._model, _UNCOUNTED)
+        found = await self._found(candidates, earlier, ways)
+        usage = await self._usage(found, ways)
+        if usage.counted != usage.predicted and ways.usage and ways != _by_usage(ways.usage):
+            ways = _by_usage(ways.usage)
+            found = await self._found(candidates, earlier, ways)
+            usage = await self._usage(found, ways)
+        return replace(found, warnings=(*found.warnings, *usage.warnings, *_way_warnings(ways)))
+
+    async def _found(
+        self, candidates: Candidates, earlier: Calibration | None, ways: Ways
+    ) -> Calibration:
+        """Return a calibration by one way of counting."""
+        if earlier is not None:
+            return await self._proven(earlier, ways)
+        try:
+            words = await self._ask(
+                find_words(candidates.words, candidates.opening, self._rng, self._words_a_text()),
+                ways,
+            )
+        except UncountedTextError:
+            return assumed(self._model, _REFUSED)
+        probes = ProbeMaker(candidates.opening, words.words, self._rng)
+        cost: TemplateCost | None = flat_cost(words.opening_tokens)
+        if self._chat:
+            cost = await self._ask(measure_template(probes), ways)
+        if cost is None:
+            return assumed(self._model, _REFUSED)
+        begun = Calibration(
+            words=words.words,
+            opening=candidates.opening,
+            cost=cost,
+            verification=Verification(0, 0, 0, 0, 0),
+            source=candidates.source,
+            counted_by=ways.of(probes.conversation([("user", 0)]) if self._chat else Text("", 0)),
+            model=self._model,
+            warnings=_word_warnings(words, candidates),
+        )
+        ids = () if self._chat else await self._ids(begun, ways)
+        return await self._proven(replace(begun, ids=ids), ways)
+
+    def _words_a_text(self) -> int:
+        if self._context is None:
+            return MOST_WORDS_A_TEXT
+        return min(MOST_WORDS_A_TEXT, self._context // 2)
+
+    async def _ask(self, asking: Asking[_T], ways: Ways) -> _T:
+        """Put a calibration's questions to the server until it has its answer."""
+        try:
+            probes = next(asking)
+            while True:
+                probes = asking.send(await self._counter.counts(probes, ways))
+        except StopIteration as stop:
+            found: _T = stop.value
+            return found
+
+    async def _proven(self, calibration: Calibration, ways: Ways) -> Calibration:
+        """Return the calibration with its cost proven on random prompts."""
+        room = Room(self._context, await self._budget(calibration, ways))
+        probes = ProbeMaker(calibration.opening, calibration.words, self._rng)
+        if calibration.ids:
+            drawn = random_id_lists(calibration.ids, self._rng, room)
+        elif self._chat:
+            drawn = random_conversations(probes, calibration.cost, room)
+        else:
+            drawn = random_texts(probes, room)
+        cost, verification = await self._ask(verify(calibration.cost, drawn), ways)
+        return replace(calibration, cost=cost, verification=verification)
+
+    async def _budget(self, calibration: Calibration, ways: Ways) -> int:
+        """Return how many tokens can be counted in the time there is for the proof."""
+        words = min(_REPEATED_WORDS, self._words_a_text())
+        if calibration.ids:
+            probe: Probe = Ids(calibration.ids[:words], words - 1)
+        else:
+            maker = ProbeMaker(calibration.opening, calibration.words, self._rng)
+            probe = maker.conversation([("user", words)]) if self._chat else maker.text(words)
+        begun_s = time.monotonic()
+        await self._counter.counts([probe], ways)
+        took_s = max(time.monotonic() - begun_s, 1e-4)
+        affordable = round(words / took_s * _PROOF_S)
+        return min(max(affordable, _LEAST_BUDGET_TOKENS), _MOST_BUDGET_TOKENS)
+
+    async def _ids(self, calibration: Calibration, ways: Ways) -> tuple[int, ...]:
+        """Return the token ids of the words, the opening's first; none where they do not serve."""
+        said = sentence(calibration.opening, calibration.words)
+        ids = await self._counter.token_ids(Text(said, len(calibration.words)))
+        if ids is None or len(ids) != 1 + len(calibration.words):
+            return ()
+        taken = await self._counter.count(Ids(tuple(ids[:2]), 1), ways.usage or Way.USAGE)
+        return () if taken is None else tuple(ids)
+
+    async def _usage(self, calibration: Calibration, ways: Ways) -> "_UsageCheck":
+        """Count one prompt twice by usage, as the run's records will."""
+        probe: Probe = ProbeMaker(calibration.opening, calibration.words, self._rng).conversation(
+            [("user", min(_REPEATED_WORDS, self._words_a_text() - 1))]
+        )
+        if ways.usage is None or calibration.cost.assumed or not self._chat:
+            return _UsageCheck(0, 0, 0)
+        first = await self._counter.count(probe, ways.usage)
+        again = await self._counter.count(probe, ways.usage)
+        return _UsageCheck(expected_tokens(probe, calibration.cost), first, again)
+
+
+@dataclass(frozen=True, slots=True)
+class _UsageCheck:
+    """A prompt's predicted length, and its length by usage, new and repeated."""
+
+    predicted: int
+    counted: int | None
+    again: int | None
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        if self.counted != self.again:
+            return (
+                f"the server reports {self.counted} prompt tokens for a new prompt and "
+                f"{self.again} for the same again: usage cannot tell prompt lengths",
+            )
+        return ()
+
+
+def _by_usage(usage: Way) -> Ways:
+    return Ways(usage, usage, usage)
+
+
+# --- what a person is told ----------------------------------------------------------------------
+
+_UNCOUNTED = (
+    "the server tells no prompt lengths (no usage, no /tokenize): words and template are assumed"
+)
+_REFUSED = "the server refuses the prompts of a calibration: words and template are assumed"
+
+
+def _way_warnings(ways: Ways) -> tuple[str, ...]:
+    if ways.usage is Way.WHOLE_USAGE:
+        return ("the server reports usage only when not streaming: no run on it can be checked",)
+    return ()
+
+
+def _word_warnings(words: Words, candidates: Candidates) -> tuple[str, ...]:
+    warnings = []
+    if len(words.words) < len(candidates.words):
+        warnings.append(
+            f"{len(candidates.words) - len(words.words):,} of {len(candidates.words):,} "
+            f"{candidates.source} are not one token each for this server and are left out"
+        )
+    if not words.exact:
+        warnings.append(
+            f"no word list is exact for this server's tokenizer: a word is "
+            f"{1 + words.excess_per_word:.2f} tokens"
+        )
+    return tuple(warnings)
