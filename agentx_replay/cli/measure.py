@@ -12,8 +12,15 @@ import click
 import orjson
 
 from agentx_replay.analysis.point import Point
-from agentx_replay.cli.options import config_option, levels, resolve_scenario, scenario_option
+from agentx_replay.cli.options import (
+    config_option,
+    levels,
+    resolve_scenario,
+    scenario_option,
+    workers,
+)
 from agentx_replay.cli.target import TargetOptions, open_target, target_options
+from agentx_replay.errors import UsageError
 from agentx_replay.experiment.interrupts import INTERRUPTED_EXIT_CODE
 from agentx_replay.experiment.settings import Settings
 from agentx_replay.experiment.sweep import Sweep
@@ -64,6 +71,14 @@ _OPTIONS = (
         type=click.Path(path_type=Path, dir_okay=False),
         metavar="FILE",
         help="Prove and use the calibration.json of an earlier run instead of making one.",
+    ),
+    click.option(
+        "--workers",
+        default="auto",
+        show_default=True,
+        callback=workers,
+        metavar="N",
+        help="Processes to play a level. Auto: one for 64 sessions, a core left free.",
     ),
     click.option("--salt", metavar="TEXT", help="Same seed and salt: same bytes. Default: random."),
     click.option("--skip-bad", is_flag=True, help="Leave out trace files that cannot be read."),
@@ -121,6 +136,8 @@ def sweep(concurrency: tuple[int, ...] | None, **options: Any) -> None:
 def _measure(concurrency: tuple[int, ...], options: dict[str, Any]) -> None:
     target_options = TargetOptions.taken_from(options)
     as_json = options.pop("as_json")
+    if target_options.virtual and options["workers"] is not None:
+        raise UsageError("--virtual has one clock and no processes", "leave --workers out")
     with open_target(target_options) as target:
         settings = _settings(concurrency, options)
         sweep = Sweep(settings, target)
@@ -154,6 +171,7 @@ def _settings(concurrency: tuple[int, ...], options: dict[str, Any]) -> Settings
         tokenizer=options["tokenizer"],
         calibration=options["calibration"],
         skip_bad=options["skip_bad"],
+        workers=options["workers"],
     )
 
 

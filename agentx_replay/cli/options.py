@@ -94,6 +94,18 @@ def targets_option(command: _F) -> _F:
     )(command)
 
 
+def workers(_: click.Context, __: click.Parameter, value: Any) -> int | None:
+    """Read a number of processes: ``auto`` (None) or a whole number from 1."""
+    if value == "auto":
+        return None
+    text = str(value)
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise UsageError(
+            f"{value!r} is not a number of workers", "give a whole number from 1, or auto"
+        )
+    return int(text)
+
+
 def overridden(scenario: Scenario, overrides: tuple[str, ...]) -> Scenario:
     """Return the scenario with ``RULE=VALUE`` overrides applied and named.
 

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -130,7 +131,7 @@ def _simulator() -> Iterator[str]:
 def _server(options: TargetOptions, url: str, facts: dict[str, Any]) -> Target:
     import uvloop
 
-    from agentx_replay.endpoint.client import Client
+    from agentx_replay.endpoint.client import open_client
     from agentx_replay.endpoint.readiness import ask_server
     from agentx_replay.experiment.server_metrics import metrics_pages
 
@@ -139,7 +140,7 @@ def _server(options: TargetOptions, url: str, facts: dict[str, Any]) -> Target:
     settings = replace(asked, model=told.model, max_tokens_field=told.max_tokens_field)
     pages = uvloop.run(metrics_pages(options.metrics_url, settings))
     return Target(
-        open=lambda _: Client(settings),
+        open=partial(open_client, settings),
         facts=facts
         | {"url": str(settings.url), **asdict(told), "metrics": [page.name for page in pages]},
         cautions=told.cautions(),

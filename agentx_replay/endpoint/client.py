@@ -17,7 +17,7 @@ from agentx_replay.endpoint.connection import Connection, Ending, Exchange, Read
 from agentx_replay.endpoint.outcome import Connected, response_of, short
 from agentx_replay.endpoint.parsing import ParseQueue
 from agentx_replay.endpoint.settings import EndpointSettings
-from agentx_replay.replay.ports import Dispatch, ErrorCategory, Response, Status
+from agentx_replay.replay.ports import Clock, Dispatch, ErrorCategory, Response, Status
 
 _NS = 1_000_000_000
 _MARGIN_S = 1.0
@@ -242,6 +242,11 @@ class Client:
         if idle_s is not None:
             known = self._measured_keep_alive_s
             self._measured_keep_alive_s = idle_s if known is None else min(known, idle_s)
+
+
+def open_client(settings: EndpointSettings, _: Clock) -> Client:
+    """Return a client in the running loop; its stamps are the monotonic clock's, as a run's are."""
+    return Client(settings)
 
 
 def reuse_limit_s(keep_alive_s: float) -> float:

@@ -1,18 +1,19 @@
 """One level of a sweep: replay a plan, record it, and turn the records into a point."""
 
 import asyncio
-import gc
 import time
-from collections.abc import AsyncIterator, Coroutine, Iterator
-from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import uvloop
+from numpy.typing import NDArray
 
-from agentx_replay.analysis.instrument import Samples
+from agentx_replay.analysis.instrument import Samples, loop_lag_series
 from agentx_replay.analysis.metrics import latency_series
 from agentx_replay.analysis.point import (
     Point,
@@ -26,48 +27,58 @@ from agentx_replay.analysis.validity import Conduct, Rules
 from agentx_replay.analysis.window import Window
 from agentx_replay.experiment.conformity import level_fidelity
 from agentx_replay.experiment.interrupts import stopping_on_signals
+from agentx_replay.experiment.part import Look, Part, Played, play, together
+from agentx_replay.experiment.prompting import Prompting
 from agentx_replay.experiment.server_metrics import recorded_metrics
+from agentx_replay.experiment.sessions import SessionSource
 from agentx_replay.experiment.settings import Screen, Target
+from agentx_replay.experiment.worker import Job
+from agentx_replay.experiment.workers import play_on_workers
 from agentx_replay.plan.plan import Plan
 from agentx_replay.replay.clock import real_clock
 from agentx_replay.replay.driver import Replay, ReplayResult
-from agentx_replay.replay.instrument import LagSampler, Sample
-from agentx_replay.replay.lane import PromptSources
 from agentx_replay.replay.ports import Clock
 from agentx_replay.replay.virtual_time import run_virtual, virtual_clock
 from agentx_replay.results.compaction import compact, request_files
 from agentx_replay.results.histograms import write_log
 from agentx_replay.results.layout import latency_log
 from agentx_replay.results.parquet import read_parquet
-from agentx_replay.results.recent import Recent
 from agentx_replay.results.recorder import ParquetRecorder
 from agentx_replay.results.run_directory import PointStatus, RunDirectory
 from agentx_replay.results.schema import REQUESTS
 
 _T = TypeVar("_T")
-_SHOW_EVERY_S = 1.0
-_OLDEST_GENERATION_OFF = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """What one level replays, and what is known of it before it runs."""
+    """What one level replays, and what is known of it before it runs.
+
+    ``source`` is where the plan's sessions come from, for the ``workers`` (processes) that play
+    it; ``attempt`` counts how often the level was started.
+    """
 
     plan: Plan
-    prompts: PromptSources
+    prompting: Prompting
+    attempt: int
+    source: SessionSource
+    workers: int
     rules: Rules
     run_id: str
     gpus: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Replayed:
-    """What a level's replay leaves behind beside its records."""
+    """What a level's replay leaves behind beside its records.
+
+    ``samples`` (int64, shape ``(n, 4)``): worker, instant, loop lag and CPU in ns.
+    """
 
     result: ReplayResult
     origin_ns: int
     origin_unix_s: float
-    samples: tuple[Sample, ...]
+    samples: NDArray[np.int64]
 
 
 def run_level(level: Level, target: Target, run: RunDirectory, screen: Screen) -> Point:
@@ -104,82 +115,80 @@ async def _replay_virtually(level: Level, target: Target, directory: Path) -> _R
     origin_ns, origin_unix_s = clock.now_ns(), time.time()
     with closing(ParquetRecorder(directory, origin_ns=origin_ns)) as recorder:
         endpoint = target.open(clock)
-        replay = Replay(level.plan, level.prompts, clock, endpoint, recorder, run_id=level.run_id)
+        prompts = level.prompting.level(level.plan.concurrency, level.attempt)
+        replay = Replay(level.plan, prompts, clock, endpoint, recorder, run_id=level.run_id)
         result = await replay.run()
-    return _Replayed(result, origin_ns, origin_unix_s, ())
+    return _Replayed(result, origin_ns, origin_unix_s, _samples([]))
 
 
 async def _replay_live(
     level: Level, target: Target, directory: Path, screen: Screen, clock: Clock
 ) -> _Replayed:
     origin_ns, origin_unix_s = clock.now_ns(), time.time()
-    sampler = LagSampler(clock)
-    with closing(ParquetRecorder(directory, origin_ns=origin_ns)) as recorder:
-        recent = Recent(recorder, clock.now_ns)
-        endpoint = target.open(clock)
-        replay = Replay(level.plan, level.prompts, clock, endpoint, recent, run_id=level.run_id)
-        try:
-            with (
-                stopping_on_signals(asyncio.get_running_loop(), replay.stop, screen.say),
-                _quiet_collector(),
-                _sampling(sampler),
-            ):
-                async with (
-                    recorded_metrics(
-                        target.metrics, clock, origin_ns, directory, level.plan.concurrency
-                    ),
-                    _watched(replay, recent, recorder, screen),
-                ):
-                    result = await replay.run()
-        finally:
-            await endpoint.close()
-    return _Replayed(result, origin_ns, origin_unix_s, tuple(sampler.samples()))
+    stopping = partial(_stopping, screen)
+    alone = level.workers == 1
+
+    def show(looks: list[Look]) -> None:
+        screen.show(*together(looks))
+
+    played: tuple[Played | None, ...]
+    concurrency = level.plan.concurrency
+    async with recorded_metrics(target.metrics, clock, origin_ns, directory, concurrency):
+        if alone:
+            part = _part(level, target, directory, origin_ns)
+            one = await play(
+                part, clock, lambda replay: stopping(replay.stop), lambda look: show([look])
+            )
+            result, played = one.result, (one,)
+        else:
+            jobs = _jobs(level, target, directory, origin_ns)
+            crew = await play_on_workers(jobs, clock, stopping, show)
+            result, played = crew.result, crew.played
+    tables = [(worker, each.samples) for worker, each in enumerate(played) if each is not None]
+    return _Replayed(result, origin_ns, origin_unix_s, _samples(tables))
 
 
-@asynccontextmanager
-async def _watched(
-    replay: Replay, recent: Recent, recorder: ParquetRecorder, screen: Screen
-) -> AsyncIterator[None]:
-    """Show progress every second, and stop the replay once nothing more can be recorded."""
-
-    async def watch() -> None:
-        while True:
-            screen.show(replay.progress(), recent.snapshot())
-            if recorder.failure is not None:
-                replay.stop()
-                return
-            await asyncio.sleep(_SHOW_EVERY_S)
-
-    task = asyncio.create_task(watch())
-    try:
-        yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+def _stopping(screen: Screen, stop: Callable[[], None]) -> AbstractContextManager[None]:
+    return stopping_on_signals(asyncio.get_running_loop(), stop, screen.say)
 
 
-@contextmanager
-def _sampling(sampler: LagSampler) -> Iterator[None]:
-    sampler.start()
-    try:
-        yield
-    finally:
-        sampler.stop()
+def _part(level: Level, target: Target, directory: Path, origin_ns: int) -> Part:
+    """Return the whole level as one part."""
+    return Part(
+        plan=level.plan,
+        prompts=level.prompting.level(level.plan.concurrency, level.attempt),
+        run_id=level.run_id,
+        directory=directory,
+        origin_ns=origin_ns,
+        open=target.open,
+    )
 
 
-@contextmanager
-def _quiet_collector() -> Iterator[None]:
-    """Keep the garbage collector from walking all that is loaded while tokens are stamped."""
-    young, middle, old = gc.get_threshold()
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(young, middle, _OLDEST_GENERATION_OFF)
-    try:
-        yield
-    finally:
-        gc.set_threshold(young, middle, old)
-        gc.unfreeze()
+def _jobs(level: Level, target: Target, directory: Path, origin_ns: int) -> list[Job]:
+    """Return what each of the level's workers is to play."""
+    return [
+        Job(
+            source=level.source,
+            corpus_fingerprint=level.plan.corpus_fingerprint,
+            scenario=level.plan.scenario,
+            prompting=level.prompting,
+            attempt=level.attempt,
+            concurrency=level.plan.concurrency,
+            run_id=level.run_id,
+            directory=directory,
+            origin_ns=origin_ns,
+            open=target.open,
+            worker=worker,
+            workers=level.workers,
+        )
+        for worker in range(level.workers)
+    ]
+
+
+def _samples(tables: list[tuple[int, NDArray[np.int64]]]) -> NDArray[np.int64]:
+    """Return the workers' samples in one table, the worker's number first."""
+    numbered = [np.insert(table, 0, worker, axis=1) for worker, table in tables]
+    return np.concatenate([np.empty((0, 4), np.int64), *numbered])
 
 
 def _point(level: Level, replayed: _Replayed, run: RunDirectory, directory: Path) -> Point:
@@ -194,19 +203,27 @@ def _point(level: Level, replayed: _Replayed, run: RunDirectory, directory: Path
         )
     conduct = Conduct(interrupted=result.interrupted, failure=result.failure)
     facts = PointFacts(level.plan.concurrency, level.gpus, window, level.rules, conduct)
-    rows = [(at_ns - origin_ns, lag_ns, cpu_ns) for at_ns, lag_ns, cpu_ns in replayed.samples]
-    samples = None
-    if rows:
-        columns = np.array(rows, np.int64).T
-        samples = Samples(np.zeros(len(rows), np.int64), *columns)
-        concurrency = level.plan.concurrency
-        run.write_instrument(concurrency, [(concurrency, 0, *row) for row in rows])
+    samples = _written_samples(run, level.plan.concurrency, replayed)
     responses = responses_of(read_parquet(request_files(directory), REQUESTS, COLUMNS))
     if window is not None:
         series = latency_series(responses, window)
+        if samples is not None:
+            series.append(loop_lag_series(samples, window))
         write_log(latency_log(directory), series, replayed.origin_unix_s)
     point = measure_point(responses, samples, facts, _status(result))
     return replace(point, fidelity=level_fidelity(level.plan, directory, window))
+
+
+def _written_samples(run: RunDirectory, concurrency: int, replayed: _Replayed) -> Samples | None:
+    """Return the client's samples since the origin, on disk by then; None where there are none."""
+    if not len(replayed.samples):
+        return None
+    worker, at_ns, lag_ns, cpu_ns = replayed.samples.T
+    samples = Samples(worker, at_ns - replayed.origin_ns, lag_ns, cpu_ns)
+    columns = (samples.worker, samples.at_ns, samples.loop_lag_ns, samples.cpu_ns)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    run.write_instrument(concurrency, [(concurrency, *row) for row in rows])
+    return samples
 
 
 def _status(result: ReplayResult) -> PointStatus:

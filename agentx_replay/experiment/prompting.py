@@ -18,15 +18,18 @@ from agentx_replay.scenario import SharedPrefix
 def calibration_for(settings: Settings, target: Target) -> Calibration:
     """Calibrate against the target; without a wire the built-in words and ChatML are assumed."""
     if target.endpoint is None:
-        return assumed("simulated")
+        return assumed("simulated", "chat")
+    import uvloop
+
     from agentx_replay.experiment.calibrating import calibrate, file_candidates, read_calibration
 
-    return calibrate(
+    calibrating = calibrate(
         target.endpoint,
         context_tokens=target.max_context,
         candidates=file_candidates(settings.tokenizer) if settings.tokenizer else None,
         earlier=read_calibration(settings.calibration) if settings.calibration else None,
     )
+    return uvloop.run(calibrating)
 
 
 def prompting_of(calibration: Calibration, settings: Settings, target: Target) -> "Prompting":
@@ -54,6 +57,10 @@ class Prompting:
     salt: str
     shared_prefix: SharedPrefix
     _layouts: dict[int, Layout] = field(default_factory=dict)
+
+    def __reduce__(self) -> tuple[type["Prompting"], tuple[object, ...]]:
+        """Go to another process without the layouts: it makes those of its own lanes."""
+        return Prompting, (self.wording, self.cost, self.salt, self.shared_prefix)
 
     def level(self, concurrency: int, attempt: int) -> PromptSources:
         """Return what makes the prompts of a level's plays; nothing is shared between levels."""

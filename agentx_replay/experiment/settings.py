@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from agentx_replay.endpoint.scrape import MetricsPage
 from agentx_replay.plan.selection import ContextPolicy
 from agentx_replay.replay.driver import Progress
+from agentx_replay.replay.instrument import ClientLoad
 from agentx_replay.replay.ports import Clock, Endpoint
 from agentx_replay.results.recent import Snapshot
 from agentx_replay.scenario import Scenario
@@ -21,7 +22,8 @@ class Settings:
     """One sweep. ``max_context`` in tokens (None: the server's own limit, where it tells one);
     ``salt`` decides the words of every prompt; ``tokenizer`` is a ``tokenizer.json``;
     ``calibration`` a file of an earlier run;
-    ``bundled`` says that ``traces`` is the shipped corpus; ``command`` is what was typed.
+    ``bundled`` says that ``traces`` is the shipped corpus; ``command`` is what was typed;
+    ``workers`` is the number of processes that play a level (None: by its lanes and the cores).
     """
 
     traces: Path
@@ -36,16 +38,17 @@ class Settings:
     tokenizer: Path | None = None
     calibration: Path | None = None
     skip_bad: bool = False
+    workers: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
     """What is measured. ``virtual`` runs in virtual time, without a wire.
 
-    ``open`` makes the endpoint inside the running loop. ``max_context`` is what the server says it
-    can hold, None where it does not. ``metrics`` are pages to scrape during a run. ``endpoint`` is
-    how to reach it, to calibrate against it; None where there is no wire. ``facts`` go into
-    ``sweep.json``; ``secrets`` never do.
+    ``open`` makes the endpoint inside the running loop, and can be sent to another process.
+    ``max_context`` is what the server says it can hold, None where it does not. ``metrics`` are
+    pages to scrape during a run. ``endpoint`` is how to reach it, to calibrate against it; None
+    where there is no wire. ``facts`` go into ``sweep.json``; ``secrets`` never do.
     """
 
     open: Callable[[Clock], Endpoint]
@@ -67,7 +70,7 @@ class Screen(Protocol):
     def level_begins(self, concurrency: int) -> None:
         """Say that a level begins."""
 
-    def show(self, progress: Progress, recent: Snapshot) -> None:
+    def show(self, progress: Progress, recent: Snapshot, load: ClientLoad) -> None:
         """Show where the level is now; called about once a second."""
 
     def level_ended(self, line: str) -> None:

@@ -12,12 +12,13 @@ from agentx_replay.analysis.point import Point, point_row
 from agentx_replay.analysis.validity import Rules
 from agentx_replay.experiment.level import Level, run_level
 from agentx_replay.experiment.prompting import calibration_for, prompting_of
+from agentx_replay.experiment.sessions import SessionSource
 from agentx_replay.experiment.settings import Screen, Settings, Target
+from agentx_replay.experiment.workers import workers_for
 from agentx_replay.plan.plan import GraphLibrary, Plan
-from agentx_replay.plan.selection import Selection, select_sessions
+from agentx_replay.plan.selection import Selection
 from agentx_replay.prompts.calibration import as_document, summary_document
 from agentx_replay.results.run_directory import PointStatus, RunDirectory
-from agentx_replay.traces.corpus import read_corpus
 from agentx_replay.traces.model import Corpus
 
 
@@ -31,13 +32,14 @@ class Sweep:
     def __init__(self, settings: Settings, target: Target) -> None:
         self._settings = settings
         self._target = target
-        self.corpus = read_corpus(settings.traces, skip_bad=settings.skip_bad)
-        self.selection = select_sessions(
-            self.corpus,
+        self._source = SessionSource(
+            traces=settings.traces,
+            skip_bad=settings.skip_bad,
             max_context=settings.max_context or target.max_context,
-            policy=settings.context_policy,
+            context_policy=settings.context_policy,
             max_sessions=settings.scenario.max_sessions,
         )
+        self.corpus, self.selection = self._source.read()
         scenario = settings.scenario
         library = GraphLibrary(self.selection, scenario)
         self.plans = [
@@ -64,7 +66,10 @@ class Sweep:
         settings = self._settings
         return Level(
             plan=plan,
-            prompts=self._prompting.level(plan.concurrency, attempt=0),
+            prompting=self._prompting,
+            attempt=0,
+            source=self._source,
+            workers=workers_for(plan.concurrency, settings.workers),
             rules=rules_of(settings, self.selection),
             run_id=settings.salt[:8],
             gpus=settings.gpus,

@@ -141,6 +141,11 @@ class Replay:
         else:
             self._traffic.fail(WarmupError("interrupted"))
 
+    def leave(self) -> None:
+        """Stop, and end what is in flight now."""
+        self.stop()
+        self._traffic.endpoint.cut()
+
     def wake(self) -> None:
         """Idle time has been skipped by a peer: look at the timers again."""
         if self._window is not None:

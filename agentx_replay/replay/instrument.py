@@ -2,20 +2,26 @@
 
 import time
 from array import array
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from agentx_replay.replay.ports import Clock, TimerHandle
 
 SAMPLE_EVERY_NS = 10_000_000
+_COLUMNS = 3
+_LOAD_SAMPLES = 1000
+"""The last ten seconds, or fewer where the loop is late."""
 
 
-class Sample(NamedTuple):
-    """One look at the client: when, how late the timer for it fired, CPU time used by then."""
+@dataclass(frozen=True, slots=True)
+class ClientLoad:
+    """How busy a client was of late: the share of a core it used, and its loop lag P99 in ns."""
 
-    at_ns: int
-    loop_lag_ns: int
-    cpu_ns: int
+    cpu_share: float
+    loop_lag_p99_ns: float
 
 
 class LagSampler:
@@ -37,10 +43,20 @@ class LagSampler:
         if self._timer is not None:
             self._timer.cancel()
 
-    def samples(self) -> Iterator[Sample]:
-        """Return the samples taken, in order."""
-        values = iter(self._samples)
-        return map(Sample._make, zip(values, values, values, strict=True))
+    def table(self) -> NDArray[np.int64]:
+        """Return the samples, shape ``(n, 3)``: when it was, how late the timer for it fired, and
+        the CPU time used by then, all in ns.
+        """
+        return np.array(self._samples, np.int64).reshape(-1, _COLUMNS)
+
+    def load(self) -> ClientLoad:
+        """Return the load over the last 1,000 samples: ten seconds."""
+        latest = np.array(self._samples[-_LOAD_SAMPLES * _COLUMNS :], np.int64)
+        at_ns, lag_ns, cpu_ns = latest.reshape(-1, _COLUMNS).T
+        if len(at_ns) < 2:
+            return ClientLoad(0.0, 0.0)
+        share = (cpu_ns[-1] - cpu_ns[0]) / (at_ns[-1] - at_ns[0])
+        return ClientLoad(float(share), float(np.percentile(lag_ns, 99)))
 
     def _arm(self, now_ns: int) -> None:
         # Counted from now, not from the last due time: after a stall one late sample tells it.

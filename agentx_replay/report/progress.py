@@ -8,12 +8,15 @@ import time
 from typing import TextIO
 
 from agentx_replay.replay.driver import Progress, Stage
+from agentx_replay.replay.instrument import ClientLoad
 from agentx_replay.results.recent import Snapshot
 
 PLAIN_EVERY_S = 30.0
 
 
-def progress_line(concurrency: int, progress: Progress, recent: Snapshot, gpus: int | None) -> str:
+def progress_line(
+    concurrency: int, progress: Progress, recent: Snapshot, load: ClientLoad, gpus: int | None
+) -> str:
     """Return the state of a level in one line of at most 100 columns, every number with a unit."""
     left = f" {progress.left_s:.0f} s left" if progress.left_s is not None else ""
     parts = [
@@ -30,6 +33,7 @@ def progress_line(concurrency: int, progress: Progress, recent: Snapshot, gpus: 
         parts.append(f"hit {recent.cache_hit:.1%}")
     if recent.failures:
         parts.append(", ".join(f"{count} {category}" for category, count in recent.failures))
+    parts.append(f"client {load.cpu_share:.0%} CPU, lag {load.loop_lag_p99_ns / 1e6:.1f} ms")
     return " | ".join(parts)[:100]
 
 
@@ -53,9 +57,9 @@ class ProgressScreen:
         self._concurrency = concurrency
         self._shown_s, self._stage = float("-inf"), None
 
-    def show(self, progress: Progress, recent: Snapshot) -> None:
+    def show(self, progress: Progress, recent: Snapshot, load: ClientLoad) -> None:
         """Show where the level is: in place in a terminal, else on a change and every 30 s."""
-        line = progress_line(self._concurrency, progress, recent, self._gpus)
+        line = progress_line(self._concurrency, progress, recent, load, self._gpus)
         if self._live:
             self._write(f"\r\x1b[K{line}")
             return

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -26,6 +26,40 @@ class Snapshot:
     cache_hit: float | None
     ended: int
     failures: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Glimpse:
+    """What ended at one worker in the last half minute; ``span_s`` is how long that was."""
+
+    span_s: float
+    tokens: int
+    prompt_tokens: int
+    cached_tokens: int
+    itls_s: tuple[float, ...]
+    ended: int
+    failures: tuple[tuple[str, int], ...]
+
+
+def snapshot_of(glimpses: Sequence[Glimpse]) -> Snapshot:
+    """Return what all workers together saw."""
+    prompt_tokens = sum(glimpse.prompt_tokens for glimpse in glimpses)
+    itls_s = [itl_s for glimpse in glimpses for itl_s in glimpse.itls_s]
+    span_s = max((glimpse.span_s for glimpse in glimpses), default=1.0)
+    failures: Counter[str] = Counter()
+    for glimpse in glimpses:
+        failures.update(dict(glimpse.failures))
+    return Snapshot(
+        tokens_per_s=sum(glimpse.tokens for glimpse in glimpses) / span_s,
+        itl_p90_s=float(np.percentile(itls_s, 90)) if itls_s else None,
+        cache_hit=(
+            sum(glimpse.cached_tokens for glimpse in glimpses) / prompt_tokens
+            if prompt_tokens
+            else None
+        ),
+        ended=sum(glimpse.ended for glimpse in glimpses),
+        failures=tuple(sorted(failures.items())),
+    )
 
 
 class _Ended(NamedTuple):
@@ -65,20 +99,18 @@ class Recent:
         """Keep one play."""
         self._recorder.record_play(play)
 
-    def snapshot(self) -> Snapshot:
+    def glimpse(self) -> Glimpse:
         """Return the last half minute, or the window so far where it is younger."""
         self._forget()
-        prompt_tokens = sum(ended.prompt_tokens for ended in self._ended)
-        itls_s = [ended.itl_s for ended in self._ended if ended.itl_s is not None]
         begun_ns = self._first_end_ns if self._first_end_ns is not None else self._now_ns()
-        span_s = min(RECENT_S, max(1.0, (self._now_ns() - begun_ns) / _NS))
-        cached_tokens = sum(ended.cached_tokens for ended in self._ended)
-        return Snapshot(
-            tokens_per_s=sum(ended.tokens for ended in self._ended) / span_s,
-            itl_p90_s=float(np.percentile(itls_s, 90)) if itls_s else None,
-            cache_hit=cached_tokens / prompt_tokens if prompt_tokens else None,
+        return Glimpse(
+            span_s=min(RECENT_S, max(1.0, (self._now_ns() - begun_ns) / _NS)),
+            tokens=sum(ended.tokens for ended in self._ended),
+            prompt_tokens=sum(ended.prompt_tokens for ended in self._ended),
+            cached_tokens=sum(ended.cached_tokens for ended in self._ended),
+            itls_s=tuple(ended.itl_s for ended in self._ended if ended.itl_s is not None),
             ended=self._count,
-            failures=tuple(sorted(self._failures.items())),
+            failures=tuple(self._failures.items()),
         )
 
     def _forget(self) -> None:

@@ -1,6 +1,8 @@
 """What the client records of its own lateness."""
 
-from agentx_replay.replay.instrument import LagSampler, Sample
+import pytest
+
+from agentx_replay.replay.instrument import ClientLoad, LagSampler
 from agentx_replay.replay.ports import TimerHandle
 from agentx_replay.replay.virtual_time import run_virtual, virtual_clock
 
@@ -23,7 +25,7 @@ class LateClock:
 
 
 def test_a_late_timer_is_recorded_with_its_lateness_and_the_next_counts_from_it() -> None:
-    async def main() -> list[Sample]:
+    async def main() -> list[list[int]]:
         clock = LateClock()
         cpu = iter(range(100, 200))
         sampler = LagSampler(clock, lambda: next(cpu))
@@ -32,11 +34,32 @@ def test_a_late_timer_is_recorded_with_its_lateness_and_the_next_counts_from_it(
         virtual_clock().call_at(48 * MS, lambda: done.set_result(None))
         await done
         sampler.stop()
-        return list(sampler.samples())
+        return sampler.table().tolist()
 
     assert run_virtual(main()) == [
-        Sample(10 * MS, 0, 100),
-        Sample(20 * MS, 0, 101),
-        Sample(37 * MS, 7 * MS, 102),
-        Sample(47 * MS, 0, 103),
+        [10 * MS, 0, 100],
+        [20 * MS, 0, 101],
+        [37 * MS, 7 * MS, 102],
+        [47 * MS, 0, 103],
     ]
+
+
+def test_the_load_is_cpu_over_time_and_the_p99_of_the_lag_of_the_last_ten_seconds() -> None:
+    async def main() -> tuple[ClientLoad, ClientLoad]:
+        cpu_ns = iter(range(0, 10**12, 4 * MS))  # 4 ms of CPU every 10 ms
+        clock = LateClock()
+        sampler = LagSampler(clock, lambda: next(cpu_ns))
+        before = sampler.load()
+        sampler.start()
+        done = virtual_clock().loop.create_future()
+        virtual_clock().call_at(48 * MS, lambda: done.set_result(None))
+        await done
+        sampler.stop()
+        return before, sampler.load()
+
+    before, load = run_virtual(main())
+    assert before == ClientLoad(0.0, 0.0)
+    # Samples at 10, 20, 37 and 47 ms: 12 ms of CPU in 37. Lags 0, 0, 0, 7 ms: the 99th percentile
+    # lies at rank 2.97, 97 % of the way from 0 to 7.
+    assert load.cpu_share == pytest.approx(12 / 37)
+    assert load.loop_lag_p99_ns == pytest.approx(0.97 * 7 * MS)

@@ -1,0 +1,32 @@
+"""Which recorded sessions a run plays, as a value that any process can read them by."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentx_replay.plan.selection import ContextPolicy, Selection, select_sessions
+from agentx_replay.traces.corpus import read_corpus
+from agentx_replay.traces.model import Corpus
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSource:
+    """A corpus on disk and what of it fits: the arguments of ``read_corpus`` and
+    ``select_sessions``.
+    """
+
+    traces: Path
+    skip_bad: bool
+    max_context: int | None
+    context_policy: ContextPolicy
+    max_sessions: int | None
+
+    def read(self) -> tuple[Corpus, Selection]:
+        """Return the corpus and the selection. Raises ``UsageError`` where there is none."""
+        corpus = read_corpus(self.traces, skip_bad=self.skip_bad)
+        selection = select_sessions(
+            corpus,
+            max_context=self.max_context,
+            policy=self.context_policy,
+            max_sessions=self.max_sessions,
+        )
+        return corpus, selection

@@ -1,0 +1,134 @@
+"""A worker process: one part of a level, played for the process that started it.
+
+Started by ``workers.py`` as ``python -m agentx_replay.experiment.worker PIPE PAGE`` with two
+inherited descriptors. It reads its job from the pipe, the corpus from disk, and plays; once a
+second it sends how it is going, in the end how it went. When the parent is gone it stops.
+"""
+
+import asyncio
+import mmap
+import os
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvloop
+
+from agentx_replay.errors import UsageError
+from agentx_replay.experiment.part import Look, Part, Played, play
+from agentx_replay.experiment.pipe import framed, next_message
+from agentx_replay.experiment.prompting import Prompting
+from agentx_replay.experiment.sessions import SessionSource
+from agentx_replay.plan.plan import GraphLibrary, Plan
+from agentx_replay.replay.clock import real_clock
+from agentx_replay.replay.driver import Replay
+from agentx_replay.replay.member import Member
+from agentx_replay.replay.page import Cells
+from agentx_replay.replay.ports import Clock, Endpoint
+from agentx_replay.scenario import Scenario
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a worker is to play; everything it needs, and nothing large."""
+
+    source: SessionSource
+    corpus_fingerprint: str
+    scenario: Scenario
+    prompting: Prompting
+    attempt: int
+    concurrency: int
+    run_id: str
+    directory: Path
+    origin_ns: int
+    open: Callable[[Clock], Endpoint]
+    worker: int
+    workers: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A ``UsageError``, told to the parent."""
+
+    what: str
+    what_to_do: str
+    exit_code: int
+
+
+def part_of(job: Job) -> Part:
+    """Read the corpus and return the part. Raises ``UsageError``, also where it has changed."""
+    corpus, selection = job.source.read()
+    if corpus.fingerprint != job.corpus_fingerprint:
+        raise UsageError(
+            f"the sessions under {job.source.traces} changed while the run was starting",
+            "leave them alone and run again",
+        )
+    library = GraphLibrary(selection, job.scenario)
+    plan = Plan(job.scenario, corpus.fingerprint, library, job.concurrency)
+    return Part(
+        plan=plan,
+        prompts=job.prompting.level(job.concurrency, job.attempt),
+        run_id=job.run_id,
+        directory=job.directory,
+        origin_ns=job.origin_ns,
+        open=job.open,
+        worker=job.worker,
+        workers=job.workers,
+    )
+
+
+async def _play(
+    part: Part, reader: asyncio.StreamReader, show: Callable[[Look], None], cells: Cells
+) -> Played:
+    with real_clock(asyncio.get_running_loop()) as clock:
+        member = Member(cells, part.worker, part.workers, clock)
+
+        @contextmanager
+        def steered(replay: Replay) -> Iterator[None]:
+            def leave(end: asyncio.Task[None]) -> None:
+                if not end.cancelled():
+                    replay.leave()
+
+            # The parent says nothing after the job: what comes next is its end.
+            end = asyncio.create_task(next_message(reader))
+            end.add_done_callback(leave)
+            member.attend(replay.stop, replay.wake)
+            try:
+                yield
+            finally:
+                member.leave()
+                end.cancel()
+
+        return await play(part, clock, steered, show, member)
+
+
+async def _work(parent: socket.socket, cells: Cells) -> None:
+    reader, writer = await asyncio.open_connection(sock=parent)
+
+    def say(message: Look | Played | Refusal) -> None:
+        writer.write(framed(message))
+
+    job = await next_message(reader)
+    if job is not None:
+        try:
+            say(await _play(part_of(job), reader, say, cells))
+        except UsageError as error:
+            say(Refusal(error.what, error.what_to_do, error.exit_code))
+    writer.close()
+    with suppress(ConnectionError):
+        await writer.wait_closed()
+
+
+def main() -> None:
+    """Play one part."""
+    pipe, page = (int(argument) for argument in sys.argv[1:])
+    memory = mmap.mmap(page, os.fstat(page).st_size)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_work(socket.socket(fileno=pipe), memoryview(memory).cast("q")))
+
+
+if __name__ == "__main__":
+    main()

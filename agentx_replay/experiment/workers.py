@@ -1,0 +1,188 @@
+"""A level on several worker processes: started, coordinated, listened to, and put together.
+
+The parent plays no lane. It shares one page of memory with its workers (``replay/page.py``) and
+has a pipe to each, by which the job goes out and looks and the outcome come back.
+"""
+
+import asyncio
+import math
+import mmap
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+
+from agentx_replay.errors import UsageError
+from agentx_replay.experiment.part import Look, Played
+from agentx_replay.experiment.pipe import framed, next_message
+from agentx_replay.experiment.worker import Job, Refusal
+from agentx_replay.replay.coordinator import Coordinator
+from agentx_replay.replay.driver import ReplayResult
+from agentx_replay.replay.page import Cells, page_bytes
+from agentx_replay.replay.ports import Clock
+from agentx_replay.replay.window import WindowResult
+
+LANES_A_WORKER = 64
+INTERRUPTED = "interrupted"
+_LEAVE_TIMEOUT_S = 10.0
+_NS = 1_000_000_000
+
+
+def workers_for(concurrency: int, asked: int | None) -> int:
+    """Return how many workers play a level: what was asked, or one for 64 lanes, leaving a core.
+
+    Never more than lanes.
+    """
+    cores = len(os.sched_getaffinity(0))
+    wanted = min(math.ceil(concurrency / LANES_A_WORKER), cores - 1) if asked is None else asked
+    return min(max(wanted, 1), concurrency)
+
+
+@dataclass(slots=True, eq=False)
+class _Worker:
+    """One worker process as the parent knows it."""
+
+    number: int
+    process: subprocess.Popen[bytes]
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    look: Look | None = None
+    played: Played | None = None
+    refusal: Refusal | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CrewPlayed:
+    """How a level went on several workers. ``played`` has None for a worker that died."""
+
+    result: ReplayResult
+    played: tuple[Played | None, ...]
+
+
+@contextmanager
+def _shared_cells(workers: int) -> Iterator[tuple[int, Cells]]:
+    """Give a page that processes can share: the descriptor to inherit, and its cells."""
+    with tempfile.TemporaryFile() as file:
+        file.truncate(page_bytes(workers))
+        memory = mmap.mmap(file.fileno(), page_bytes(workers))
+        yield file.fileno(), memoryview(memory).cast("q")
+
+
+async def _start(page: int, job: Job) -> _Worker:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "agentx_replay.experiment.worker",
+             str(theirs.fileno()), str(page)],
+            pass_fds=(theirs.fileno(), page),
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C is the parent's to handle
+        )  # fmt: skip
+    reader, writer = await asyncio.open_connection(sock=ours)
+    writer.write(framed(job))
+    return _Worker(job.worker, process, reader, writer)
+
+
+async def play_on_workers(
+    jobs: list[Job],
+    clock: Clock,
+    steered: Callable[[Callable[[], None]], AbstractContextManager[None]],
+    show: Callable[[list[Look]], None],
+) -> CrewPlayed:
+    """Have each job played by a process of its own and return when all have ended.
+
+    ``steered`` is entered with what stops them. A worker that dies stops the level. Raises
+    ``UsageError`` for what a worker refuses with.
+    """
+    scenario = jobs[0].scenario
+    with ExitStack() as stack:
+        page, cells = stack.enter_context(_shared_cells(len(jobs)))
+        coordinator = Coordinator(
+            cells,
+            len(jobs),
+            clock,
+            system_cap_ns=round(scenario.system_idle_cap_s * _NS),
+            concurrency=jobs[0].concurrency,
+        )
+        crew = [await _start(page, job) for job in jobs]
+        stack.callback(_dismiss, crew)
+        coordinator.start()
+        stack.callback(coordinator.finish)
+        stack.enter_context(steered(lambda: coordinator.stop(INTERRUPTED)))
+
+        def shown() -> None:
+            show([worker.look for worker in crew if worker.look is not None])
+
+        await asyncio.gather(*(_listen(worker, coordinator, shown) for worker in crew))
+    for refusal in (worker.refusal for worker in crew):
+        if refusal is not None:
+            raise UsageError(refusal.what, refusal.what_to_do, exit_code=refusal.exit_code)
+    played = tuple(worker.played for worker in crew)
+    results = [each.result for each in played if each is not None]
+    return CrewPlayed(joint_result(results, coordinator.reason), played)
+
+
+async def _listen(worker: _Worker, coordinator: Coordinator, shown: Callable[[], None]) -> None:
+    """Listen to a worker until it has said how it went, or has died."""
+    message: Look | Played | Refusal | None
+    while isinstance(message := await next_message(worker.reader), Look):
+        worker.look = message
+        shown()
+    _conclude(worker, message, coordinator)
+
+
+def _conclude(worker: _Worker, message: Played | Refusal | None, coordinator: Coordinator) -> None:
+    """Keep a worker's last message, and stop the others where it says that all is lost."""
+    if isinstance(message, Played):
+        worker.played = message
+        if message.result.failure is not None:
+            coordinator.stop(message.result.failure)
+    elif isinstance(message, Refusal):
+        worker.refusal = message
+        coordinator.stop(message.what)
+    else:
+        coordinator.stop(died(worker.number, worker.process.wait()))
+
+
+def died(number: int, exit_code: int) -> str:
+    """Say how a worker died; a negative exit code is a signal's."""
+    how = f"by signal {-exit_code}" if exit_code < 0 else f"with exit code {exit_code}"
+    return f"worker {number} died {how}, so its lanes ended early"
+
+
+def joint_result(results: list[ReplayResult], stopped: str | None) -> ReplayResult:
+    """Return the outcome of a level from its workers', which opened their windows together.
+
+    ``stopped`` is why all were told to stop, None where they were not.
+    """
+    windows = [result.window for result in results if result.window is not None]
+    interrupted = stopped == INTERRUPTED
+    failure = None if interrupted else stopped
+    window = None
+    if windows:
+        window = WindowResult(
+            open_ns=windows[0].open_ns,
+            close_ns=max(window.close_ns for window in windows),
+            drained_ns=max(window.drained_ns for window in windows),
+            nominal_close_ns=windows[0].nominal_close_ns,
+            system_skipped_s=max(window.system_skipped_s for window in windows),
+            stopped=stopped,
+        )
+    start_ns = min((result.start_ns for result in results), default=0)
+    return ReplayResult(start_ns, window, failure, interrupted)
+
+
+def _dismiss(crew: list[_Worker]) -> None:
+    """Let go of every worker: the end of its pipe ends it, or it is ended."""
+    for worker in crew:
+        worker.writer.transport.abort()
+    for worker in crew:
+        try:
+            worker.process.wait(_LEAVE_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            worker.process.kill()
+            worker.process.wait()
