@@ -1,0 +1,243 @@
+"""The fidelity report from result tables, each number worked out by hand."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from record_cases import SECOND, dispatch, prompt, response
+
+from agentx_replay.analysis.fidelity import (
+    Conformity,
+    Excess,
+    Fidelity,
+    excess,
+    fidelity,
+    length_errors,
+    live_trees,
+    shared_between_plays,
+    stored_fidelity,
+)
+from agentx_replay.analysis.window import Window
+from agentx_replay.replay.ports import Phase, PlayRecord, Status
+from agentx_replay.results.rows import play_row, request_batch, request_row, table_of
+from agentx_replay.results.schema import PLAYS, arrow_schema
+
+WINDOW = Window(10 * SECOND, 20 * SECOND, 10.0)
+FINE = Conformity(
+    requests=4,
+    order=0,
+    joins=0,
+    spawns=0,
+    gaps=Excess(count=2, early=0, p50_ms=1.0, p99_ms=2.0, greatest_ms=2.0),
+    prefixes=0,
+    overdeclared=0,
+    resets_recorded=1,
+    resets_sent=1,
+    reset_kept_tokens_recorded=64,
+    reset_kept_tokens_sent=64,
+    repeated_prompts=0,
+    dropped_requests=0,
+    abandoned_requests=0,
+    negative_gaps=0,
+    missing_durations=0,
+    short_block_lists=0,
+)
+
+
+def plays(*lives: tuple[int, int | None], session: str = "x") -> pa.Table:
+    """Plays by the seconds at which they start and end."""
+    rows = [
+        play_row(
+            PlayRecord(f"p{n}", 2, 0, n, session, None, start * SECOND,
+                       None if end is None else end * SECOND, 1, 0, 0.0, 0.0),
+            0,
+        )
+        for n, (start, end) in enumerate(lives)
+    ]  # fmt: skip
+    return table_of(arrow_schema(PLAYS), rows)
+
+
+def requests(*rows: tuple[dict[str, Any], dict[str, Any]]) -> pa.Table:
+    """Requests of the window, sent at second 11 unless said otherwise."""
+    usual = {"send_ns": 11 * SECOND, "end_ns": 12 * SECOND}
+    return pa.Table.from_batches(
+        [
+            request_batch(
+                [
+                    request_row(dispatch(**sent), response(**(usual | came)), 0)
+                    for sent, came in rows
+                ]
+            )
+        ]
+    )
+
+
+def report(table: pa.Table, conformity: Conformity = FINE, trees: int = 1) -> Fidelity:
+    return fidelity(table, plays((0, None)), WINDOW, trees, conformity)
+
+
+def test_prompt_lengths_are_held_against_the_recorded_ones() -> None:
+    found = report(
+        requests(
+            *(({"recorded_input_tokens": 100}, {"prompt_tokens": n}) for n in (100, 100, 98, 105))
+        )
+    ).prompt_lengths
+    assert found is not None
+    # Errors 0, 0, −2, +5: +3 of 400. P50 of −2, 0, 0, 5 is 0; P99 of 0, 0, 2, 5 is at rank 2.97.
+    assert (found.count, found.share_exact, found.least, found.greatest) == (4, 0.5, -2, 5)
+    assert found.p50 == 0.0
+    assert found.p99_absolute == pytest.approx(2 + 0.97 * 3)
+    assert found.aggregate == pytest.approx(3 / 400)
+
+
+def test_an_output_of_no_token_is_wanted_as_one_and_counted() -> None:
+    found = report(
+        requests(
+            ({"recorded_output_tokens": 0, "max_tokens": 1}, {"completion_tokens": 1}),
+            ({"recorded_output_tokens": 10, "max_tokens": 10}, {"completion_tokens": 9}),
+        )
+    )
+    assert found.output_lengths is not None
+    assert (found.output_lengths.least, found.output_lengths.greatest) == (-1, 0)
+    assert found.raised_outputs == 1
+
+
+def test_lengths_are_of_responses_that_are_in_the_metrics() -> None:
+    found = report(
+        requests(
+            ({}, {"prompt_tokens": 100}),
+            ({}, {"prompt_tokens": 7, "status": Status.FAILED}),
+            ({"phase": Phase.PRESSURE}, {"prompt_tokens": 7}),
+            ({}, {"prompt_tokens": 7, "send_ns": 9 * SECOND}),
+            ({}, {"prompt_tokens": 7, "send_ns": 20 * SECOND}),
+        )
+    )
+    assert found.prompt_lengths is not None
+    assert (found.prompt_lengths.count, found.prompt_lengths.share_exact) == (1, 1.0)
+
+
+def test_a_server_that_tells_no_lengths_has_none() -> None:
+    assert length_errors(pa.chunked_array([pa.array([None], pa.int32())]), _ints(5)) is None
+
+
+def _ints(*values: int) -> pa.ChunkedArray:
+    return pa.chunked_array([pa.array(values, pa.int32())])
+
+
+def test_reuse_is_what_was_sent_before_over_what_is_sent() -> None:
+    found = report(
+        requests(
+            (
+                {
+                    "recorded_input_tokens": 640,
+                    "prompt": prompt(640),
+                    "shared_blocks": 9,
+                    "kept_blocks": 8,
+                },
+                {},
+            ),
+            (
+                {
+                    "recorded_input_tokens": 1320,
+                    "prompt": prompt(1320),
+                    # A partial block with an id: 21 of which 20 lie wholly inside 1,320 tokens.
+                    "shared_blocks": 21,
+                    "kept_blocks": 20,
+                },
+                {},
+            ),
+        )
+    )
+    assert found.reuse_sent == pytest.approx(64 * 28 / 1960)
+    assert found.reuse_recorded == pytest.approx(64 * 29 / 1960)
+
+
+def test_a_window_without_requests_has_no_reuse() -> None:
+    found = report(requests(({"phase": Phase.PRIMER}, {})))
+    assert (found.reuse_sent, found.reuse_recorded, found.prompt_lengths) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("lives", "alive"),
+    [
+        ([(0, None), (0, None)], (2, 2)),
+        # The second drains at 15 and the next begins at once.
+        ([(0, None), (0, 15), (15, None)], (2, 2)),
+        # A second without its tree.
+        ([(0, None), (0, 15), (16, None)], (1, 2)),
+        # Before and after the window nothing counts.
+        ([(0, None), (0, 9), (5, 25), (26, None)], (2, 2)),
+        # Ends as the window opens.
+        ([(0, 10), (10, 20)], (1, 1)),
+    ],
+)
+def test_trees_alive_at_every_moment_of_the_window(
+    lives: Sequence[tuple[int, int | None]], alive: tuple[int, int]
+) -> None:
+    assert live_trees(plays(*lives), WINDOW) == alive
+
+
+def own(play_id: str, *block_ids: int, declared: int = 0) -> tuple[dict[str, Any], dict[str, Any]]:
+    sent = replace(prompt(100), block_ids=np.array(block_ids, np.uint64), declared_blocks=declared)
+    return {"play_id": play_id, "prompt": sent}, {}
+
+
+def test_a_block_past_the_declared_prefix_is_one_plays_alone() -> None:
+    assert shared_between_plays(requests(own("a", 1, 2), own("b", 1, 3))) == 1
+    assert shared_between_plays(requests(own("a", 1, 2), own("a", 1, 3))) == 0
+    declared = requests(own("a", 1, 2, declared=1), own("b", 1, 3, declared=1), own("b"), own("a"))
+    assert shared_between_plays(declared) == 0
+
+
+def test_lateness_is_summarised_and_what_is_early_counted() -> None:
+    found = excess(np.array([-1, 0, 1_000_000, 3_000_000], np.int64))
+    assert found is not None
+    assert (found.count, found.early) == (4, 1)
+    assert found.p50_ms == pytest.approx(0.5)
+    # Rank 2.97 between 1 and 3 ms.
+    assert found.p99_ms == pytest.approx(1 + 0.97 * 2)
+    assert found.greatest_ms == 3.0
+    assert excess(np.array([], np.int64)) is None
+
+
+BROKEN = {
+    "order": "sent before a request they follow had ended",
+    "joins": "sent before a subagent they wait for was over",
+    "spawns": "sent before the request that spawns them",
+    "prefixes": "with another prefix than recorded",
+    "overdeclared": "with more shared prefix than recorded",
+}
+
+
+@pytest.mark.parametrize(("name", "words"), BROKEN.items())
+def test_what_must_be_none_and_is_not_is_named(name: str, words: str) -> None:
+    found = report(requests(({}, {})), replace(FINE, **{name: 3}))  # type: ignore[arg-type]
+    assert found.violations == ((words, 3),)
+
+
+def test_nothing_is_named_where_all_is_kept() -> None:
+    assert report(requests(({}, {}))).violations == ()
+    assert report(requests(({}, {})), replace(FINE, gaps=None)).violations == ()
+
+
+def test_too_few_trees_and_an_early_request_are_named() -> None:
+    early = replace(FINE, gaps=Excess(1, 1, -1.0, -1.0, -1.0))
+    found = report(requests(({}, {})), early, trees=2)
+    assert [what for what, _ in found.violations] == [
+        "sent earlier than the recorded gap",
+        "moments with another number of live trees",
+    ]
+
+
+@pytest.mark.parametrize("conformity", [FINE, replace(FINE, gaps=None)])
+def test_a_stored_report_is_the_report(conformity: Conformity) -> None:
+    for table in (requests(({}, {})), requests(({}, {"prompt_tokens": None}))):
+        found = report(table, conformity)
+        assert stored_fidelity(asdict(found)) == found
+
+
+def test_a_point_without_a_report_has_none() -> None:
+    assert stored_fidelity(None) is None

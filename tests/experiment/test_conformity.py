@@ -1,0 +1,226 @@
+"""What was sent against the recorded graph: clean for a replay, and every breach is found.
+
+Breaches are made by changing one stamp or count in the records of a clean replay.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from small_corpus import Run as LevelRun
+from small_corpus import corpus, planned, replay_all, request, session, subagent
+from stream_graphs import graph, step
+from virtual_replay import SCENARIO, S, plan_of, replay
+
+from agentx_replay.analysis.fidelity import COLUMNS, Conformity
+from agentx_replay.experiment.conformity import conformity
+from agentx_replay.plan.graph import Join, SessionGraph, Spawn, StepId
+from agentx_replay.plan.plan import Plan
+from agentx_replay.replay.ports import Dispatch, Response, Status
+from agentx_replay.results.rows import request_batch, request_row
+from agentx_replay.scenario import Scenario, load_scenario
+from agentx_replay.traces.corpus import read_corpus
+
+Pair = tuple[Dispatch, Response]
+Change = Callable[[Dispatch, Response], Pair]
+
+# Main: 0, then a step that joins the child and follows its first request; 0 spawns the child.
+FAMILY = graph(
+    [step(0, 0), step(1, 9, gap_s=1.0, joins=[Join(1, 0.0)]), step(2, 20, gap_s=2.0)],
+    (Spawn(StepId(0, 0), at_issue=False, offset_s=0.0), [step(3, 1), step(4, 3, gap_s=1.0)]),
+)
+# Two flattened streams; the main one's second request follows the other's first.
+PAIR = graph(
+    [step(0, 0), step(1, 5, gap_s=0.5, after=[StepId(1, 0)]), step(2, 9, gap_s=1.0)],
+    (Spawn(StepId(0, 0), at_issue=True, offset_s=0.0), [step(3, 0)]),
+)
+
+
+def table(pairs: list[Pair]) -> pa.Table:
+    rows = [request_row(sent, came, 0) for sent, came in pairs]
+    return pa.Table.from_batches([request_batch(rows)]).select(COLUMNS)
+
+
+def checked(
+    of: SessionGraph,
+    change: Change = lambda sent, came: (sent, came),
+    *,
+    scenario: Scenario = SCENARIO,
+    status: Callable[[Dispatch], Status] = lambda _: Status.OK,
+) -> Conformity:
+    """The report of a replay of ``of`` on one lane, with its records changed."""
+    scenario = replace(scenario, window_s=30.0)
+    run = replay([of], scenario=scenario, status=status)
+    pairs = [change(sent, came) for sent, came in run.log.requests]
+    return conformity(plan_of([of], 1, scenario), table(pairs))
+
+
+def at(stream: int, turn: int, **stamps: int) -> Change:
+    """Change the stamps of one step of the lane's first play."""
+
+    def change(sent: Dispatch, came: Response) -> Pair:
+        if (sent.ordinal, sent.stream, sent.turn) != (0, stream, turn):
+            return sent, came
+        return sent, replace(came, **stamps)  # type: ignore[arg-type]
+
+    return change
+
+
+def breaches(found: Conformity) -> tuple[int, int, int, int]:
+    """Order, joins, spawns, early requests."""
+    assert found.gaps is not None
+    return found.order, found.joins, found.spawns, found.gaps.early
+
+
+@pytest.mark.parametrize("of", [FAMILY, PAIR])
+@pytest.mark.parametrize("fraction", [0.0, 0.3, 0.6])
+def test_a_replay_keeps_order_joins_spawns_and_gaps(of: SessionGraph, fraction: float) -> None:
+    scenario = replace(SCENARIO, start_fraction=(fraction, fraction), warmup_requests=1)
+    found = checked(of, scenario=scenario)
+    assert breaches(found) == (0, 0, 0, 0)
+    assert found.gaps is not None
+    assert found.gaps.greatest_ms == 0.0
+
+
+def test_capped_gaps_are_held_against_what_the_caps_left_of_them() -> None:
+    idle = graph([step(0, 0), step(1, 60, gap_s=50.0), step(2, 70, gap_s=3.0)])
+    found = checked(idle, scenario=replace(SCENARIO, system_idle_cap_s=10.0))
+    assert breaches(found) == (0, 0, 0, 0)
+    assert found.gaps is not None
+    assert found.gaps.greatest_ms == 0.0
+
+
+# FAMILY: main 0 takes 0–1, the child 1–2 and 3–4, main 1 starts at 4, main 2 at 7.
+# PAIR: main 0 and the other stream take 0–1, main 1 starts at 1.5, main 2 at 3.5.
+BREACHES = {
+    "before the stream's predecessor ended": (FAMILY, at(0, 2, send_ns=4 * S), (1, 0, 0, 1)),
+    "before the gap was over": (FAMILY, at(0, 2, send_ns=6 * S), (0, 0, 0, 1)),
+    "before the child was over": (FAMILY, at(1, 1, end_ns=5 * S), (0, 1, 0, 0)),
+    "before the request that spawns it ended": (FAMILY, at(1, 0, send_ns=S // 2), (0, 0, 1, 0)),
+    "before a request of another stream ended": (PAIR, at(1, 0, end_ns=2 * S), (1, 0, 0, 1)),
+    "before the request that spawns it was issued": (PAIR, at(1, 0, send_ns=-1), (0, 0, 1, 0)),
+}
+
+
+@pytest.mark.parametrize(("of", "change", "found"), BREACHES.values(), ids=BREACHES)
+def test_a_request_sent_too_early_is_found(
+    of: SessionGraph, change: Change, found: tuple[int, int, int, int]
+) -> None:
+    assert breaches(checked(of, change)) == found
+
+
+def test_a_request_that_waits_for_one_never_sent_is_found() -> None:
+    run = replay([FAMILY], scenario=replace(SCENARIO, window_s=8.0))
+    pairs = [p for p in run.log.requests if (p[0].stream, p[0].turn) != (1, 1)]
+    found = conformity(plan_of([FAMILY], 1, SCENARIO), table(pairs))
+    assert (found.order, found.joins) == (0, 1)
+
+
+def test_lateness_counts_from_the_earliest_instant() -> None:
+    found = checked(FAMILY, at(0, 2, send_ns=7 * S + 5_000_000)).gaps
+    assert found is not None
+    assert found.greatest_ms == 5.0
+
+
+def test_what_overflowed_ends_its_stream_and_breaks_nothing() -> None:
+    # The child overflows at once: its second request is never sent, and main goes on.
+    found = checked(FAMILY, status=lambda d: Status.OVERFLOW if d.stream == 1 else Status.OK)
+    assert (found.order, found.joins, found.spawns) == (0, 0, 0)
+    assert found.abandoned_requests > 0
+
+
+def test_a_main_stream_that_overflows_takes_with_it_what_it_would_have_spawned() -> None:
+    # Of the first play: main 1 and 2, and the child's two, which main 0's end would have spawned.
+    run = replay(
+        [FAMILY], scenario=replace(SCENARIO, window_s=0.5), status=lambda _: Status.OVERFLOW
+    )
+    found = conformity(plan_of([FAMILY], 1, SCENARIO), table(run.log.requests))
+    assert found.requests == 1
+    assert found.abandoned_requests == 4
+
+
+# -- prefixes, of sessions with blocks ---------------------------------------------------------
+
+
+def family(directory: Path) -> Plan:
+    """A session that forgets most of its prompt at its third request, and says one thing twice."""
+    return planned(
+        corpus(
+            directory,
+            session(
+                "x",
+                request(0, range(10)),
+                request(2, range(12)),
+                request(4, [*range(3), *range(50, 60)]),
+                request(6, [*range(3), *range(50, 60)]),
+                request(8, [*range(3), 90]),
+                subagent(9, [request(9, [*range(3), 70, 71])]),
+                request(14, [*range(3), *range(90, 100)], out=0),
+                tools=128,
+                system=64,
+            ),
+        ),
+        replace(SCENARIO, window_s=30.0),
+        1,
+    )
+
+
+def test_resets_and_prompts_sent_again_are_found_as_recorded(tmp_path: Path) -> None:
+    plan = family(tmp_path)
+    (played,) = replay_all(LevelRun(plan, "salt"))
+    first = [pair for pair in played.log.requests if pair[0].ordinal == 0]
+    found = conformity(plan, table(first))
+    # The third keeps 3 of 12 blocks, and the fifth 3 of 13 of its stream's last prompt.
+    assert (found.resets_recorded, found.resets_sent) == (2, 2)
+    assert (found.reset_kept_tokens_recorded, found.reset_kept_tokens_sent) == (2 * 192, 2 * 192)
+    assert found.repeated_prompts == 1
+    assert (found.prefixes, found.overdeclared) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("changed", "found"),
+    [
+        ({"kept_blocks": 9}, (1, 0, 2)),
+        ({"stream_kept_blocks": 4}, (0, 0, 3)),
+    ],
+)
+def test_a_prefix_other_than_the_recorded_is_found(
+    tmp_path: Path, changed: dict[str, int], found: tuple[int, int, int]
+) -> None:
+    plan = family(tmp_path)
+    (played,) = replay_all(LevelRun(plan, "salt"))
+    pairs = [
+        (replace(sent, **changed) if sent.turn == 1 else sent, came)  # type: ignore[arg-type]
+        for sent, came in played.log.requests
+        if sent.ordinal == 0
+    ]
+    told = conformity(plan, table(pairs))
+    # The second request kept all 10 blocks of the first.
+    assert (told.prefixes, told.overdeclared, told.resets_sent) == found
+
+
+def test_more_declared_than_tools_and_system_prompt_is_found(tmp_path: Path) -> None:
+    plan = family(tmp_path)
+    (played,) = replay_all(LevelRun(plan, "salt"))
+    pairs = [
+        (replace(sent, prompt=replace(sent.prompt, declared_blocks=4)), came)
+        for sent, came in played.log.requests
+        if sent.turn == 0 and sent.ordinal == 0 and sent.stream == 0
+    ]
+    assert conformity(plan, table(pairs)).overdeclared == 1
+
+
+def test_the_recorded_sessions_are_replayed_as_recorded(real_traces: Path) -> None:
+    scenario = load_scenario("agentx-faithful").override(window_s=600.0)
+    plan = planned(read_corpus(real_traces), scenario, 8)
+    (played,) = replay_all(LevelRun(plan, "salt"))
+    found = conformity(plan, table(played.log.requests))
+    assert found.requests > 100
+    assert breaches(found) == (0, 0, 0, 0)
+    assert (found.prefixes, found.overdeclared) == (0, 0)
+    assert found.resets_sent == found.resets_recorded
+    assert found.reset_kept_tokens_sent == found.reset_kept_tokens_recorded
+    assert found.gaps is not None
+    assert found.gaps.greatest_ms == 0.0
