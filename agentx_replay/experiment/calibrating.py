@@ -4,7 +4,6 @@ Finds words and template cost, proves them, checks that usage says the same, and
 one line. An earlier calibration is proven anew, not believed. Not for: what to ask, or the wire.
 """
 
-import asyncio
 import random
 import time
 from dataclasses import dataclass, replace
@@ -12,7 +11,6 @@ from pathlib import Path
 from typing import TypeVar
 
 import orjson
-import uvloop
 
 from agentx_replay.endpoint.client import Client
 from agentx_replay.endpoint.counting import Counter, UncountedError, Way, Ways
@@ -80,7 +78,7 @@ def read_calibration(path: Path) -> Calibration:
     return from_document(document, str(path))
 
 
-def calibrate(
+async def calibrate(
     settings: EndpointSettings,
     *,
     context_tokens: int | None,
@@ -89,23 +87,18 @@ def calibrate(
 ) -> Calibration:
     """Calibrate against a server, or prove an ``earlier`` calibration against it.
 
-    Raises UsageError (exit code 3) where the server cannot be asked.
+    Raises UsageError where the earlier one is of another API, and (exit code 3) where the server
+    cannot be asked.
     """
-    tried = candidates or builtin_candidates()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_calibrate(settings, context_tokens, tried, earlier))
-
-
-async def _calibrate(
-    settings: EndpointSettings,
-    context_tokens: int | None,
-    candidates: Candidates,
-    earlier: Calibration | None,
-) -> Calibration:
+    if earlier is not None and earlier.api != settings.api:
+        raise UsageError(
+            f"the calibration is of the {earlier.api} API, and {settings.api} is asked",
+            f"leave it out, or add --endpoint {earlier.api}",
+        )
     client = Client(settings)
     try:
         session = _Session(Counter(client, settings), settings, context_tokens)
-        return await session.calibration(candidates, earlier)
+        return await session.calibration(candidates or builtin_candidates(), earlier)
     finally:
         await client.close()
 
@@ -118,6 +111,7 @@ class _Session:
     ) -> None:
         self._counter = counter
         self._model = settings.model
+        self._api = settings.api
         self._chat = settings.api == "chat"
         self._context = context_tokens
         self._rng = random.Random(time.time_ns())  # a cache must not know the probes
@@ -129,7 +123,7 @@ class _Session:
         try:
             ways = await self._counter.ways(probes.conversation([("user", 3)]), probes.text(3))
         except UncountedError:
-            return assumed(self._model, _UNCOUNTED)
+            return assumed(self._model, self._api, _UNCOUNTED)
         found = await self._found(candidates, earlier, ways)
         usage = await self._usage(found, ways)
         if usage.counted != usage.predicted and ways.usage and ways != _by_usage(ways.usage):
@@ -143,28 +137,29 @@ class _Session:
     ) -> Calibration:
         """Return a calibration by one way of counting."""
         if earlier is not None:
-            return await self._proven(earlier, ways)
+            return await self._proven(replace(earlier, warnings=()), ways)
         try:
             words = await self._ask(
                 find_words(candidates.words, candidates.opening, self._rng, self._words_a_text()),
                 ways,
             )
         except UncountedTextError:
-            return assumed(self._model, _REFUSED)
+            return assumed(self._model, self._api, _REFUSED)
         probes = ProbeMaker(candidates.opening, words.words, self._rng)
         cost: TemplateCost | None = flat_cost(words.opening_tokens)
         if self._chat:
             cost = await self._ask(measure_template(probes), ways)
         if cost is None:
-            return assumed(self._model, _REFUSED)
+            return assumed(self._model, self._api, _REFUSED)
         begun = Calibration(
             words=words.words,
             opening=candidates.opening,
             cost=cost,
             verification=Verification(0, 0, 0, 0, 0),
             source=candidates.source,
-            counted_by=ways.of(probes.conversation([("user", 0)]) if self._chat else Text("", 0)),
+            counted_by=ways.conversations,
             model=self._model,
+            api=self._api,
             warnings=_word_warnings(words, candidates),
         )
         ids = () if self._chat else await self._ids(begun, ways)
@@ -196,7 +191,8 @@ class _Session:
         else:
             drawn = random_texts(probes, room)
         cost, verification = await self._ask(verify(calibration.cost, drawn), ways)
-        return replace(calibration, cost=cost, verification=verification)
+        by = ways.of(drawn[0]).value
+        return replace(calibration, cost=cost, verification=verification, counted_by=by)
 
     async def _budget(self, calibration: Calibration, ways: Ways) -> int:
         """Return how many tokens can be counted in the time there is for the proof."""
@@ -214,12 +210,15 @@ class _Session:
 
     async def _ids(self, calibration: Calibration, ways: Ways) -> tuple[int, ...]:
         """Return the token ids of the words, the opening's first; none where they do not serve."""
+        words = len(calibration.words)
         said = sentence(calibration.opening, calibration.words)
-        ids = await self._counter.token_ids(Text(said, len(calibration.words)))
-        if ids is None or len(ids) != 1 + len(calibration.words):
+        told = await self._counter.token_ids(Text(said, words)) or []
+        before = len(told) - (1 + words)  # a server may add begin-of-text, asked or not
+        if not 0 <= before < calibration.cost.without_system + 1:
             return ()
-        taken = await self._counter.count(Ids(tuple(ids[:2]), 1), ways.usage or Way.USAGE)
-        return () if taken is None else tuple(ids)
+        ids = tuple(told[before:])
+        taken = await self._counter.count(Ids(ids[:2], 1), ways.usage or Way.USAGE)
+        return () if taken is None else ids
 
     async def _usage(self, calibration: Calibration, ways: Ways) -> "_UsageCheck":
         """Count one prompt twice by usage, as the run's records will."""
@@ -245,8 +244,8 @@ class _UsageCheck:
     def warnings(self) -> tuple[str, ...]:
         if self.counted != self.again:
             return (
-                f"the server reports {self.counted} prompt tokens for a new prompt and "
-                f"{self.again} for the same again: usage cannot tell prompt lengths",
+                f"the server counts {self.counted} prompt tokens the first time and {self.again} "
+                "the second for the same prompt: its usage does not tell the length of a prompt",
             )
         return ()
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from agentx_replay.experiment.settings import Settings, Target
 from agentx_replay.plan.plan import PlannedPlay
 from agentx_replay.prompts.calibration import Calibration, assumed
-from agentx_replay.prompts.compose import PlayComposer, SentPrefixes
+from agentx_replay.prompts.compose import PlayComposer
 from agentx_replay.prompts.keys import LevelKeys
 from agentx_replay.prompts.layout import Layout, lay_out
 from agentx_replay.prompts.template import TemplateCost
@@ -44,7 +44,9 @@ def wording_of(calibration: Calibration, *, chat: bool) -> Wording:
     if calibration.ids:
         return ids_wording(calibration.ids)
     table = word_table(calibration.words)
-    vocabulary = Vocabulary(table, calibration.opening, calibration.source, assumed=False)
+    vocabulary = Vocabulary(
+        table, calibration.opening, calibration.source, assumed=calibration.cost.assumed
+    )
     return chat_wording(vocabulary) if chat else text_wording(vocabulary)
 
 
@@ -65,11 +67,10 @@ class Prompting:
     def level(self, concurrency: int, attempt: int) -> PromptSources:
         """Return what makes the prompts of a level's plays; nothing is shared between levels."""
         keys = LevelKeys(self.salt, concurrency, attempt, self.shared_prefix)
-        prefixes = SentPrefixes()
 
         def source(planned: PlannedPlay, lane: int, ordinal: int) -> PlayComposer:
             layout = self._layout(planned)
-            return PlayComposer(layout, self.wording, keys, prefixes, lane=lane, ordinal=ordinal)
+            return PlayComposer(layout, self.wording, keys, lane=lane, ordinal=ordinal)
 
         return source
 

@@ -9,7 +9,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import median_low
-from typing import Any
+from typing import Any, Literal
 
 from agentx_replay.errors import UsageError
 from agentx_replay.prompts.probes import (
@@ -21,6 +21,7 @@ from agentx_replay.prompts.probes import (
     roles,
 )
 from agentx_replay.prompts.template import CHATML, TemplateCost
+from agentx_replay.prompts.template_cost import flat_cost
 from agentx_replay.prompts.vocabulary import common_words, opening_words
 
 PROBES = 40
@@ -28,6 +29,8 @@ FEWEST_PROBES = 8
 MOST_MESSAGES = 60
 _WORDS_A_MESSAGE = 12
 _FORMAT = 1
+
+Api = Literal["chat", "completions"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +54,8 @@ class Calibration:
     """What one token, and one message, is to one server.
 
     ``words`` are one token each; ``ids``, where prompts are sent as token ids, is theirs in the
-    same order, the opening word's before them. ``counted_by`` names the way the server was asked.
-    ``warnings`` are sentences for a person.
+    same order, the opening word's before them. ``api`` is what it was made for, ``counted_by``
+    names the way the server was asked. ``warnings`` are sentences for a person.
     """
 
     words: tuple[str, ...]
@@ -62,6 +65,7 @@ class Calibration:
     source: str
     counted_by: str
     model: str
+    api: Api
     ids: tuple[int, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -81,16 +85,17 @@ class Calibration:
         return [f"prompt lengths {share} ({words}, counted by {self.counted_by})", *self.warnings]
 
 
-def assumed(model: str, *warnings: str) -> Calibration:
-    """Return what holds where nothing was asked: the built-in words under ChatML's cost."""
+def assumed(model: str, api: Api, *warnings: str) -> Calibration:
+    """Return what holds where nothing was asked: the built-in words, ChatML's cost or none."""
     return Calibration(
         words=tuple(common_words()),
         opening=opening_words()[0],
-        cost=CHATML,
+        cost=CHATML if api == "chat" else replace(flat_cost(1), assumed=True),
         verification=Verification(0, 0, 0, 0, 0),
         source="built-in words",
         counted_by="nobody",
         model=model,
+        api=api,
         warnings=warnings,
     )
 
@@ -252,4 +257,6 @@ def _read(document: Mapping[str, Any]) -> Calibration:
         len(word) == 4 and word.isascii() and word.isalpha() for word in calibration.words
     ):
         raise ValueError("its words are not four ASCII letters each")
+    if len(calibration.ids) not in (0, 1 + len(calibration.words)):
+        raise ValueError("it has not one token id a word")
     return calibration
