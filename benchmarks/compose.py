@@ -12,7 +12,7 @@ from statistics import median
 
 import numpy as np
 
-from agentx_replay.prompts.compose import PlayComposer, SentPrefixes
+from agentx_replay.prompts.compose import PlayComposer
 from agentx_replay.prompts.keys import LevelKeys
 from agentx_replay.prompts.layout import lay_out
 from agentx_replay.prompts.template import CHATML
@@ -69,9 +69,7 @@ def new_play(session: Session, ordinal: int) -> PlayComposer:
     """Return a play that has sent nothing."""
     layout = lay_out(session, CHATML)
     keys = LevelKeys("benchmark", 1, 1)
-    return PlayComposer(
-        layout, chat_wording(builtin_vocabulary()), keys, SentPrefixes(), lane=0, ordinal=ordinal
-    )
+    return PlayComposer(layout, chat_wording(builtin_vocabulary()), keys, lane=0, ordinal=ordinal)
 
 
 def extend_ms(session: Session) -> list[float]:

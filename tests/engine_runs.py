@@ -20,7 +20,7 @@ from agentx_replay.endpoint.client import Client
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.endpoint.url import parse_base_url
 from agentx_replay.plan.selection import select_sessions
-from agentx_replay.prompts.compose import PlayComposer, SentPrefixes
+from agentx_replay.prompts.compose import PlayComposer
 from agentx_replay.prompts.keys import LevelKeys
 from agentx_replay.prompts.layout import lay_out
 from agentx_replay.prompts.template import TemplateCost
@@ -98,7 +98,6 @@ def counted_by(url: str, session: Session) -> list[Counted]:
         lay_out(session, DEEPSEEK),
         chat_wording(builtin_vocabulary()),
         LevelKeys(session.id, 1, 0),
-        SentPrefixes(),
         lane=0,
         ordinal=0,
     )

@@ -22,21 +22,6 @@ _MOST_WORDS = 1 << 62
 """A position after every word: two prompts alike to it are alike to the end."""
 
 
-class SentPrefixes:
-    """How much of each shared system prefix the plays of one level have sent so far."""
-
-    __slots__ = ("_blocks",)
-
-    def __init__(self) -> None:
-        self._blocks: dict[int, int] = {}
-
-    def send(self, key: int, blocks: int) -> int:
-        """Note that ``blocks`` leading blocks under ``key`` are sent; return how many were."""
-        before = self._blocks.get(key, 0)
-        self._blocks[key] = max(before, blocks)
-        return min(before, blocks)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _Path:
     """The whole blocks a stream sent last, and which of them are a shared system prefix."""
@@ -73,7 +58,7 @@ _NOTHING_RENDERED = _Rendered(None, b"", [])
 class PlayComposer:
     """The prompts of one play: the ``ordinal``-th session of ``lane`` under a level's keys.
 
-    ``prefixes`` is shared by the composers of one level. A stream is named by its index in the
+    It shares nothing with other composers. A stream is named by its index in the
     session's graph; its prompts may be rendered in any order, or never.
     """
 
@@ -82,7 +67,6 @@ class PlayComposer:
         layout: Layout,
         wording: Wording,
         keys: LevelKeys,
-        prefixes: SentPrefixes,
         *,
         lane: int,
         ordinal: int,
@@ -90,7 +74,6 @@ class PlayComposer:
         self._layout = layout
         self._play = keys.play(lane, ordinal)
         self._key = np.uint64(self._play)
-        self._prefixes = prefixes
         self._system = {
             prefix.first_block: (
                 prefix.blocks,
@@ -114,8 +97,6 @@ class PlayComposer:
         path = self._path(self._paths.get(stream, _NOTHING_SENT), laid)
         self._paths[stream] = path
         known = self._send(laid.whole_tip)
-        if path.system_blocks:
-            known = max(known, self._prefixes.send(path.system_key, path.system_blocks))
         private = laid.tokens // self._layout.block_size - laid.whole_blocks
         ids = path.ids
         if private > 0:
@@ -126,6 +107,7 @@ class PlayComposer:
             block_ids=ids,
             messages_json=partial(self._messages_json, stream, laid),
             declared_blocks=path.system_blocks,
+            declared_tokens=path.system_blocks * self._layout.block_size,
         )
 
     def forget(self, stream: int) -> None:

@@ -15,8 +15,8 @@ class Prompt:
     (uint64, shape ``(whole blocks,)``) identifies the content of each whole block: two prompts
     hold the same block at the same place if and only if the ids are equal, so an engine that has
     no wire needs no text. ``reusable_tokens`` is how many leading tokens an unlimited prefix
-    cache would already hold, given everything sent before under the same salt. The first
-    ``declared_blocks`` of the blocks may be in other plays' prompts too; the rest never.
+    cache would already hold, given what the same play sent before. The first ``declared_blocks``
+    of the blocks, ``declared_tokens`` in all, may be in other plays' prompts too; the rest never.
 
     ``messages_json()`` builds, on the first call, the JSON array of chat messages (ASCII,
     nothing to escape), or the text or token ids of a prompt made for the completions API; a
@@ -28,3 +28,4 @@ class Prompt:
     block_ids: NDArray[np.uint64]
     messages_json: Callable[[], bytes]
     declared_blocks: int = 0
+    declared_tokens: int = 0

@@ -27,6 +27,7 @@ from agentx_replay.results.layout import (
     requests_directory,
 )
 from agentx_replay.results.parquet import read_parquet, write_parquet
+from agentx_replay.results.reuse import reusable_tokens, with_reuse
 from agentx_replay.results.schema import PLAYS, REQUESTS, arrow_schema
 
 GROUP_EVENTS = 2_000_000
@@ -75,7 +76,8 @@ def _compact_requests(point: Path) -> None:
     if not any(part.name.startswith("part-") for part in parts):
         return
     prepared.mkdir()
-    write_parquet(prepared / "requests.parquet", arrow_schema(REQUESTS), _groups(parts))
+    groups = _groups(parts, reusable_tokens(parts))
+    write_parquet(prepared / "requests.parquet", arrow_schema(REQUESTS), groups)
     sync_directory(prepared)
     replaced = replaced_requests(point)
     live.rename(replaced)
@@ -84,12 +86,16 @@ def _compact_requests(point: Path) -> None:
     shutil.rmtree(replaced)
 
 
-def _groups(parts: list[Path]) -> Iterator[pa.Table]:
-    """Yield the rows of ``parts`` in tables of about ``GROUP_EVENTS`` token events."""
+def _groups(parts: list[Path], reuse: pa.Array) -> Iterator[pa.Table]:
+    """Yield the rows of ``parts`` in tables of about ``GROUP_EVENTS`` token events, with what
+    they could reuse.
+    """
     waiting: list[pa.Table] = []
-    events = 0
+    events = row = 0
     for part in parts:
         table = read_parquet([part], REQUESTS)
+        table = with_reuse(table, reuse.slice(row, len(table)))
+        row += len(table)
         waiting.append(table)
         events += pc.sum(pc.list_value_length(table["arrival_deltas_us"])).as_py() or 0
         if events >= GROUP_EVENTS:

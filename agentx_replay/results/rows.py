@@ -62,6 +62,8 @@ def request_row(dispatch: Dispatch, response: Response, origin_ns: int) -> Reque
         dispatch.stream_kept_blocks,
         dispatch.prompt.declared_blocks,
         _own_block(dispatch),
+        int(dispatch.prompt.block_ids[0]) if dispatch.prompt.declared_blocks else None,
+        dispatch.prompt.declared_tokens,
         dispatch.skipped_ns,
         dispatch.intended_start_ns - origin_ns,
         since(response.connect_start_ns),

@@ -26,6 +26,7 @@ from agentx_replay.results.layout import (
     sweep_file,
 )
 from agentx_replay.results.parquet import read_parquet, write_parquet
+from agentx_replay.results.reuse import reusable_tokens, with_reuse
 from agentx_replay.results.rows import table_of
 from agentx_replay.results.schema import INSTRUMENT, PLAYS, POINTS, REQUESTS, Column, arrow_schema
 
@@ -52,7 +53,11 @@ class StoredPoint:
 
     def requests(self, names: tuple[str, ...] | None = None) -> pa.Table:
         """Return its responses, as far as they were written; only columns ``names``, if given."""
-        return read_parquet(request_files(self.directory), REQUESTS, names)
+        files = request_files(self.directory)
+        table = read_parquet(files, REQUESTS, names)
+        if "reusable_tokens" not in table.column_names:
+            return table
+        return with_reuse(table, reusable_tokens(files))
 
     def plays(self) -> pa.Table:
         """Return its plays, as far as they were written."""

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentx_replay.prompts.compose import PlayComposer, SentPrefixes
+from agentx_replay.prompts.compose import PlayComposer
 from agentx_replay.prompts.keys import LevelKeys
 from agentx_replay.prompts.layout import Layout, lay_out
 from agentx_replay.prompts.prompt import Prompt
@@ -35,7 +35,6 @@ def composer(
     *,
     vocabulary: Vocabulary = WORDS,
     keys: LevelKeys = KEYS,
-    prefixes: SentPrefixes | None = None,
     lane: int = 0,
     ordinal: int = 0,
 ) -> PlayComposer:
@@ -43,7 +42,6 @@ def composer(
         layout,
         chat_wording(vocabulary),
         keys,
-        prefixes or SentPrefixes(),
         lane=lane,
         ordinal=ordinal,
     )
@@ -257,13 +255,13 @@ def test_two_plays_share_no_block_without_a_system_prefix(
 def test_two_plays_of_a_session_share_its_system_prefix_and_no_more(record: Record) -> None:
     session = record([(500, 9, "ABCDEFG")], system_tokens=130)
     layout = lay_out(session, CHATML)
-    prefixes = SentPrefixes()
-    [mine] = send_all(composer(layout, prefixes=prefixes), session)
-    [its] = send_all(composer(layout, prefixes=prefixes, lane=1), session)
+    [mine] = send_all(composer(layout), session)
+    [its] = send_all(composer(layout, lane=1), session)
     assert (mine.block_ids == its.block_ids).tolist() == [True] * 2 + [False] * 5
     common = blocks_in_common(chatml(mine.messages_json()), chatml(its.messages_json()))
     assert common == 2
-    assert (mine.reusable_tokens, its.reusable_tokens) == (0, 128)
+    assert (mine.reusable_tokens, its.reusable_tokens) == (0, 0)  # by its own play
+    assert (mine.declared_tokens, its.declared_tokens) == (128, 128)
 
 
 @pytest.mark.parametrize(("shared_prefix", "shared"), [("session", 0), ("corpus", 2)])
@@ -271,16 +269,15 @@ def test_sessions_share_a_system_prefix_of_equal_lengths_where_the_scenario_says
     record: Record, shared_prefix: str, shared: int
 ) -> None:
     keys = LevelKeys("salt", 8, 1, shared_prefix)  # type: ignore[arg-type]
-    prefixes = SentPrefixes()
-    texts_and_reuse = []
+    prompts = []
     for name, lines in (("s", [(500, 9, "ABCDEFG")]), ("t", [(64, 1, "Z"), (500, 9, "TUVWXYZ")])):
         session = record(lines, system_tokens=130, session_id=name)
-        play = composer(lay_out(session, CHATML), keys=keys, prefixes=prefixes)
-        prompt = send_all(play, session)[-1]
-        texts_and_reuse.append((chatml(prompt.messages_json()), prompt.reusable_tokens))
-    (one, _), (other, reusable) = texts_and_reuse
+        play = composer(lay_out(session, CHATML), keys=keys)
+        prompts.append(send_all(play, session)[-1])
+    one, other = (chatml(prompt.messages_json()) for prompt in prompts)
     assert blocks_in_common(one, other) == shared
-    assert reusable == 64 * shared
+    first, second = (int(prompt.block_ids[0]) for prompt in prompts)
+    assert (first == second) == (shared > 0)
 
 
 def test_differing_system_prefixes_of_one_session_stay_different(record: Record) -> None:

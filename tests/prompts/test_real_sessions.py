@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agentx_replay.prompts.compose import PlayComposer, SentPrefixes
+from agentx_replay.prompts.compose import PlayComposer
 from agentx_replay.prompts.keys import LevelKeys
 from agentx_replay.prompts.layout import lay_out
 from agentx_replay.prompts.template import CHATML
@@ -62,10 +62,8 @@ def corpus() -> Corpus:
 def test_lengths_and_sharing_as_sent_equal_the_recorded(number: str) -> None:
     session = next(s for s in corpus().sessions if s.id.endswith(number))
     layout = lay_out(session, CHATML)
-    keys, prefixes = LevelKeys("salt", 8, 1), SentPrefixes()
-    play = PlayComposer(
-        layout, chat_wording(builtin_vocabulary()), keys, prefixes, lane=0, ordinal=0
-    )
+    keys = LevelKeys("salt", 8, 1)
+    play = PlayComposer(layout, chat_wording(builtin_vocabulary()), keys, lane=0, ordinal=0)
     server = UnlimitedCache()
     for request in sorted(session.requests(), key=lambda request: request.recorded_order):
         text = rendered(play.prompt(0, request).messages_json())

@@ -70,7 +70,10 @@ def test_every_column_of_a_response_is_on_record(tmp_path: Path) -> None:
             shared_blocks=1,
             max_tokens=7,
             prompt=replace(
-                prompt(101, 64), block_ids=np.array([7, 2**64 - 1], np.uint64), declared_blocks=1
+                prompt(101, 64),
+                block_ids=np.array([7, 2**64 - 1], np.uint64),
+                declared_blocks=1,
+                declared_tokens=64,
             ),
             play_request=12,
             kept_blocks=3,
@@ -119,6 +122,8 @@ def test_every_column_of_a_response_is_on_record(tmp_path: Path) -> None:
         "stream_kept_blocks": 2,
         "declared_blocks": 1,
         "own_block": 2**64 - 1,
+        "declared_prefix": 7,
+        "declared_tokens": 64,
         "skipped_ns": 5_000_000_000,
         "intended_start_ns": 1000,
         "connect_start_ns": 1100,
@@ -164,6 +169,7 @@ def test_what_is_not_known_is_null(tmp_path: Path) -> None:
     unknown = {name for name, value in failed.items() if value is None}
     assert unknown == {
         "own_block",
+        "declared_prefix",
         "connect_start_ns",
         "connected_ns",
         "sent_ns",

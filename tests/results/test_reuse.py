@@ -1,0 +1,80 @@
+"""Reuse across plays, found when the records of all workers lie side by side."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from record_cases import dispatch, prompt, response
+
+from agentx_replay.replay.ports import Dispatch
+from agentx_replay.results.compaction import compact, request_files
+from agentx_replay.results.parquet import read_parquet
+from agentx_replay.results.recorder import ParquetRecorder
+from agentx_replay.results.reuse import reusable_tokens
+from agentx_replay.results.run_directory import PointStatus, RunDirectory, read_points
+from agentx_replay.results.schema import REQUESTS
+
+RECORDS = [
+    # (worker, lane, send, declared prefix, its tokens, own reuse), as the workers wrote them
+    (0, 0, 100, 7, 128, 0),
+    (0, 0, 500, 7, 128, 640),
+    (0, 2, 300, 9, 64, 0),
+    (1, 1, 50, 7, 64, 0),
+    (1, 1, 300, 9, 192, 0),
+    (1, 3, 600, 9, 192, 0),
+    (1, 3, 700, None, 0, 320),
+]
+REUSE = [
+    64,  # lane 1 had sent the first 64 tokens at 50
+    640,  # by its own play
+    64,  # at the same ns as lane 1, which comes first: 192 held, 64 wanted
+    0,  # the first of all
+    0,  # the first of its prefix
+    192,
+    320,
+]
+
+
+def declaring(lane: int, prefix: int | None, tokens: int, own: int) -> Dispatch:
+    ids = np.array([prefix if prefix is not None else 1, 2], np.uint64)
+    said = replace(
+        prompt(1000, own),
+        block_ids=ids,
+        declared_blocks=0 if prefix is None else 1,
+        declared_tokens=tokens,
+    )
+    return dispatch(lane=lane, prompt=said)
+
+
+def record(directory: Path) -> None:
+    for worker in (0, 1):
+        recorder = ParquetRecorder(directory, origin_ns=0, worker=worker)
+        for of, lane, send_ns, prefix, tokens, own in RECORDS:
+            if of == worker:
+                recorder.record(declaring(lane, prefix, tokens, own), response(send_ns=send_ns))
+        recorder.close()
+
+
+def test_a_declared_prefix_counts_as_far_as_any_play_of_any_worker_had_sent_it(
+    tmp_path: Path,
+) -> None:
+    record(tmp_path)
+    assert reusable_tokens(request_files(tmp_path)).to_pylist() == REUSE
+
+
+def test_compaction_keeps_what_was_found_and_finding_it_again_changes_nothing(
+    tmp_path: Path,
+) -> None:
+    record(tmp_path)
+    compact(tmp_path)
+    files = request_files(tmp_path)
+    assert read_parquet(files, REQUESTS)["reusable_tokens"].to_pylist() == REUSE
+    assert reusable_tokens(files).to_pylist() == REUSE
+
+
+def test_a_point_that_was_cut_short_reads_the_same(tmp_path: Path) -> None:
+    run = RunDirectory.create(tmp_path)
+    record(run.start_point(4, {}))
+    (point,) = read_points(tmp_path)
+    assert point.status is PointStatus.RUNNING
+    assert point.requests(("reusable_tokens",))["reusable_tokens"].to_pylist() == REUSE
