@@ -125,6 +125,11 @@ def test_the_server_counts_prompts_and_what_it_had_cached(swept: Swept) -> None:
     assert all(cached > 0 for _, cached in swept.query("concurrency, sum(cached_tokens)"))
 
 
+def test_every_prompt_of_a_calibrated_sweep_has_the_recorded_length(swept: Swept) -> None:
+    assert "prompt lengths exact on 40 of 40 probes" in swept.stderr
+    assert swept.query("prompt_length_error") == [(0,)]
+
+
 def test_every_request_is_on_record_once(swept: Swept) -> None:
     assert swept.query("count(*) - count(distinct (concurrency, request_id))") == [(0,)]
 

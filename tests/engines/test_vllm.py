@@ -47,6 +47,11 @@ def test_every_response_of_a_sweep_is_complete(swept: Swept) -> None:
     ]
 
 
+def test_every_prompt_of_a_calibrated_sweep_has_the_recorded_length(swept: Swept) -> None:
+    assert "prompt lengths exact on 40 of 40 probes" in swept.stderr
+    assert swept.query("prompt_length_error") == [(0,)]
+
+
 def test_cached_tokens_are_whole_blocks(swept: Swept) -> None:
     assert swept.query("cached_tokens % 32") == [(0,)]
     assert all(cached > 0 for _, cached in swept.query("concurrency, sum(cached_tokens)"))
