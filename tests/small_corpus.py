@@ -12,6 +12,7 @@ from agentx_replay.experiment.prompting import Prompting
 from agentx_replay.plan.plan import GraphLibrary, Plan
 from agentx_replay.plan.selection import select_sessions
 from agentx_replay.prompts.template import CHATML
+from agentx_replay.prompts.text import chat_wording
 from agentx_replay.prompts.vocabulary import builtin_vocabulary
 from agentx_replay.replay.driver import Replay, ReplayResult
 from agentx_replay.replay.virtual_time import run_virtual, virtual_clock
@@ -97,7 +98,9 @@ def replay_all(*runs: Run, model: EngineModel | None = None) -> list[Played]:
         return [await _replay(run, endpoint) for run in runs]
 
     async def _replay(run: Run, endpoint: InProcessEndpoint) -> Played:
-        prompting = Prompting(builtin_vocabulary(), CHATML, run.salt, run.shared_prefix)
+        prompting = Prompting(
+            chat_wording(builtin_vocabulary()), CHATML, run.salt, run.shared_prefix
+        )
         prompts = prompting.level(run.plan.concurrency, run.attempt)
         log = Log()
         replay = Replay(run.plan, prompts, virtual_clock(), endpoint, log, run_id="t")
