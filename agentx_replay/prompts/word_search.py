@@ -113,6 +113,11 @@ class _Judged:
     def exact(self) -> bool:
         return not any(self.excesses)
 
+    def without(self, half: "_Judged") -> "_Judged":
+        """Return the other half of the chunk, that of its odd places."""
+        rest = zip(self.excesses, half.excesses, strict=True)
+        return _Judged(self.words[1::2], tuple(whole - mine for whole, mine in rest))
+
     @property
     def wrong_per_word(self) -> float:
         return max(abs(excess) for excess in self.excesses) / len(self.words)
@@ -131,30 +136,25 @@ def _take_apart(
 ) -> Asking[tuple[list[str], list[_Judged]]]:
     """Return the words of exact chunks, and the chunks that are not, cut ever smaller.
 
+    Of a chunk that is cut only one half is asked about: the rest of the excess is the other's.
     Ends with enough words, with nothing to cut, or after ``MOST_PROBES``.
     """
     mixed = rng.sample(candidates, len(candidates))
-    chunks: list[_Group] = [mixed[at::CHUNKS] for at in range(CHUNKS) if mixed[at::CHUNKS]]
-    kept: list[str] = []
-    bad: list[_Judged] = []
-    probes = 0
-    while chunks:
-        probes += CHUNK_ORDERS * len(chunks)
-        judged = yield from _judge(chunks, texts, rng)
-        for each in judged:
-            if each.exact:
-                kept += each.words
-            else:
-                bad.append(each)
-        bad.sort(key=lambda each: len(each.words))
-        affordable = (MOST_PROBES - probes) // (2 * CHUNK_ORDERS)
-        chunks = []
-        while bad and len(kept) < ENOUGH_WORDS and len(chunks) < 2 * affordable:
-            if len(bad[-1].words) == 1:
-                break
-            words = bad.pop().words
-            chunks += [words[0::2], words[1::2]]
-    return kept, bad
+    chunks = [mixed[at::CHUNKS] for at in range(CHUNKS) if mixed[at::CHUNKS]]
+    judged = yield from _judge(chunks, texts, rng)
+    probes = CHUNK_ORDERS * len(chunks)
+    while True:
+        kept = [word for each in judged if each.exact for word in each.words]
+        whole = [each for each in judged if each.exact or len(each.words) == 1]
+        bad = sorted((e for e in judged if e not in whole), key=lambda e: -len(e.words))
+        affordable = (MOST_PROBES - probes) // CHUNK_ORDERS
+        cut, left = bad[:affordable], bad[affordable:]
+        if len(kept) >= ENOUGH_WORDS or not cut:
+            return kept, [each for each in judged if not each.exact]
+        halves = yield from _judge([each.words[0::2] for each in cut], texts, rng)
+        probes += CHUNK_ORDERS * len(cut)
+        others = [each.without(half) for each, half in zip(cut, halves, strict=True)]
+        judged = [*whole, *left, *halves, *others]
 
 
 def _least_wrong(kept: list[str], rest: Sequence[_Judged]) -> list[str]:

@@ -1,0 +1,101 @@
+"""What a template costs, from the lengths of a few conversations."""
+
+import random
+
+import pytest
+from asked_probes import answered, templated
+
+from agentx_replay.prompts.probes import Conversation, Count, Probe, ProbeMaker
+from agentx_replay.prompts.template import CHATML, TemplateCost
+from agentx_replay.prompts.template_cost import flat_cost, measure_template
+from agentx_replay.prompts.vocabulary import common_words
+
+# Counted by hand from the published templates: tokens around the words, opening word included.
+DEEPSEEK = TemplateCost(with_system=2, without_system=2, system=1, user=2, assistant=3)
+LLAMA = TemplateCost(with_system=5, without_system=5, system=6, user=6, assistant=6)
+DEFAULT_SYSTEM = TemplateCost(with_system=3, without_system=16, system=6, user=6, assistant=6)
+
+
+def probe_maker() -> ProbeMaker:
+    return ProbeMaker("able", common_words(), random.Random(2))
+
+
+def measured(cost: TemplateCost) -> TemplateCost | None:
+    return answered(measure_template(probe_maker()), lambda probe: templated(cost, probe))[0]
+
+
+def lengths(cost: TemplateCost) -> tuple[int, ...]:
+    """What a cost says of conversations: the only thing that lengths can tell."""
+    pair = cost.user + cost.assistant
+    return cost.without_system + cost.user, cost.with_system + cost.system + cost.user, pair
+
+
+@pytest.mark.parametrize("cost", [CHATML, DEEPSEEK, LLAMA, DEFAULT_SYSTEM])
+def test_the_lengths_of_every_conversation_are_recovered(cost: TemplateCost) -> None:
+    found = measured(cost)
+    assert found is not None
+    assert not found.assumed
+    assert found.takes_system
+    assert lengths(found) == lengths(cost)
+
+
+def test_chatml_is_recovered_message_by_message() -> None:
+    found = measured(CHATML)
+    assert found == TemplateCost(3, 3, 6, 6, 6, takes_system=True, assumed=False)
+
+
+@pytest.mark.parametrize("cost", [CHATML, DEEPSEEK, LLAMA, DEFAULT_SYSTEM])
+def test_no_overhead_is_charged_before_it_arises(cost: TemplateCost) -> None:
+    # The words of a second message stand, on the wire, at least as far in as they are laid out:
+    # all that is charged for the first is no more than what the server puts before them.
+    found = measured(cost)
+    assert found is not None
+    assert 0 <= found.user <= cost.without_system + cost.user
+    assert 0 <= found.system <= cost.with_system + cost.system
+    assert min(found.with_system, found.without_system, found.assistant) >= 0
+
+
+def test_seven_conversations_are_enough() -> None:
+    _, probes = answered(measure_template(probe_maker()), lambda probe: templated(CHATML, probe))
+    assert probes == 7
+
+
+def test_a_refused_system_message_is_put_into_the_users() -> None:
+    def strict(probe: Probe) -> Count:
+        return None if probe.has_system else templated(DEEPSEEK, probe)
+
+    found, _ = answered(measure_template(probe_maker()), strict)
+    assert found is not None
+    assert not found.takes_system
+
+
+def test_a_system_message_that_is_not_counted_word_by_word_is_not_sent() -> None:
+    def ignoring(probe: Probe) -> Count:
+        assert isinstance(probe, Conversation)
+        said = tuple(message for message in probe.messages if message[0] != "system")
+        words = sum(len(text.split()) - 1 for _, text in said)
+        return templated(CHATML, Conversation(said, words))
+
+    found, _ = answered(measure_template(probe_maker()), ignoring)
+    assert found is not None
+    assert not found.takes_system
+
+
+def test_a_long_conversation_that_does_not_fit_is_done_without() -> None:
+    def short(probe: Probe) -> Count:
+        return templated(CHATML, probe) if probe.message_count < 20 else None
+
+    found, _ = answered(measure_template(probe_maker()), short)
+    assert found == TemplateCost(3, 3, 6, 6, 6, takes_system=True, assumed=False)
+
+
+def test_a_template_that_refuses_answers_has_no_cost() -> None:
+    def users_only(probe: Probe) -> Count:
+        return templated(CHATML, probe) if probe.message_count == 1 else None
+
+    assert answered(measure_template(probe_maker()), users_only)[0] is None
+
+
+def test_a_prompt_without_messages_costs_its_opening_once() -> None:
+    cost = flat_cost(2)
+    assert (cost.without_system, cost.user, cost.assistant, cost.takes_system) == (2, 0, 0, False)
