@@ -77,9 +77,10 @@ class Counter:
         usage = await self._first(text, (Way.USAGE, Way.WHOLE_USAGE))
         rest = () if usage is None else (usage,)
         texts = await self._first(text, (Way.TOKENIZE, *rest))
-        conversations = await self._first(
-            conversation, (Way.TOKENIZE, Way.TEMPLATE_AND_TOKENIZE, *rest)
-        )
+        conversations = texts
+        if self._settings.api == "chat":
+            templated = (Way.TOKENIZE, Way.TEMPLATE_AND_TOKENIZE, *rest)
+            conversations = await self._first(conversation, templated)
         if texts is None or conversations is None:
             raise UncountedError
         return Ways(conversations, texts, usage)
@@ -110,6 +111,8 @@ class Counter:
         Raises UsageError (exit code 3) where no answer can be had.
         """
         stream = f"calibration-{connection}"
+        if isinstance(probe, Ids):
+            return await self._used(stream, probe, streamed=way is Way.USAGE)
         match way:
             case Way.TOKENIZE:
                 return _length(await self._post_root(stream, "/tokenize", self._tokenize(probe)))
@@ -125,7 +128,7 @@ class Counter:
 
     # --- the requests -------------------------------------------------------------------------
 
-    def _tokenize(self, probe: Probe) -> dict[str, Any]:
+    def _tokenize(self, probe: Text | Conversation) -> dict[str, Any]:
         """Return a body with the fields of all three servers: each reads its own."""
         body: dict[str, Any] = {"model": self._settings.model}
         if isinstance(probe, Conversation):
@@ -135,13 +138,10 @@ class Counter:
                 "messages": _messages(probe),
                 "add_generation_prompt": True,
             }
-        text = probe.text if isinstance(probe, Text) else ""
         both = {"add_special": True, "add_special_tokens": True, "parse_special": True}
-        return {**body, "prompt": text, "content": text, **both}
+        return {**body, "prompt": probe.text, "content": probe.text, **both}
 
-    async def _templated(self, stream: str, probe: Probe) -> Count:
-        if not isinstance(probe, Conversation):
-            return None
+    async def _templated(self, stream: str, probe: Text | Conversation) -> Count:
         asked = {**self._settings.extra_body, "messages": _messages(probe)}
         answer = await self._post_root(stream, "/apply-template", asked)
         prompt = answer.get("prompt") if isinstance(answer, dict) else None
@@ -158,7 +158,7 @@ class Counter:
         if streamed:
             body["stream_options"] = {"include_usage": True}
         path = "/completions" if settings.api == "completions" else "/chat/completions"
-        exchange = await self._post(stream, settings, path, body)
+        exchange = _answered(await self._post(stream, settings, path, body))
         if exchange.http_status != _OK or exchange.body is None:
             return None
         if exchange.body.stream is not None:
@@ -168,8 +168,10 @@ class Counter:
         return _positive(usage.get("prompt_tokens")) if isinstance(usage, dict) else None
 
     def _prompt(self, probe: Probe) -> dict[str, Any]:
-        if self._settings.api == "completions":
-            return {"prompt": probe.ids if isinstance(probe, Ids) else _text(probe)}
+        if isinstance(probe, Ids):
+            return {"prompt": probe.ids}
+        if isinstance(probe, Text) and self._settings.api == "completions":
+            return {"prompt": probe.text}
         return {"messages": _messages(probe)}
 
     async def _post_root(self, stream: str, path: str, body: dict[str, Any]) -> Any:
@@ -190,7 +192,7 @@ class Counter:
             except ConnectError as error:
                 raise _unusable(error.text, "check that the server is up") from error
             if exchange.http_status not in _BUSY:
-                return _answered(exchange)
+                return exchange
             await asyncio.sleep(wait_s(exchange.headers.get(b"retry-after")))
         raise _unusable(
             f"the server is too busy to be calibrated against (HTTP {exchange.http_status}, "
@@ -220,20 +222,10 @@ def _request(settings: EndpointSettings, path: str, body: bytes) -> bytes:
     return post(head_start(settings, "POST", path), {}, (body,))
 
 
-def _messages(probe: Probe) -> list[dict[str, str]]:
+def _messages(probe: Text | Conversation) -> list[dict[str, str]]:
     if isinstance(probe, Conversation):
         return [{"role": role, "content": text} for role, text in probe.messages]
-    return [{"role": "user", "content": _text(probe)}]
-
-
-def _text(probe: Probe) -> str:
-    match probe:
-        case Text():
-            return probe.text
-        case Conversation():
-            return probe.messages[-1][1]
-        case Ids():
-            return ""
+    return [{"role": "user", "content": probe.text}]
 
 
 def _json(exchange: Exchange) -> Any:
