@@ -36,9 +36,14 @@ HERE = Path(__file__).resolve().parent
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One client's run: CPU µs a token in the middle, delay of every stamp in µs, parse µs."""
+    """One client's run: CPU µs a token in the middle, reads a token, delay of every stamp in µs.
+
+    A client that falls behind finds several tokens in one read, and is cheaper for it: CPU per
+    token compares two clients only where their reads per token are alike.
+    """
 
     cpu_us: float
+    reads: float
     delays_us: NDArray[np.float64]
     parse_us: float = 0.0
 
@@ -69,38 +74,66 @@ def against_server(folder: Path, client: str, streams: int, *, burst: bool) -> R
     server.communicate(timeout=30)
     cpu_s, events, *parse_us = map(float, told.stdout.split())
     sent, seen = (np.fromfile(file, np.int64) for file in (sent_file, seen_file))
-    return Run(cpu_s / events * 1e6, (seen - sent) / 1e3, *parse_us)
+    return Run(cpu_s / events * 1e6, reads_per_token(seen, streams), (seen - sent) / 1e3, *parse_us)
+
+
+def reads_per_token(seen: NDArray[np.int64], streams: int) -> float:
+    """Return how many different stamps there are for each token of a stream."""
+    return float(np.mean(np.diff(seen.reshape(streams, TOKENS), prepend=0) != 0))
 
 
 def measured(port: str, streams: str, tokens: str, from_ms: str, to_ms: str, file: str) -> None:
     """Be our client, with the arguments and the output of the C one, and the parse µs a token."""
-    count = int(streams)
-    settings = EndpointSettings(parse_base_url(f"http://127.0.0.1:{port}"), "served-model-name")
 
     async def run() -> None:
         loop = asyncio.get_running_loop()
-        client = Client(settings)
+        url = parse_base_url(f"http://127.0.0.1:{port}")
+        client = Client(settings := EndpointSettings(url, "served-model-name"))
         build = ChatRequests(settings).build
         messages = b'[{"role":"user","content":"x"}]'
         tasks = [
             loop.create_task(
                 client.request(str(i), build({"X-Request-ID": str(i)}, int(tokens), messages))
             )
-            for i in range(count)
+            for i in range(int(streams))
         ]
-        spent: list[float] = []
-        for at_ms in (from_ms, to_ms, str(TOKENS * INTERVAL_US // 1000 + 700)):
-            loop.call_later(int(at_ms) / 1e3, lambda: spent.append(cpu_s()))
+        cpu = CpuOverTime(loop)
         responses = await asyncio.gather(*tasks)
-        spent.append(cpu_s())
+        ended_ns = cpu.sample()
         await client.close()
         arrivals = np.concatenate([response.arrival_ns for response in responses])
         arrivals.tofile(file)
-        events = (int(to_ms) - int(from_ms)) * 1e3 / INTERVAL_US * count
-        parse_us = (spent[3] - spent[2]) / len(arrivals) * 1e6
-        print(spent[1] - spent[0], events, parse_us)
+        sent_ns = max(response.send_ns for response in responses)
+        from_ns, to_ns = (sent_ns + int(ms) * 1_000_000 for ms in (from_ms, to_ms))
+        events = np.count_nonzero((arrivals >= from_ns) & (arrivals < to_ns))
+        parse_s = cpu.between(int(arrivals.max()) + 100_000_000, ended_ns)
+        print(cpu.between(from_ns, to_ns), events, parse_s / len(arrivals) * 1e6)
 
     uvloop.run(run())
+
+
+class CpuOverTime:
+    """CPU seconds of this process, sampled every 20 ms."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._samples: list[tuple[int, float]] = []
+        self._tick()
+
+    def _tick(self) -> None:
+        self.sample()
+        self._loop.call_later(0.02, self._tick)
+
+    def sample(self) -> int:
+        """Take a sample; return its time in ns."""
+        self._samples.append((time.monotonic_ns(), cpu_s()))
+        return self._samples[-1][0]
+
+    def between(self, from_ns: int, to_ns: int) -> float:
+        """Return the CPU seconds spent between two times."""
+        times, spent = np.array(self._samples).T
+        start, end = np.interp((from_ns, to_ns), times, spent)
+        return float(end - start)
 
 
 def cpu_s() -> float:
@@ -118,13 +151,17 @@ def compare(folder: Path, streams: int, rounds: int, *, burst: bool) -> None:
     how = "step-synchronised" if burst else "staggered"
     print(f"\n{streams} streams, a token every {INTERVAL_US / 1e3:g} ms, {how}, {rounds} rounds")
     for client, done in runs.items():
-        delays = np.concatenate([run.delays_us for run in done])
-        p50, p99 = np.percentile(delays, (50, 99))
-        cpu = ", ".join(f"{run.cpu_us:.2f}" for run in done)
-        print(f"  {client:14} CPU µs/token {cpu}; stamp delay p50 {p50:.0f} µs, p99 {p99:.0f} µs")
-    pairs = zip(runs["agentx-replay"], runs["floor"], strict=True)
-    ratios = [ours.cpu_us / floor.cpu_us for ours, floor in pairs]
-    print(f"  ratio: median {median(ratios):.2f} (rounds: {', '.join(f'{r:.2f}' for r in ratios)})")
+        p50, p99 = np.percentile(np.concatenate([run.delays_us for run in done]), (50, 99))
+        cpu = ", ".join(f"{run.cpu_us:.1f}" for run in done)
+        reads = ", ".join(f"{run.reads:.2f}" for run in done)
+        print(f"  {client:14} CPU µs/token {cpu}; reads/token {reads}")
+        print(f"  {'':14} stamp delay p50 {p50:.0f} µs, p99 {p99:.0f} µs")
+    pairs = list(zip(runs["agentx-replay"], runs["floor"], strict=True))
+    by_token = [ours.cpu_us / floor.cpu_us for ours, floor in pairs]
+    by_read = [ours.cpu_us / ours.reads / floor.cpu_us * floor.reads for ours, floor in pairs]
+    for unit, ratios in (("token", by_token), ("read", by_read)):
+        each = ", ".join(f"{ratio:.2f}" for ratio in ratios)
+        print(f"  CPU per {unit}, ratio: median {median(ratios):.2f} (rounds: {each})")
     parse = median(run.parse_us for run in runs["agentx-replay"])
     print(f"  parsing, after the response: {parse:.2f} µs/token")
 
