@@ -116,6 +116,30 @@ class Chart:
         """Draw a straight line between two points."""
         self._path(_line_path(self._points(np.array(xs), np.array(ys))), style, "")
 
+    def marks(self, xs: Floats, ys: Floats, style: str) -> None:
+        """Draw many points alike."""
+        self._path("".join(f"M{x:g} {y:g}h0" for x, y in self._points(xs, ys).tolist()), style, "")
+
+    def uprights(self, xs: Floats, lows: Floats, tall: float, style: str) -> None:
+        """Draw many short vertical lines, from ``lows`` upwards."""
+        from_points, to_points = self._points(xs, lows), self._points(xs, lows + tall)
+        path = "".join(
+            f"M{x:g} {low:g}V{high:g}"
+            for (x, low), (_, high) in zip(from_points.tolist(), to_points.tolist(), strict=True)
+        )
+        self._path(path, style, "")
+
+    def rows(
+        self, down: Floats, left: Floats, wide: Floats, style: str, thickness_px: float
+    ) -> None:
+        """Draw many horizontal bars, placed in shares of the figure; ``down`` is their middle."""
+        bars = np.round(np.stack([left, down, wide], axis=1) * _SIZE, 1).tolist()
+        path = "".join(f"M{x:g} {y:g}h{w:g}" for x, y, w in bars)
+        if path:
+            self._shapes.append(
+                f'<path class="{style}" style="stroke-width:{thickness_px:.1f}px" d="{path}"/>'
+            )
+
     def band(self, low: float, high: float, style: str) -> None:
         """Shade between two values of x, over the whole height."""
         left, right = np.clip(self.x.place([low, high]), 0, 1) * _SIZE

@@ -1,0 +1,163 @@
+"""The figures of a whole run: the curve with its targets, and how latencies are spread."""
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from agentx_replay.analysis.curve import Curve, PointInterval
+from agentx_replay.analysis.frontier import CurvePoint
+from agentx_replay.analysis.profile import Profile, Spread
+from agentx_replay.analysis.responses import Floats
+from agentx_replay.analysis.run import MeasuredLevel, Run
+from agentx_replay.report.chart import Axis, Chart, linear_axis, log_axis
+from agentx_replay.report.numerals import bounds, rate, speed, throughput_unit
+
+_MARGIN = 1.12
+
+
+def curve_figure(curve: Curve) -> str:
+    """Return the curve: points with their intervals, the frontier, and the targets it reaches."""
+    unit = throughput_unit(curve.gpus)
+    chart = Chart(
+        "Throughput against speed",
+        linear_axis(0, _furthest(curve) * _MARGIN, 6),
+        linear_axis(0, _highest(curve) * _MARGIN),
+        "interactivity: tok/s/user at the P90 of response ITL — faster to the right",
+        f"{unit}, reused input included",
+        "Each point is one concurrency level. The further up and to the right, the better.",
+        380,
+    )
+    ordered = sorted(curve.points, key=lambda point: point.concurrency)
+    xs = np.array([point.interactivity for point in ordered])
+    ys = np.array([point.throughput for point in ordered])
+    chart.line(xs, ys, "s1 thin", "interpolation between neighbouring levels")
+    for value in curve.values:
+        if value.at.target <= chart.x.high:
+            chart.vertical(value.at.target, "target", f"{speed(value.at.target)}")
+    for point in ordered:
+        _point(chart, point, curve, unit)
+    for value in curve.values:
+        at = value.at
+        if at.throughput is None:
+            continue
+        if value.interval is not None:
+            low, high = value.interval.low, value.interval.high
+            ends = (0.0 if low is None else low, chart.y.high if high is None else high)
+            chart.bar((at.target, at.target), ends, "s2 thick")
+        said = f"{rate(at.throughput)} {bounds(value.interval)}".rstrip()
+        chart.dot(
+            at.target, at.throughput, "s2", f"at {speed(at.target)} tok/s/user: {said} {unit}"
+        )
+    chart.key("dot s1", "level on the frontier")
+    if len(curve.frontier) < len(curve.points):
+        chart.key("dot hollow", "level that another one beats in both")
+    chart.key("dot s2", "read off at a target, with its 95 % interval")
+    return chart.html()
+
+
+def _point(chart: Chart, point: CurvePoint, curve: Curve, unit: str) -> None:
+    intervals = curve.intervals.get(point.concurrency)
+    if intervals is not None:
+        _cross(chart, point, intervals)
+    hover = (
+        f"concurrency {point.concurrency}: {rate(point.interactivity)} tok/s/user, "
+        f"{rate(point.throughput)} {unit}"
+    )
+    style = "s1" if point in curve.frontier else "hollow"
+    chart.dot(point.interactivity, point.throughput, style, hover)
+    chart.label(point.interactivity, point.throughput, str(point.concurrency))
+
+
+def _cross(chart: Chart, point: CurvePoint, intervals: PointInterval) -> None:
+    low, high = intervals.interactivity.low, intervals.interactivity.high
+    if low is not None and high is not None:
+        chart.bar((low, high), (point.throughput, point.throughput), "s1 error")
+    low, high = intervals.throughput.low, intervals.throughput.high
+    if low is not None and high is not None:
+        chart.bar((point.interactivity, point.interactivity), (low, high), "s1 error")
+
+
+def _furthest(curve: Curve) -> float:
+    """Return the right end: the fastest point, or a target that is not far beyond it."""
+    fastest = max(point.interactivity for point in curve.points)
+    near = [v.at.target for v in curve.values if v.at.target <= fastest * 1.5]
+    ends = [i.interactivity.high or 0.0 for i in curve.intervals.values()]
+    return max([fastest, *near, *ends])
+
+
+def _highest(curve: Curve) -> float:
+    ends = [i.throughput.high or 0.0 for i in curve.intervals.values()]
+    return max([point.throughput for point in curve.points] + ends)
+
+
+# --- latencies -----------------------------------------------------------------------------------
+
+
+_SPREADS: tuple[tuple[str, Callable[[Profile], Spread | None], float, str], ...] = (
+    ("Response ITL", lambda profile: profile.response_itl, 1e3, "ms"),
+    ("Token ITL", lambda profile: profile.token_itl, 1e3, "ms"),
+    ("Time to first token", lambda profile: profile.ttft, 1.0, "s"),
+    ("End to end", lambda profile: profile.end_to_end, 1.0, "s"),
+)
+_SHARES = ((0.0, "0"), (0.5, "P50"), (0.9, "P90"), (0.99, "P99"), (0.999, "P99.9"))
+
+
+def latency_figures(run: Run) -> str:
+    """Return a percentile plot for each latency, one line a level."""
+    return "".join(
+        figure
+        for title, pick, scale, unit in _SPREADS
+        if (figure := _spread_figure(run.levels, title, pick, scale, unit))
+    )
+
+
+def _spread_figure(
+    levels: Sequence[MeasuredLevel],
+    title: str,
+    pick: Callable[[Profile], Spread | None],
+    scale: float,
+    unit: str,
+) -> str:
+    spreads = [
+        (level.point.concurrency, found)
+        for level in levels
+        if level.profile is not None and (found := pick(level.profile)) is not None
+    ]
+    positive = [s.values_s[s.values_s > 0] * scale for _, s in spreads]
+    values = np.concatenate([[], *positive])
+    if not len(values):
+        return ""
+    last = max(float(s.shares[-1]) for _, s in spreads)
+    chart = Chart(
+        title,
+        Axis(0.0, max(last, 0.9), tuple(t for t in _SHARES if t[0] <= max(last, 0.9)), _nines),
+        log_axis(float(values.min()), float(values.max())),
+        "percentile",
+        unit,
+        height_px=240,
+    )
+    named: list[tuple[float, float]] = []
+    for number, (concurrency, found) in reversed(list(enumerate(spreads))):
+        shade = 0 if len(spreads) == 1 else round(100 * number / (len(spreads) - 1))
+        style = f"ramp r{shade // 10}"
+        ys = np.where(found.values_s > 0, found.values_s * scale, np.nan)
+        chart.line(found.shares, ys, style)
+        end = float(found.shares[-1]), float(ys[-1])
+        at = float(chart.x.place([end[0]])[0]), float(chart.y.place([end[1]])[0])
+        if not math.isnan(ys[-1]) and not any(_too_near(at, other) for other in named):
+            chart.label(*end, str(concurrency), "end")
+            named.append(at)
+        chart.key(style, f"{concurrency} lanes")
+    return chart.html()
+
+
+def _too_near(a: tuple[float, float], b: tuple[float, float]) -> bool:
+    """Whether names at two places of the figure would run into each other."""
+    return abs(a[0] - b[0]) < 0.1 and abs(a[1] - b[1]) < 0.06
+
+
+def _nines(shares: Floats) -> Floats:
+    """Stretch the tail: each nine takes as much room as the one before."""
+    stretched: Floats = -np.log10(1.0 - np.asarray(shares, np.float64))
+    return stretched

@@ -1,0 +1,259 @@
+"""The figures of one concurrency level over time: lanes, load, cache, the server, the client."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from agentx_replay.analysis.instrument import Samples, lag_p99_by_second
+from agentx_replay.analysis.responses import Floats
+from agentx_replay.analysis.run import MeasuredLevel
+from agentx_replay.analysis.server import (
+    CacheAgreement,
+    Metrics,
+    Speculation,
+    cache_agreement,
+    gauge_over_time,
+    growth_over_time,
+    metrics_of,
+    speculation,
+)
+from agentx_replay.analysis.timeline import (
+    TIMELINE_COLUMNS,
+    Requests,
+    lane_runs,
+    mean_alive,
+    requests_of,
+    share_over_time,
+)
+from agentx_replay.analysis.window import Window
+from agentx_replay.report.chart import Axis, Chart, linear_axis, log_axis
+from agentx_replay.results.server_metrics import Metric, read_server_metrics
+
+_NS = 1_000_000_000
+_MOST_BINS = 180
+_LANE_COLUMNS = 1200
+_FEWER_LANE_COLUMNS = 600
+_MANY_LANES = 128
+_TALLEST_LANES_PX = 640
+
+
+@dataclass(frozen=True, slots=True)
+class LevelFigures:
+    """The figures of a level as HTML, and what its server's metrics say."""
+
+    html: str
+    agreement: CacheAgreement | None
+    speculation: Speculation | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Stage:
+    """What all figures of a level share: time in s since the window opened, in bins."""
+
+    length_s: float
+    edges_s: Floats
+    x: Axis
+
+
+def level_figures(level: MeasuredLevel) -> LevelFigures | None:
+    """Return the figures of a level; None where its window never opened."""
+    window = level.point.facts.window
+    if window is None:
+        return None
+    requests = requests_of(level.stored.requests(TIMELINE_COLUMNS), window)
+    metrics = metrics_of(read_server_metrics(level.stored.directory), window)
+    stage = _stage(requests, window)
+    figures = [
+        _lanes(level, requests, window, stage),
+        _load(requests, metrics, stage),
+        _cache(requests, metrics, stage),
+        _kv(metrics, stage),
+        _client(level, window, stage),
+    ]
+    return LevelFigures(
+        "".join(figures),
+        cache_agreement(metrics, requests, window.length_s),
+        speculation(metrics, window.length_s),
+    )
+
+
+def _stage(requests: Requests, window: Window) -> _Stage:
+    """Return the span from the first send, warm-up included, to the last end."""
+    start_s = min(float(requests.send_s.min(initial=0.0)), 0.0)
+    end_s = max(float(requests.end_s.max(initial=0.0)), window.length_s)
+    bins = int(np.clip(end_s - start_s, 30, _MOST_BINS))
+    x = linear_axis(start_s, end_s, 6, lambda value: f"{value:g}")
+    return _Stage(window.length_s, np.linspace(start_s, end_s, bins + 1), x)
+
+
+def _chart(stage: _Stage, title: str, y: Axis, unit: str, note: str, height_px: int = 200) -> Chart:
+    chart = Chart(title, stage.x, y, "seconds since the window opened", unit, note, height_px)
+    chart.band(stage.x.low, 0.0, "outside")
+    chart.band(stage.length_s, stage.x.high, "outside")
+    return chart
+
+
+# --- lanes ---------------------------------------------------------------------------------------
+
+
+def _lanes(level: MeasuredLevel, requests: Requests, window: Window, stage: _Stage) -> str:
+    lanes = level.point.concurrency
+    row_px = min(max(_TALLEST_LANES_PX / lanes, 2.0), 22.0)
+    ticks = linear_axis(0, lanes, min(lanes, 8)).ticks
+    # Lane 0 is on top; a lane's name stands in the middle of its row.
+    named = tuple((lanes - v - 0.5, t) for v, t in ticks if v < lanes and v == int(v))
+    chart = _chart(
+        stage,
+        "What each lane was doing",
+        Axis(0, lanes, named),
+        "lane",
+        "One row a lane: the main stream above, its subagents below. White is waiting by the "
+        "recording's own gaps. Shaded: before and after the measured window.",
+        round(row_px * lanes),
+    )
+    columns = _LANE_COLUMNS if lanes <= _MANY_LANES else _FEWER_LANE_COLUMNS
+    edges_s = np.linspace(stage.x.low, stage.x.high, columns + 1)
+    rows = ((True, 0.34, 0.5, "main"), (False, 0.78, 0.3, "sub"))
+    for is_main, middle, thickness, style in rows:
+        chosen = requests.is_main == is_main
+        spans = (
+            ("first-token", requests.send_s, requests.first_s),
+            (style, requests.first_s, requests.end_s),
+        )
+        for name, start_s, end_s in spans:
+            runs = lane_runs(requests.lane[chosen], start_s[chosen], end_s[chosen], lanes, edges_s)
+            chart.rows(
+                (runs.row + middle) / lanes,
+                runs.start / columns,
+                runs.length / columns,
+                f"run {name}",
+                row_px * thickness,
+            )
+    _restarts(chart, level, window, lanes)
+    bad = ~requests.good
+    if bad.any():
+        heights: Floats = lanes - requests.lane[bad] - 0.5
+        chart.marks(requests.end_s[bad], heights, "dot small bad")
+        chart.key("bad", "failed or cut")
+    chart.key("first-token", "waiting for the first token")
+    chart.key("main", "generating, main stream")
+    if not requests.is_main.all():
+        chart.key("sub", "generating, subagent")
+    chart.key("restart", "the next session begins")
+    return chart.html()
+
+
+def _restarts(chart: Chart, level: MeasuredLevel, window: Window, lanes: int) -> None:
+    plays = level.stored.plays()
+    again = plays["ordinal"].to_numpy() > 0
+    start_s = (plays["start_ns"].to_numpy()[again] - window.open_ns) / _NS
+    lane = plays["lane"].to_numpy()[again]
+    chart.uprights(start_s, lanes - lane - 1.0, 1.0, "restart")
+
+
+# --- load ----------------------------------------------------------------------------------------
+
+
+def _load(requests: Requests, metrics: Metrics, stage: _Stage) -> str:
+    edges_s = stage.edges_s
+    in_flight = mean_alive(requests.send_s, requests.end_s, edges_s)
+    waiting = mean_alive(requests.send_s, requests.first_s, edges_s)
+    lines = [
+        (in_flight, "s1", "in flight (client)"),
+        (waiting, "s2 dashed", "of these, waiting for the first token"),
+    ]
+    for metric, style, name in (
+        (Metric.RUNNING, "s3", "running (server)"),
+        (Metric.WAITING, "s4 dashed", "queued (server)"),
+    ):
+        if metric in metrics:
+            lines.append((gauge_over_time(metric, metrics[metric], edges_s), style, name))
+    highest = max((float(np.nanmax(v)) for v, _, _ in lines if not np.isnan(v).all()), default=1.0)
+    chart = _chart(
+        stage, "In flight and queue", linear_axis(0, max(highest, 1.0) * 1.05), "requests", ""
+    )
+    for values, style, name in lines:
+        chart.steps(edges_s, values, style, name)
+    return chart.html()
+
+
+def _cache(requests: Requests, metrics: Metrics, stage: _Stage) -> str:
+    edges_s = stage.edges_s
+    chart = _chart(
+        stage,
+        "Cache hit",
+        Axis(0, 1.02, tuple((v / 100, f"{v} %") for v in (0, 25, 50, 75, 100))),
+        "share of prompt tokens",
+        "What the server took from its prefix cache, beside what an unlimited cache would hold for "
+        "exactly these requests.",
+    )
+    if not np.isnan(requests.cached).all():
+        cached = np.where(requests.good, np.nan_to_num(requests.cached), np.nan)
+        measured = share_over_time(cached, requests.prompt, requests.first_s, edges_s)
+        chart.steps(edges_s, measured, "s1", "measured (usage of each response)")
+    if Metric.CACHE_HITS in metrics and Metric.CACHE_QUERIES in metrics:
+        hits = growth_over_time(metrics[Metric.CACHE_HITS], edges_s)
+        queries = growth_over_time(metrics[Metric.CACHE_QUERIES], edges_s)
+        told = np.where(queries > 0, hits / np.where(queries > 0, queries, 1.0), np.nan)
+        chart.steps(edges_s, told, "s3", "server's counters")
+    elif Metric.CACHE_HIT in metrics:
+        gauge = gauge_over_time(Metric.CACHE_HIT, metrics[Metric.CACHE_HIT], edges_s)
+        chart.steps(edges_s, gauge, "s3", "server's gauge")
+    possible = share_over_time(requests.reusable, requests.planned, requests.first_s, edges_s)
+    chart.steps(edges_s, possible, "s2 dashed", "unlimited cache (theoretical)")
+    return chart.html()
+
+
+def _kv(metrics: Metrics, stage: _Stage) -> str:
+    """Return the server's memory over time; nothing where it does not tell."""
+    if Metric.KV_USAGE not in metrics:
+        return ""
+    edges_s = stage.edges_s
+    preempted = ""
+    if Metric.PREEMPTIONS in metrics:
+        number = growth_over_time(metrics[Metric.PREEMPTIONS], np.array([0.0, stage.length_s]))[0]
+        preempted = f"{number:,.0f} requests preempted in the window."
+    chart = _chart(
+        stage,
+        "KV cache in use",
+        Axis(0, 1.02, tuple((v / 100, f"{v} %") for v in (0, 25, 50, 75, 100))),
+        "share",
+        preempted,
+    )
+    usage = gauge_over_time(Metric.KV_USAGE, metrics[Metric.KV_USAGE], edges_s)
+    chart.steps(edges_s, usage, "s3", "server's gauge")
+    return chart.html()
+
+
+# --- the client itself ---------------------------------------------------------------------------
+
+
+def _client(level: MeasuredLevel, window: Window, stage: _Stage) -> str:
+    """Return the instrument's own lag over time; nothing for a run in virtual time."""
+    table = level.stored.instrument()
+    if not len(table):
+        return ""
+    columns = ("worker", "at_ns", "loop_lag_ns", "cpu_ns")
+    lag_ns = lag_p99_by_second(Samples(*(table[name].to_numpy() for name in columns)))
+    at_s = np.array([second + 0.5 - window.open_ns / _NS for second in lag_ns])
+    lag_ms = np.array(list(lag_ns.values())) / 1e6
+    kept = (at_s >= stage.x.low) & (at_s <= stage.x.high)
+    at_s, lag_ms = at_s[kept], np.maximum(lag_ms[kept], 1e-3)
+    if not len(at_s):
+        return ""
+    summary = level.point.summary
+    itl = summary.response_itl if summary else None
+    limit_ms = itl.p90_s * 100 if itl else None
+    highest = max([float(lag_ms.max()), *([limit_ms] if limit_ms else [])])
+    chart = _chart(
+        stage,
+        "The client's own lag",
+        log_axis(float(lag_ms.min()), highest),
+        "ms, P99 of each second",
+        "How late the client's timers fired. Stamps can be off by this much.",
+    )
+    chart.line(at_s, lag_ms, "s1", "loop lag")
+    if limit_ms is not None:
+        ends = np.array([stage.x.low, stage.x.high])
+        chart.line(ends, np.full(2, limit_ms), "s4 dashed", "10 % of the P90 ITL")
+    return chart.html()

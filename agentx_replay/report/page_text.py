@@ -1,0 +1,430 @@
+"""What the page says in words and tables. Everything that came from a server or a trace is escaped.
+
+Not for figures (``page_curve.py``, ``page_level.py``), nor for the frame (``page.py``).
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from agentx_replay.analysis.curve import Curve
+from agentx_replay.analysis.fidelity import Fidelity, LengthErrors
+from agentx_replay.analysis.point import Point
+from agentx_replay.analysis.run import MeasuredLevel, Run
+from agentx_replay.analysis.sensitivity import DEFINITIONS, values_at
+from agentx_replay.analysis.server import CacheAgreement, Speculation
+from agentx_replay.analysis.throughput import explanation
+from agentx_replay.report.curve_lines import UNCERTAINTY
+from agentx_replay.report.numerals import (
+    ABSENT,
+    NOT_REACHED,
+    bounds,
+    rate,
+    share,
+    speed,
+    target_note,
+    throughput_unit,
+)
+from agentx_replay.report.points_table import DEFINITIONS as POINT_DEFINITIONS
+
+SPECULATION_FROM = 1.05
+"""Tokens an event above which drafting (or batched events) is worth a section."""
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "") -> str:
+    """Return a table of plain texts, wide ones to be scrolled; the first column names the row."""
+    heads = "".join(f'<th scope="col">{escape(text)}</th>' for text in head)
+    body = "".join(
+        f'<tr><th scope="row">{escape(row[0])}</th>'
+        + "".join(f"<td>{escape(text)}</td>" for text in row[1:])
+        + "</tr>"
+        for row in rows
+    )
+    said = f"<caption>{escape(caption)}</caption>" if caption else ""
+    return (
+        f'<div class="scroll" tabindex="0"><table>{said}<thead><tr>{heads}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+def paragraphs(texts: Sequence[str], style: str = "") -> str:
+    """Return plain texts as paragraphs."""
+    opened = f'<p class="{style}">' if style else "<p>"
+    return "".join(f"{opened}{escape(text)}</p>" for text in texts)
+
+
+# --- the head ------------------------------------------------------------------------------------
+
+
+def head(run: Run) -> str:
+    """Return what was measured, and in one line each whether it is sound and comparable."""
+    points = run.points
+    target = _part(run.sweep, "target")
+    what = target.get("model") or target.get("kind") or "a server"
+    started = run.sweep.get("started_unix_s")
+    day = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(started)) if started else "date unknown"
+    gpus = "GPU count not given" if run.gpus is None else f"{run.gpus} GPUs"
+    facts = [
+        str(what),
+        str(target.get("url") or "no wire"),
+        gpus,
+        f"scenario {_part(run.sweep, 'scenario').get('name', 'unknown')}",
+        f"corpus {_part(run.sweep, 'corpus').get('name', 'unknown')}",
+        day,
+    ]
+    items = "".join(f"<li>{escape(fact)}</li>" for fact in facts)
+    return (
+        f"<header><p class='eyebrow'>agentx-replay</p><h1>{escape(run.path.resolve().name)}</h1>"
+        f'<ul class="facts">{items}</ul>{_verdicts(points)}</header>'
+    )
+
+
+def _verdicts(points: Sequence[Point]) -> str:
+    valid = sum(point.verdict.valid for point in points)
+    all_valid = valid == len(points)
+    badges = [
+        (
+            "good" if all_valid else "warn",
+            f"{'✓' if all_valid else '!'} {valid} of {len(points)} levels valid",
+        )
+    ]
+    comparable = all(point.verdict.comparable for point in points)
+    badges.append(
+        ("good", "✓ comparable under its scenario")
+        if comparable
+        else ("warn", "! not comparable under its scenario")
+    )
+    marks = "".join(f'<span class="badge {style}">{escape(text)}</span>' for style, text in badges)
+    reasons = [
+        f"Concurrency {point.concurrency} is not valid: {reason}."
+        for point in points
+        for reason in point.verdict.invalid_reasons
+    ]
+    others = dict.fromkeys(r for point in points for r in point.verdict.incomparable_reasons)
+    if others:
+        reasons.append(f"Not comparable: {'; '.join(others)}.")
+    return f'<p class="badges">{marks}</p>{paragraphs(reasons, "reason")}'
+
+
+def headline(curve: Curve) -> str:
+    """Return throughput at each target as a card."""
+    unit = throughput_unit(curve.gpus)
+    cards = []
+    for value in curve.values:
+        throughput = value.at.throughput
+        reached = throughput is not None
+        number = rate(throughput) if reached else NOT_REACHED
+        interval = bounds(value.interval)
+        under = f"95 % interval {interval}" if interval else ""
+        cards.append(
+            f'<div class="card{"" if reached else " none"}">'
+            f'<p class="at">at {speed(value.at.target)} tok/s/user</p>'
+            f'<p class="number">{escape(number)}'
+            f"{f' <small>{unit}</small>' if reached else ''}</p>"
+            f"<p>{escape(under)}</p><p>{escape(target_note(value, unit))}</p></div>"
+        )
+    return f'<div class="cards">{"".join(cards)}</div>'
+
+
+# --- tables --------------------------------------------------------------------------------------
+
+
+def points_section(run: Run) -> str:
+    """Return the points as a table, with what is to be said about them."""
+    unit = throughput_unit(run.gpus)
+    heads = (
+        "concurrency", "tok/s/user", f"total {unit}", f"window {unit}", f"uncached {unit}",
+        f"output {unit}", "hit / max %", "P90 ITL ms", "P90 TTFT s", "P90 e2e s", "ok", "bad",
+        "valid",
+    )  # fmt: skip
+    rows = [_point_row(point, run.gpus) for point in run.points]
+    notes = [
+        f"Concurrency {point.concurrency}: {why}."
+        for point in run.points
+        if point.summary is not None
+        and point.summary.rates.difference is not None
+        and (why := explanation(point.summary.rates.difference)) is not None
+    ]
+    return table(heads, rows) + paragraphs([*notes, POINT_DEFINITIONS], "small")
+
+
+def _point_row(point: Point, gpus: int | None) -> list[str]:
+    summary = point.summary
+    valid = "yes" if point.verdict.valid else "NO"
+    if summary is None:
+        return [str(point.concurrency), *[ABSENT] * 11, valid]
+    headline, windowed = (
+        None if found is None else found.per(gpus) or found
+        for found in (summary.rates.headline, summary.rates.windowed)
+    )
+    itl, ttft, whole = summary.response_itl, summary.ttft, summary.end_to_end
+    counts = summary.counts
+    return [
+        str(point.concurrency),
+        rate(summary.interactivity),
+        rate(headline.total_tokens_per_s if headline else None),
+        rate(windowed.total_tokens_per_s if windowed else None),
+        rate(headline.uncached_tokens_per_s if headline else None),
+        rate(headline.output_tokens_per_s if headline else None),
+        f"{share(summary.cache_hit)} / {share(summary.cache_hit_theoretical)}",
+        rate(itl.p90_s * 1e3 if itl else None),
+        rate(ttft.p90_s if ttft else None),
+        rate(whole.p90_s if whole else None),
+        str(counts.measured),
+        str(counts.sent - counts.measured),
+        valid,
+    ]
+
+
+def instrument_section(run: Run) -> str:
+    """Return the client's own error, level by level."""
+    rows = []
+    for point in run.points:
+        found = point.instrument
+        if found is None:
+            continue
+        rows.append(
+            [
+                str(point.concurrency),
+                _ms(found.send_lag_p99_s),
+                _ms(found.loop_lag_p99_s),
+                _percent(found.itl_shift),
+                _percent(found.busiest_cpu_share),
+                "yes" if found.token_itl_trusted else "NO",
+                "yes" if not found.saturated else "NO",
+            ]
+        )
+    if not rows:
+        return paragraphs(["No samples of the client: the run was in virtual time, or had none."])
+    heads = (
+        "concurrency", "send lag P99 ms", "loop lag P99 ms", "P90 ITL could move by",
+        "busiest worker, of a core", "token ITL trusted", "client sound",
+    )  # fmt: skip
+    text = (
+        "The client is taken as the bottleneck, and a point as not valid, where late stamps could "
+        "move the P90 ITL by more than 2.5 %, the send lag P99 is over 50 ms, or a worker used "
+        "over 85 % of a core in any 10 s."
+    )
+    return table(heads, rows) + paragraphs([text], "small")
+
+
+def _ms(value_s: float | None) -> str:
+    return ABSENT if value_s is None else rate(value_s * 1e3)
+
+
+def _percent(value: float | None) -> str:
+    return ABSENT if value is None else f"{value:.1%}"
+
+
+def sensitivity_section(run: Run, targets: Sequence[float]) -> str:
+    """Return throughput at the targets under every definition."""
+    variants = [each.variants for each in run.evidence]
+    rows = []
+    for definition in DEFINITIONS:
+        values = [values_at(variants, definition, target, run.gpus or 1) for target in targets]
+        rows.append([definition.name, *(NOT_REACHED if v is None else rate(v) for v in values)])
+    heads = ["definition", *(f"at {speed(target)} tok/s/user" for target in targets)]
+    text = (
+        f"The same records, {throughput_unit(run.gpus)}, with one definition changed in each row. "
+        "Comparing two systems, look whether the order holds in every row (agentx-replay compare)."
+    )
+    return paragraphs([text]) + table(heads, rows)
+
+
+def fidelity_section(run: Run) -> str:
+    """Return how far the replay kept to its recording; from the records where no report is."""
+    reports = [(p.concurrency, p.fidelity) for p in run.points if p.fidelity is not None]
+    if not reports:
+        return paragraphs(["No fidelity report: no level of this run was ended in the usual way."])
+    heads = ["what", *(f"concurrency {concurrency}" for concurrency, _ in reports)]
+    rows = [list(row) for row in zip(*(_fidelity_column(f) for _, f in reports), strict=True)]
+    named = [[name, *row] for name, row in zip(_FIDELITY_ROWS, rows, strict=True)]
+    broken = [
+        f"Concurrency {concurrency}: {number} {what}."
+        for concurrency, report in reports
+        for what, number in report.violations
+    ]
+    said = broken or ["Every request was sent in the order, with the waits and the prefix of its "
+                      "recording."]  # fmt: skip
+    return paragraphs(said, "reason" if broken else "") + table(heads, named)
+
+
+_FIDELITY_ROWS = (
+    "requests checked against the recording",
+    "prompt length exact, % of responses",
+    "prompt length error, in aggregate %",
+    "output length exact, % of responses",
+    "input reused within a play, sent / recorded %",
+    "later than recorded gap, P50 / P99 ms",
+    "plays alive, least–most of wanted",
+    "prefix resets, sent / recorded",
+)
+
+
+def _fidelity_column(of: Fidelity) -> list[str]:
+    gaps = of.conformity.gaps
+    return [
+        f"{of.conformity.requests:,}",
+        _exact(of.prompt_lengths),
+        ABSENT if of.prompt_lengths is None else f"{of.prompt_lengths.aggregate * 100:+.3f}",
+        _exact(of.output_lengths),
+        f"{share(of.reuse_sent)} / {share(of.reuse_recorded)}",
+        ABSENT if gaps is None else f"{rate(gaps.p50_ms)} / {rate(gaps.p99_ms)}",
+        f"{of.trees_least}–{of.trees_most} of {of.trees_wanted}",
+        f"{of.conformity.resets_sent} / {of.conformity.resets_recorded}",
+    ]
+
+
+def _exact(lengths: LengthErrors | None) -> str:
+    return ABSENT if lengths is None else f"{lengths.share_exact * 100:.1f}"
+
+
+# --- the server's own metrics --------------------------------------------------------------------
+
+
+def agreement_section(found: Sequence[tuple[int, CacheAgreement]]) -> str:
+    """Return how the server's cache counters and the client's count agree; nothing untold."""
+    if not found:
+        return ""
+    rows = [
+        [
+            str(concurrency),
+            f"{each.server_hit:.1%}",
+            f"{each.client_hit:.1%}",
+            f"{each.foreign_share:+.1%}",
+            each.disagreement or "agree",
+        ]
+        for concurrency, each in found
+    ]
+    heads = ("concurrency", "server's counters", "usage of responses", "prompts beyond this run",
+             "verdict")  # fmt: skip
+    return "<h3>The cache, counted twice</h3>" + table(heads, rows)
+
+
+def speculation_section(levels: Sequence[tuple[MeasuredLevel, Speculation | None]]) -> str:
+    """Return what speculative decoding brought; nothing where no level shows any."""
+    rows = []
+    for level, told in levels:
+        per_event = level.profile.tokens_per_event if level.profile else None
+        if told is None and (per_event is None or per_event < SPECULATION_FROM):
+            continue
+        rows.append([str(level.point.concurrency), *_speculation_cells(per_event, told)])
+    if not rows:
+        return ""
+    heads = (
+        "concurrency", "tokens per event", "drafted per cycle", "tokens per cycle",
+        "accepted by position %", "last draft pays below", "one more pays below, at most",
+    )  # fmt: skip
+    text = (
+        "A cycle drafts some tokens and commits those accepted and one more. A draft token pays "
+        "only while it lengthens the cycle by less than it lengthens what is committed."
+    )
+    return f"<h2>Speculative decoding</h2>{paragraphs([text])}{table(heads, rows)}"
+
+
+def _speculation_cells(per_event: float | None, told: Speculation | None) -> list[str]:
+    events = ABSENT if per_event is None else f"{per_event:.2f}"
+    if told is None:
+        return [events, *[ABSENT] * 5]
+    pays = [
+        ABSENT if value is None else f"+{value:.1%} cycle time"
+        for value in (told.last_pays_below, told.next_pays_below_at_most)
+    ]
+    return [
+        events,
+        ABSENT if told.drafted_tokens is None else f"{told.drafted_tokens:.2f}",
+        f"{told.accept_length:.2f}",
+        " ".join(f"{accepted * 100:.0f}" for accepted in told.accepted) or ABSENT,
+        *pays,
+    ]
+
+
+# --- disclosure ----------------------------------------------------------------------------------
+
+
+def disclosure(run: Run) -> str:
+    """Return the five questions that every result must answer, and the answers."""
+    questions = (
+        ("What is latency here?", _latency_answer()),
+        ("What is a token here?", _token_answer(run)),
+        ("Per what?", _unit_answer(run)),
+        ("Under which load?", _load_answer(run)),
+        ("Who measured, when, on what?", _origin_answer(run)),
+    )
+    return "".join(
+        f"<h3>{escape(question)}</h3>{paragraphs(answer)}" for question, answer in questions
+    )
+
+
+def _latency_answer() -> list[str]:
+    return [
+        "P90 over responses of the mean gap between a response's tokens, first token excluded, "
+        "linear interpolation between ranks. Interactivity is its inverse. Token ITL, over all "
+        "tokens, is shown beside it and never mixed with it.",
+        UNCERTAINTY[0].upper() + UNCERTAINTY[1:],
+    ]
+
+
+def _token_answer(run: Run) -> list[str]:
+    hits = [
+        f"{point.concurrency}: {share(point.summary.cache_hit)} / "
+        f"{share(point.summary.cache_hit_theoretical)}"
+        for point in run.points
+        if point.summary is not None
+    ]
+    return [
+        "Input and output tokens of responses that ended well, as the server counts them, reused "
+        "input included. The tables give the same without reused input, and output alone.",
+        f"Cache hit by concurrency, measured / with an unlimited cache, %: {'; '.join(hits)}.",
+    ]
+
+
+def _unit_answer(run: Run) -> list[str]:
+    if run.gpus is None:
+        return ["Per system: no GPU count was given (--gpus). No price, no power was given."]
+    return [f"Per GPU, of {run.gpus}. No price and no power enter this page."]
+
+
+def _load_answer(run: Run) -> list[str]:
+    corpus, scenario = _part(run.sweep, "corpus"), _part(run.sweep, "scenario")
+    lengths = {point.facts.rules.window_s for point in run.points}
+    prompts = _part(run.sweep, "prompts")
+    return [
+        f"Corpus {corpus.get('name', 'unknown')} (fingerprint {corpus.get('fingerprint', '?')}), "
+        f"{len(corpus.get('played') or ())} of {corpus.get('sessions', '?')} sessions played; "
+        f"concurrency {', '.join(str(point.concurrency) for point in run.points)}.",
+        f"Scenario {scenario.get('name', 'unknown')} (fingerprint "
+        f"{scenario.get('fingerprint', '?')}): window "
+        f"{', '.join(f'{length:g}' for length in sorted(lengths))} s, warm-up of "
+        f"{scenario.get('warmup_requests', '?')} requests a lane, seed "
+        f"{scenario.get('seed', '?')}.",
+        "All rules: " + _plainly(scenario) + ".",
+        "Prompts: " + _plainly(prompts) + ".",
+        "Server, as it told: " + _plainly(_part(run.sweep, "target")) + ".",
+    ]
+
+
+def _origin_answer(run: Run) -> list[str]:
+    started = run.sweep.get("started_unix_s")
+    when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(started)) if started else "unknown"
+    return [
+        f"Begun {when}. Client: {_plainly(_part(run.sweep, 'host'))}; "
+        f"{_plainly(_part(run.sweep, 'versions'))}.",
+        "Command: agentx-replay " + " ".join(map(str, run.sweep.get("command") or ())),
+        "Who ran it is for whoever shows this page to say.",
+    ]
+
+
+def _part(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    part = document.get(name)
+    return part if isinstance(part, Mapping) else {}
+
+
+def _plainly(value: Any) -> str:
+    """Return a JSON value in words: ``name value, name value``."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_plainly(each)}" for key, each in value.items()) or "nothing"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_plainly, value))}]"
+    return "none" if value is None else str(value)
