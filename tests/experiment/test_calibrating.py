@@ -1,0 +1,266 @@
+"""Calibrating against servers of every kind: what is found, what it costs, what is said."""
+
+import json
+from itertools import count, cycle
+from pathlib import Path
+
+import pytest
+import uvloop
+from counting_server import (
+    NOT_FOUND,
+    OVERFLOWN,
+    REFUSED,
+    Body,
+    CountingServer,
+    Reply,
+    Replying,
+    chatml_count,
+    completion,
+    counting_server,
+    words_in,
+)
+
+from agentx_replay.endpoint.settings import Api, EndpointSettings
+from agentx_replay.endpoint.url import parse_base_url
+from agentx_replay.errors import UsageError
+from agentx_replay.experiment.calibrating import (
+    Candidates,
+    builtin_candidates,
+    calibrate,
+    read_calibration,
+)
+from agentx_replay.experiment.prompting import wording_of
+from agentx_replay.prompts.calibration import Calibration, as_document
+from agentx_replay.prompts.template import TemplateCost
+
+CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+CHATML = TemplateCost(3, 3, 6, 6, 6, takes_system=True, assumed=False)
+
+
+def calibrated(
+    reply: Replying,
+    *,
+    context: int | None = 8_192,
+    api: Api = "chat",
+    earlier: Calibration | None = None,
+    candidates: Candidates | None = None,
+) -> tuple[Calibration, CountingServer]:
+    async def run() -> tuple[Calibration, CountingServer]:
+        async with counting_server(reply) as server:
+            settings = EndpointSettings(parse_base_url(server.url), "tiny", api=api)
+            found = await calibrate(
+                settings, context_tokens=context, earlier=earlier, candidates=candidates
+            )
+            return found, server
+
+    return uvloop.run(run())
+
+
+def chatml(path: str, body: Body) -> Reply:
+    return completion(body, chatml_count(body)) if path == CHAT else NOT_FOUND
+
+
+# --- servers that can be calibrated against -----------------------------------------------------
+
+
+def test_words_template_and_proof_by_usage_alone_in_ninety_requests() -> None:
+    found, server = calibrated(chatml)
+    assert found.exact
+    assert (found.cost, len(found.words), found.counted_by) == (CHATML, 1_234, "usage")
+    assert found.verification.probes == 40
+    assert found.warnings == ()
+    assert len(server.asked) <= 90
+
+
+def test_a_context_of_800_tokens_is_enough() -> None:
+    def small(path: str, body: Body) -> Reply:
+        return OVERFLOWN if chatml_count(body) > 800 else chatml(path, body)
+
+    for context in (800, None):  # told by the server, or found out by asking
+        found, _ = calibrated(small, context=context)
+        assert found.exact
+        assert (found.cost, len(found.words)) == (CHATML, 1_234)
+
+
+def test_a_calibration_of_an_earlier_run_is_proven_not_believed(tmp_path: Path) -> None:
+    found, first = calibrated(chatml)
+    file = tmp_path / "calibration.json"
+    file.write_text(json.dumps(as_document(found)))
+    again, second = calibrated(chatml, earlier=read_calibration(file))
+    assert (again.words, again.cost, again.exact) == (found.words, CHATML, True)
+    assert len(second.asked) < len(first.asked)
+
+    def longer(path: str, body: Body) -> Reply:
+        return completion(body, chatml_count(body) + len(body["messages"]))
+
+    missed, _ = calibrated(longer, earlier=read_calibration(file))
+    assert not missed.exact
+    assert "NOT exact" in missed.lines()[0]
+
+
+def test_words_of_a_tokenizers_file_are_checked_by_the_server() -> None:
+    # The server's tokenizer makes two tokens of one of the file's words.
+    words = builtin_candidates().words[:500]
+    of_file = Candidates(words, "able", "words of tokenizer.json")
+
+    def other(path: str, body: Body) -> Reply:
+        said = " ".join(message["content"] for message in body.get("messages", []))
+        return completion(body, chatml_count(body) + said.split().count(words[100]))
+
+    found, _ = calibrated(other, candidates=of_file)
+    assert found.exact
+    assert words[100] not in found.words
+    assert "of 500 words of tokenizer.json are not one token each" in found.warnings[0]
+
+
+def test_tokenize_that_says_other_than_usage_is_not_believed() -> None:
+    # Here /tokenize forgets what the template adds to a conversation.
+    def forgetful(path: str, body: Body) -> Reply:
+        if path == "/tokenize":
+            return Reply(json={"count": words_in(body)})
+        return chatml(path, body)
+
+    found, _ = calibrated(forgetful)
+    assert (found.cost, found.counted_by) == (CHATML, "usage")
+    assert found.exact
+
+
+def test_completions_go_by_token_ids_where_the_server_tells_and_takes_them() -> None:
+    ids: dict[str, int] = {}
+    fresh = count(100)
+
+    def with_ids(path: str, body: Body) -> Reply:
+        if path == "/tokenize":
+            text = body.get("prompt", "")
+            return Reply(json={"tokens": [ids.setdefault(w, next(fresh)) for w in text.split()]})
+        return completion(body, words_in(body)) if path == COMPLETIONS else NOT_FOUND
+
+    found, _ = calibrated(with_ids, api="completions")
+    assert found.exact
+    assert found.ids == tuple(ids[word] for word in (found.opening, *found.words))
+    assert found.cost.without_system == 1
+    assert wording_of(found, chat=False).start == b"[%d" % ids["able"]
+
+
+def test_completions_go_by_text_where_the_server_takes_no_ids() -> None:
+    def text_only(path: str, body: Body) -> Reply:
+        if path != COMPLETIONS or isinstance(body["prompt"], list):
+            return REFUSED
+        return completion(body, 1 + words_in(body))  # begin-of-text
+
+    found, _ = calibrated(text_only, api="completions")
+    assert found.exact
+    assert (found.ids, found.cost.without_system) == ((), 2)
+    assert wording_of(found, chat=False).start == b'"able'
+
+
+# --- servers that cannot, and what is said ------------------------------------------------------
+
+
+def test_a_server_that_reports_no_usage_is_assumed_and_told() -> None:
+    found, _ = calibrated(lambda path, body: completion(body, None))
+    assert found.cost.assumed
+    assert found.lines() == [
+        "prompt lengths assumed, not measured (1,234 built-in words)",
+        "the server tells no prompt lengths (no usage, no /tokenize): words and template are "
+        "assumed",
+    ]
+
+
+def test_usage_only_without_streaming_calibrates_and_is_told() -> None:
+    def whole_only(path: str, body: Body) -> Reply:
+        if path != CHAT:
+            return NOT_FOUND
+        return completion(body, None if body["stream"] else chatml_count(body))
+
+    found, _ = calibrated(whole_only)
+    assert found.exact
+    assert found.counted_by == "usage, not streamed"
+    assert found.warnings == (
+        "the server reports usage only when not streaming: no run on it can be checked",
+    )
+
+
+def test_a_server_that_counts_a_cached_prompt_otherwise_is_told() -> None:
+    seen: set[str] = set()
+
+    def uncached_only(path: str, body: Body) -> Reply:
+        said = str(body.get("messages"))
+        counted = chatml_count(body) if said not in seen else 6
+        seen.add(said)
+        return completion(body, counted) if path == CHAT else NOT_FOUND
+
+    found, _ = calibrated(uncached_only)
+    # 300 words, the opening one, and 8 of template.
+    assert found.warnings == (
+        "the server counts 309 prompt tokens the first time and 6 the second for the same "
+        "prompt: its usage does not tell the length of a prompt",
+    )
+
+
+def test_a_busy_server_is_waited_for() -> None:
+    every_tenth = cycle([False] * 9 + [True])
+
+    def busy_now_and_then(path: str, body: Body) -> Reply:
+        if next(every_tenth):
+            return Reply(429, {}, headers=("Retry-After: 0",))
+        return chatml(path, body)
+
+    assert calibrated(busy_now_and_then)[0].exact
+
+
+def test_a_template_that_says_the_date_is_told_with_its_error() -> None:
+    # The date has nine, ten or twelve tokens, by the day.
+    lengths = cycle([9, 9, 10, 9, 12, 9])
+
+    def dated(path: str, body: Body) -> Reply:
+        return completion(body, chatml_count(body) + next(lengths)) if path == CHAT else NOT_FOUND
+
+    found, _ = calibrated(dated)
+    assert not found.exact
+    assert 0 < abs(found.verification.largest_error_tokens) <= 6
+    assert found.verification.exact > 0
+    assert found.lines()[0].startswith("prompt lengths NOT exact on ")
+
+
+def test_a_tokenizer_without_such_words_is_told_with_the_tokens_a_word() -> None:
+    def by_bytes(path: str, body: Body) -> Reply:
+        tokens = 8 + sum(len(message["content"]) for message in body.get("messages", []))
+        return completion(body, tokens) if path == CHAT else NOT_FOUND
+
+    found, _ = calibrated(by_bytes)
+    assert not found.exact
+    assert any("a word is 5.00 tokens" in warning for warning in found.warnings)
+
+
+@pytest.mark.parametrize("most_words", [4, 12])
+def test_a_server_that_refuses_all_but_the_shortest_prompts_is_assumed(most_words: int) -> None:
+    def refusing(path: str, body: Body) -> Reply:
+        return REFUSED if words_in(body) > most_words else chatml(path, body)
+
+    found, _ = calibrated(refusing)
+    assert found.cost.assumed
+    assert "the server refuses the prompts of a calibration" in found.warnings[0]
+
+
+def test_a_server_that_refuses_conversations_is_assumed() -> None:
+    def one_message(path: str, body: Body) -> Reply:
+        return REFUSED if len(body["messages"]) > 1 else chatml(path, body)
+
+    found, _ = calibrated(one_message)
+    assert found.cost.assumed
+
+
+def test_a_calibration_of_another_api_is_refused() -> None:
+    found, _ = calibrated(chatml)
+    with pytest.raises(UsageError, match="is of the chat API, and completions is asked"):
+        calibrated(chatml, api="completions", earlier=found)
+
+
+@pytest.mark.parametrize("text", [None, "", "{", "[]"])
+def test_a_file_that_is_no_calibration_is_named(tmp_path: Path, text: str | None) -> None:
+    file = tmp_path / "calibration.json"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(UsageError, match=r"calibration\.json"):
+        read_calibration(file)
