@@ -227,6 +227,18 @@ def test_old_steps_are_forgotten_and_token_times_stay_right() -> None:
     assert engine.steps == 140_003
 
 
+def test_steps_that_a_live_sequence_yields_tokens_in_are_kept() -> None:
+    engine = Engine(FLAT)
+    engine.submit(0, NO_BLOCKS, 10, 50_000)
+    long = engine.submit(0, NO_BLOCKS, 10, 140_000)
+    while long.state is not SequenceState.FINISHED:
+        engine.complete_step()
+    times_ns = engine.token_times_ns(long)
+    # prefilled in the second step, the first having begun without it: tokens at 2 … 140,001 ms
+    assert len(times_ns) == 140_000
+    assert (times_ns[0], times_ns[-1]) == (2_000_000, 140_001_000_000)
+
+
 def test_a_step_that_is_not_in_progress_cannot_end() -> None:
     with pytest.raises(RuntimeError, match="no step"):
         Engine(FLAT).complete_step()
