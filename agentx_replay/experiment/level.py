@@ -27,12 +27,12 @@ from agentx_replay.analysis.validity import Conduct, Rules
 from agentx_replay.analysis.window import Window
 from agentx_replay.experiment.conformity import level_fidelity
 from agentx_replay.experiment.interrupts import stopping_on_signals
+from agentx_replay.experiment.job import Job
 from agentx_replay.experiment.part import Look, Part, Played, play, together
 from agentx_replay.experiment.prompting import Prompting
 from agentx_replay.experiment.server_metrics import recorded_metrics
 from agentx_replay.experiment.sessions import SessionSource
 from agentx_replay.experiment.settings import Screen, Target
-from agentx_replay.experiment.worker import Job
 from agentx_replay.experiment.workers import play_on_workers
 from agentx_replay.plan.plan import Plan
 from agentx_replay.replay.clock import real_clock

@@ -17,9 +17,9 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 
 from agentx_replay.errors import UsageError
+from agentx_replay.experiment.job import Job, Refusal
 from agentx_replay.experiment.part import Look, Played
 from agentx_replay.experiment.pipe import framed, next_message
-from agentx_replay.experiment.worker import Job, Refusal
 from agentx_replay.replay.coordinator import Coordinator
 from agentx_replay.replay.driver import ReplayResult
 from agentx_replay.replay.page import Cells, page_bytes

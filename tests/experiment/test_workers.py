@@ -1,0 +1,220 @@
+"""Real worker processes: the same requests and bytes, ends that reach all, deaths that are told."""
+
+import asyncio
+import dataclasses
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+import uvloop
+from recording_endpoint import Orders, RecordingEndpoint, sent_bytes
+
+from agentx_replay.errors import UsageError
+from agentx_replay.experiment.job import Job
+from agentx_replay.experiment.part import Look
+from agentx_replay.experiment.prompting import Prompting, wording_of
+from agentx_replay.experiment.sessions import SessionSource
+from agentx_replay.experiment.workers import (
+    CrewPlayed,
+    died,
+    joint_result,
+    play_on_workers,
+    workers_for,
+)
+from agentx_replay.prompts.calibration import assumed
+from agentx_replay.replay.clock import real_clock
+from agentx_replay.replay.driver import ReplayResult
+from agentx_replay.replay.window import WindowResult
+from agentx_replay.results.compaction import compact, request_files
+from agentx_replay.results.parquet import read_parquet
+from agentx_replay.results.schema import REQUESTS
+from agentx_replay.scenario import load_scenario
+from agentx_replay.shipped import shipped_directory
+
+LANES = 6
+SOURCE = SessionSource(
+    traces=shipped_directory("traces"),
+    skip_bad=False,
+    max_context=None,
+    context_policy="session",
+    max_sessions=None,
+)
+SCENARIO = load_scenario("quick").override(
+    window_s=1.5, grace_s=2.0, warmup_requests=3, primer_lead_s=0.2
+)
+
+
+@pytest.fixture(autouse=True)
+def _endpoint_can_be_imported_by_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    tests = Path(__file__).resolve().parents[1]
+    monkeypatch.setenv("PYTHONPATH", f"{tests.parent}{os.pathsep}{tests}")
+
+
+def jobs(directory: Path, workers: int, orders: Orders, *, window_s: float = 1.5) -> list[Job]:
+    calibration = assumed("test", "chat")
+    prompting = Prompting(wording_of(calibration, chat=True), calibration.cost, "salt", "session")
+    corpus, _ = SOURCE.read()
+    return [
+        Job(
+            source=SOURCE,
+            corpus_fingerprint=corpus.fingerprint,
+            scenario=dataclasses.replace(SCENARIO, window_s=window_s),
+            prompting=prompting,
+            attempt=0,
+            concurrency=LANES,
+            run_id="r",
+            directory=directory,
+            origin_ns=time.monotonic_ns(),
+            open=partial(RecordingEndpoint, orders),
+            worker=worker,
+            workers=workers,
+        )
+        for worker in range(workers)
+    ]
+
+
+def run(
+    of: list[Job],
+    *,
+    stop_when: Callable[[list[Look]], bool] = lambda _: False,
+) -> CrewPlayed:
+    """Play the jobs, interrupted at the first looks that ``stop_when`` picks."""
+
+    async def main() -> CrewPlayed:
+        stops: list[Callable[[], None]] = []
+
+        @contextmanager
+        def steered(stop: Callable[[], None]) -> Iterator[None]:
+            stops.append(stop)
+            yield
+
+        def show(looks: list[Look]) -> None:
+            if stop_when(looks):
+                stops[0]()
+
+        with real_clock(asyncio.get_running_loop()) as clock:
+            return await play_on_workers(of, clock, steered, show)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(main())
+
+
+def sent_by(tmp_path: Path, workers: int) -> tuple[dict[str, str], set[str]]:
+    """Every request's bytes, and which were warm-up."""
+    directory = tmp_path / str(workers)
+    directory.mkdir()
+    crew = run(jobs(directory, workers, Orders(directory)))
+    assert crew.result.failure is None
+    rows = read_parquet(request_files(directory), REQUESTS, ("request_id", "phase")).to_pylist()
+    sent = sent_bytes(directory)
+    assert {row["request_id"] for row in rows} == set(sent)
+    return sent, {row["request_id"] for row in rows if row["phase"] != "window"}
+
+
+def test_one_two_and_three_processes_send_the_same_bytes(tmp_path: Path) -> None:
+    one, one_warm_up = sent_by(tmp_path, 1)
+    assert len(one_warm_up) > 3 * LANES
+    for workers in (2, 3):
+        several, warm_up = sent_by(tmp_path, workers)
+        assert warm_up == one_warm_up
+        # How far the window comes in 1.5 s is the machine's affair; what both sent is equal.
+        common = one.keys() & several.keys()
+        assert len(common) > len(warm_up)
+        assert {name: several[name] for name in common} == {name: one[name] for name in common}
+
+
+def test_each_lane_is_played_by_one_worker_and_all_in_one_window(tmp_path: Path) -> None:
+    crew = run(jobs(tmp_path, 3, Orders(tmp_path)))
+    for played in crew.played:
+        assert played is not None
+        assert played.result.window is not None
+        assert crew.result.window is not None
+        assert played.result.window.open_ns == crew.result.window.open_ns
+        assert len(played.samples)
+    parts = {(path.name.split("-")[1], path) for path in request_files(tmp_path)}
+    lanes = {
+        int(worker): set(read_parquet([path], REQUESTS, ("lane",))["lane"].to_pylist())
+        for worker, path in sorted(parts)
+    }
+    assert lanes == {0: {0, 3}, 1: {1, 4}, 2: {2, 5}}
+    compact(tmp_path)
+
+
+def test_a_stop_reaches_every_worker(tmp_path: Path) -> None:
+    of = jobs(tmp_path, 2, Orders(tmp_path), window_s=600.0)
+    crew = run(of, stop_when=lambda looks: sum(look.recent.ended for look in looks) > 10)
+    assert crew.result.interrupted
+    assert crew.result.failure is None
+    assert all(played is not None and played.result.interrupted for played in crew.played)
+
+
+def test_a_worker_that_dies_fails_the_level_and_what_it_had_written_stays(tmp_path: Path) -> None:
+    # A part is written every 5 s, so that its first is on disk when it dies.
+    orders = Orders(tmp_path, deadly_lane=1, dies_after_s=6.0)
+    crew = run(jobs(tmp_path, 2, orders, window_s=600.0))
+    assert crew.result.failure == "worker 1 died by signal 9, so its lanes ended early"
+    assert not crew.result.interrupted
+    assert crew.played[0] is not None
+    assert crew.played[1] is None
+    assert crew.result.window is not None
+    compact(tmp_path)
+    lanes = set(read_parquet(request_files(tmp_path), REQUESTS)["lane"].to_pylist())
+    assert lanes == set(range(LANES))
+
+
+def test_a_warm_up_that_fails_at_one_worker_fails_the_level(tmp_path: Path) -> None:
+    crew = run(jobs(tmp_path, 2, Orders(tmp_path, failing_lane=1)))
+    assert crew.result.window is None
+    assert crew.result.failure is not None
+    assert crew.result.failure.startswith("warm-up failed: request r-c6-l1-p0-s0-t")
+
+
+def test_sessions_that_changed_meanwhile_are_refused(tmp_path: Path) -> None:
+    of = [
+        dataclasses.replace(job, corpus_fingerprint="0" * 16)
+        for job in jobs(tmp_path, 2, Orders(tmp_path))
+    ]
+    with pytest.raises(UsageError, match="changed while the run was starting"):
+        run(of)
+
+
+@pytest.mark.parametrize(
+    ("concurrency", "cores", "asked", "workers"),
+    [
+        (1, 16, None, 1),
+        (64, 16, None, 1),
+        (65, 16, None, 2),
+        (512, 16, None, 8),
+        (4096, 16, None, 15),  # one core is left
+        (512, 2, None, 1),
+        (512, 1, None, 1),
+        (8, 2, 3, 3),  # what was asked, also where it is more than there are cores
+        (2, 16, 5, 2),  # but never a worker without a lane
+    ],
+)
+def test_how_many_workers_play_a_level(
+    monkeypatch: pytest.MonkeyPatch, concurrency: int, cores: int, asked: int | None, workers: int
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
+    assert workers_for(concurrency, asked) == workers
+
+
+def test_a_death_is_told_by_its_signal_or_its_exit_code() -> None:
+    assert died(3, -11) == "worker 3 died by signal 11, so its lanes ended early"
+    assert died(0, 1) == "worker 0 died with exit code 1, so its lanes ended early"
+
+
+def test_the_joint_window_lasts_from_the_common_opening_to_the_last_end() -> None:
+    one = ReplayResult(5, WindowResult(100, 200, 230, 200, 1.5))
+    other = ReplayResult(4, WindowResult(100, 201, 220, 200, 1.5))
+    joint = WindowResult(100, 201, 230, 200, 1.5)
+    assert joint_result([one, other], None) == ReplayResult(4, joint)
+    stopped = dataclasses.replace(joint, stopped="interrupted")
+    assert joint_result([one, other], "interrupted") == ReplayResult(4, stopped, interrupted=True)
+    failed = dataclasses.replace(joint, stopped="why")
+    assert joint_result([one, other], "why") == ReplayResult(4, failed, failure="why")
+    assert joint_result([], "why") == ReplayResult(0, None, failure="why")

@@ -1,0 +1,95 @@
+"""An endpoint without a server that notes every request's bytes in a file of its own process.
+
+It can be sent to a worker process. Its answers take 10 ms; one worker can be made to die.
+"""
+
+import asyncio
+import os
+import signal
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+
+from agentx_replay.endpoint.chat import ChatRequests
+from agentx_replay.endpoint.settings import EndpointSettings
+from agentx_replay.endpoint.url import parse_base_url
+from agentx_replay.replay.ports import Clock, Dispatch, ErrorCategory, Response, Status
+
+ANSWER_S = 0.010
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """``directory`` is where the notes go. Who sends a request of ``deadly_lane`` later than
+    ``dies_after_s`` kills its own process; requests of ``failing_lane`` fail.
+    """
+
+    directory: Path
+    deadly_lane: int | None = None
+    dies_after_s: float = 0.0
+    failing_lane: int | None = None
+
+
+class RecordingEndpoint:
+    """See the module."""
+
+    def __init__(self, orders: Orders, clock: Clock) -> None:
+        self._orders = orders
+        self._clock = clock
+        self._begun_ns = clock.now_ns()
+        self._chat = ChatRequests(EndpointSettings(parse_base_url("http://127.0.0.1:1"), "m"))
+        self._cut = asyncio.Event()
+        self._notes = (orders.directory / f"{os.getpid()}.sent").open("w")
+
+    async def send(self, dispatch: Dispatch) -> Response:
+        send_ns = self._clock.now_ns()
+        body = self._chat.request(dispatch)
+        self._notes.write(f"{dispatch.request_id} {sha256(body).hexdigest()}\n")
+        self._die_if_told(dispatch)
+        cut = await self._answered()
+        end_ns = self._clock.now_ns()
+        failing = dispatch.lane == self._orders.failing_lane
+        status = Status.CUT if cut else Status.FAILED if failing else Status.OK
+        count = min(dispatch.max_tokens, 5)
+        return Response(
+            status=status,
+            send_ns=send_ns,
+            end_ns=end_ns,
+            arrival_ns=np.linspace(send_ns, end_ns, count).astype(np.int64),
+            prompt_tokens=dispatch.prompt.tokens,
+            completion_tokens=dispatch.max_tokens,
+            error_category=ErrorCategory.RESET if failing else None,
+        )
+
+    async def _answered(self) -> bool:
+        """Wait for the answer's time; True where it was cut."""
+        try:
+            await asyncio.wait_for(self._cut.wait(), ANSWER_S)
+        except TimeoutError:
+            return False
+        return True
+
+    def _die_if_told(self, dispatch: Dispatch) -> None:
+        lived_s = (self._clock.now_ns() - self._begun_ns) / 1e9
+        if dispatch.lane == self._orders.deadly_lane and lived_s > self._orders.dies_after_s:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def cut(self) -> None:
+        self._cut.set()
+        self._cut = asyncio.Event()
+
+    def stream_ended(self, stream_id: str) -> None:
+        """There is no connection."""
+
+    async def close(self) -> None:
+        self._notes.close()
+
+
+def sent_bytes(directory: Path) -> dict[str, str]:
+    """The fingerprint of each request's bytes, by its name."""
+    lines = [line for file in directory.glob("*.sent") for line in file.read_text().splitlines()]
+    found = dict(line.split() for line in lines)
+    assert len(found) == len(lines), "a request was sent twice"
+    return found
