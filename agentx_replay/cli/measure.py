@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import orjson
 
 from agentx_replay.analysis.point import Point
 from agentx_replay.cli.options import (
@@ -18,13 +17,14 @@ from agentx_replay.cli.options import (
     resolve_scenario,
     scenario_option,
     workers,
+    targets_option,
 )
 from agentx_replay.cli.target import TargetOptions, open_target, target_options
+from agentx_replay.cli.report import show
 from agentx_replay.errors import UsageError
 from agentx_replay.experiment.interrupts import INTERRUPTED_EXIT_CODE
 from agentx_replay.experiment.settings import Settings
 from agentx_replay.experiment.sweep import Sweep
-from agentx_replay.report.points_table import points_json, points_table
 from agentx_replay.report.progress import ProgressScreen
 from agentx_replay.report.sweep_lines import sweep_lines
 from agentx_replay.results.run_directory import PointStatus
@@ -84,6 +84,7 @@ _OPTIONS = (
     click.option("--skip-bad", is_flag=True, help="Leave out trace files that cannot be read."),
     click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else."),
     config_option,
+    targets_option,
 )
 
 
@@ -135,7 +136,7 @@ def sweep(concurrency: tuple[int, ...] | None, **options: Any) -> None:
 
 def _measure(concurrency: tuple[int, ...], options: dict[str, Any]) -> None:
     target_options = TargetOptions.taken_from(options)
-    as_json = options.pop("as_json")
+    as_json, at = options.pop("as_json"), options.pop("at")
     if target_options.virtual and options["workers"] is not None:
         raise UsageError("--virtual has one clock and no processes", "leave --workers out")
     with open_target(target_options) as target:
@@ -149,11 +150,7 @@ def _measure(concurrency: tuple[int, ...], options: dict[str, Any]) -> None:
         ):
             screen.say(line)
         points = list(sweep.run(screen))
-    if as_json:
-        result = {"out": str(settings.out), "points": points_json(points)}
-        click.echo(orjson.dumps(result).decode())
-    else:
-        click.echo(points_table(points))
+    show(settings.out, at, as_json=as_json)
     sys.exit(_exit_code(points))
 
 

@@ -1,4 +1,4 @@
-"""``agentx-replay report``: the table of a run directory, at any time."""
+"""``agentx-replay report``: table, curve and page of a run directory, at any time."""
 
 import sys
 from pathlib import Path
@@ -6,27 +6,35 @@ from pathlib import Path
 import click
 import orjson
 
-from agentx_replay.analysis.point import stored_point
-from agentx_replay.errors import UsageError
-from agentx_replay.report.points_table import points_json, points_table
-from agentx_replay.results.run_directory import read_points, read_sweep
+from agentx_replay.cli.options import targets_option
+from agentx_replay.report.rebuild import Report
 
 
 @click.command()
 @click.argument("directory", type=click.Path(path_type=Path))
+@targets_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
-def report(directory: Path, as_json: bool) -> None:
-    """Print the table of points in DIRECTORY, also of a run that is going on or was cut short.
+def report(directory: Path, at: tuple[float, ...], as_json: bool) -> None:
+    """Print the points and the curve of the run in DIRECTORY and rebuild its HTML page.
+
+    The run may be going on, or have been cut short.
 
     \b
     agentx-replay report results/NAME
+    agentx-replay report results/NAME --at 40,80
     """
-    read_sweep(directory)
-    points = [stored_point(stored) for stored in read_points(directory)]
-    if not points:
-        raise UsageError(f"{directory} has no point yet", "wait until a level has begun")
-    if as_json:
-        click.echo(orjson.dumps({"out": str(directory), "points": points_json(points)}).decode())
-    else:
-        click.echo(points_table(points))
-    sys.exit(0 if all(point.verdict.valid for point in points) else 1)
+    found = show(directory, at, as_json=as_json)
+    sys.exit(0 if all(point.verdict.valid for point in found.run.points) else 1)
+
+
+def show(directory: Path, at: tuple[float, ...], *, as_json: bool) -> Report:
+    """Print a run's report, then write its page: a disk that refuses takes nothing off the screen.
+
+    Raises ``UsageError`` where the directory holds no run, or cannot be written.
+    """
+    found = Report.of(directory, at)
+    click.echo(orjson.dumps(found.plain()).decode() if as_json else found.text())
+    path = found.write()
+    if not as_json:
+        click.echo(f"\npage: {path}")
+    return found

@@ -1,6 +1,5 @@
 """The figures of a whole run: the curve with its targets, and how latencies are spread."""
 
-import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -137,19 +136,24 @@ def _spread_figure(
         unit,
         height_px=240,
     )
-    named: list[tuple[float, float]] = []
-    for number, (concurrency, found) in reversed(list(enumerate(spreads))):
-        shade = 0 if len(spreads) == 1 else round(100 * number / (len(spreads) - 1))
-        style = f"ramp r{shade // 10}"
+    for number, (concurrency, found) in enumerate(spreads):
+        shade = 10 if len(spreads) == 1 else round(10 * number / (len(spreads) - 1))
         ys = np.where(found.values_s > 0, found.values_s * scale, np.nan)
-        chart.line(found.shares, ys, style)
-        end = float(found.shares[-1]), float(ys[-1])
-        at = float(chart.x.place([end[0]])[0]), float(chart.y.place([end[1]])[0])
-        if not math.isnan(ys[-1]) and not any(_too_near(at, other) for other in named):
-            chart.label(*end, str(concurrency), "end")
-            named.append(at)
-        chart.key(style, f"{concurrency} lanes")
+        chart.line(found.shares, ys, f"ramp r{shade}", f"{concurrency} lanes")
+    _name_ends(chart, [(c, float(f.shares[-1]), float(f.values_s[-1]) * scale) for c, f in spreads])
     return chart.html()
+
+
+def _name_ends(chart: Chart, ends: Sequence[tuple[int, float, float]]) -> None:
+    """Write each level at the end of its line, where there is room: the highest level first."""
+    named: list[tuple[float, float]] = []
+    for concurrency, share, value in reversed(ends):
+        if value <= 0:
+            continue
+        at = float(chart.x.place([share])[0]), float(chart.y.place([value])[0])
+        if not any(_too_near(at, other) for other in named):
+            chart.label(share, value, str(concurrency), "end")
+            named.append(at)
 
 
 def _too_near(a: tuple[float, float], b: tuple[float, float]) -> bool:

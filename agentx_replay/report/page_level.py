@@ -31,6 +31,9 @@ from agentx_replay.results.server_metrics import Metric, read_server_metrics
 
 _NS = 1_000_000_000
 _MOST_BINS = 180
+_FEWEST_BINS = 10
+_LEAST_BIN_S = 2.0
+"""Twice the interval between two scrapes, so that no bin is without one."""
 _LANE_COLUMNS = 1200
 _FEWER_LANE_COLUMNS = 600
 _MANY_LANES = 128
@@ -81,7 +84,7 @@ def _stage(requests: Requests, window: Window) -> _Stage:
     """Return the span from the first send, warm-up included, to the last end."""
     start_s = min(float(requests.send_s.min(initial=0.0)), 0.0)
     end_s = max(float(requests.end_s.max(initial=0.0)), window.length_s)
-    bins = int(np.clip(end_s - start_s, 30, _MOST_BINS))
+    bins = int(np.clip((end_s - start_s) / _LEAST_BIN_S, _FEWEST_BINS, _MOST_BINS))
     x = linear_axis(start_s, end_s, 6, lambda value: f"{value:g}")
     return _Stage(window.length_s, np.linspace(start_s, end_s, bins + 1), x)
 
@@ -107,7 +110,7 @@ def _lanes(level: MeasuredLevel, requests: Requests, window: Window, stage: _Sta
         "What each lane was doing",
         Axis(0, lanes, named),
         "lane",
-        "One row a lane: the main stream above, its subagents below. White is waiting by the "
+        "One row a lane: the main stream above, its subagents below. Empty is waiting by the "
         "recording's own gaps. Shaded: before and after the measured window.",
         round(row_px * lanes),
     )
@@ -132,7 +135,7 @@ def _lanes(level: MeasuredLevel, requests: Requests, window: Window, stage: _Sta
     _restarts(chart, level, window, lanes)
     bad = ~requests.good
     if bad.any():
-        heights: Floats = lanes - requests.lane[bad] - 0.5
+        heights = lanes - requests.lane[bad].astype(np.float64) - 0.5
         chart.marks(requests.end_s[bad], heights, "dot small bad")
         chart.key("bad", "failed or cut")
     chart.key("first-token", "waiting for the first token")
@@ -244,11 +247,11 @@ def _client(level: MeasuredLevel, window: Window, stage: _Stage) -> str:
     summary = level.point.summary
     itl = summary.response_itl if summary else None
     limit_ms = itl.p90_s * 100 if itl else None
-    highest = max([float(lag_ms.max()), *([limit_ms] if limit_ms else [])])
+    ends_ms = [float(lag_ms.min()), float(lag_ms.max()), *([limit_ms] if limit_ms else [])]
     chart = _chart(
         stage,
         "The client's own lag",
-        log_axis(float(lag_ms.min()), highest),
+        log_axis(min(ends_ms), max(ends_ms)),
         "ms, P99 of each second",
         "How late the client's timers fired. Stamps can be off by this much.",
     )

@@ -292,14 +292,15 @@ def agreement_section(found: Sequence[tuple[int, CacheAgreement]]) -> str:
             str(concurrency),
             f"{each.server_hit:.1%}",
             f"{each.client_hit:.1%}",
-            f"{each.foreign_share:+.1%}",
-            each.disagreement or "agree",
+            f"{each.foreign_share:+,.1%}",
+            "agree" if each.disagreement is None else "DISAGREE",
         ]
         for concurrency, each in found
     ]
     heads = ("concurrency", "server's counters", "usage of responses", "prompts beyond this run",
              "verdict")  # fmt: skip
-    return "<h3>The cache, counted twice</h3>" + table(heads, rows)
+    said = [f"Concurrency {c}: {e.disagreement}." for c, e in found if e.disagreement is not None]
+    return "<h3>The cache, counted twice</h3>" + table(heads, rows) + paragraphs(said, "reason")
 
 
 def speculation_section(levels: Sequence[tuple[MeasuredLevel, Speculation | None]]) -> str:

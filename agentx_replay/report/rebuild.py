@@ -1,0 +1,54 @@
+"""A run's report as a whole: read once, said in text or plain values, written beside the run."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agentx_replay.analysis.curve import Curve, curve_of
+from agentx_replay.analysis.point import point_row
+from agentx_replay.analysis.run import Run, read_run
+from agentx_replay.report.curve_lines import curve_json, curve_lines
+from agentx_replay.report.page import page
+from agentx_replay.report.points_table import points_json, points_table
+from agentx_replay.results.durable import disk_faults_explained, write_bytes_durably
+from agentx_replay.results.layout import report_file
+from agentx_replay.results.run_directory import RunDirectory
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Report:
+    """A run and its curve at the targets asked for."""
+
+    run: Run
+    curve: Curve
+
+    @classmethod
+    def of(cls, path: Path, targets: Sequence[float]) -> "Report":
+        """Read a run directory. Raises ``UsageError`` where it is none or holds no point."""
+        run = read_run(path)
+        return cls(run, curve_of(run, targets))
+
+    def text(self) -> str:
+        """Return the points, throughput at the targets and the frontier, for a terminal."""
+        return "\n\n".join([points_table(self.run.points), "\n".join(curve_lines(self.curve))])
+
+    def plain(self) -> dict[str, Any]:
+        """Return the same as plain values."""
+        return {
+            "out": str(self.run.path),
+            "points": points_json(self.run.points),
+            "curve": curve_json(self.curve),
+            "page": str(report_file(self.run.path)),
+        }
+
+    def write(self) -> Path:
+        """Write ``points.parquet`` and the page, and return where the page is.
+
+        Raises ``UsageError`` where the disk refuses.
+        """
+        RunDirectory(self.run.path).write_points([point_row(point) for point in self.run.points])
+        path = report_file(self.run.path)
+        with disk_faults_explained(path):
+            write_bytes_durably(path, page(self.run, self.curve).encode())
+        return path
