@@ -39,16 +39,17 @@ def _encodings(schema: pa.Schema) -> tuple[list[str], dict[str, str]]:
 
 def write_parquet(path: Path, schema: pa.Schema, groups: Iterable[pa.Table]) -> None:
     """Write ``path`` durably, one row group a table. Raises ``OSError``."""
+    write_durably(path, lambda file: write_groups(file, schema, groups))
+
+
+def write_groups(file: BinaryIO, schema: pa.Schema, groups: Iterable[pa.Table]) -> None:
+    """Write a Parquet file into an open one, one row group a table. Raises ``OSError``."""
     dictionary, encoded = _encodings(schema)
-
-    def write(file: BinaryIO) -> None:
-        with pq.ParquetWriter(
-            file, schema, compression="zstd", use_dictionary=dictionary, column_encoding=encoded
-        ) as writer:
-            for group in groups:
-                writer.write_table(group)
-
-    write_durably(path, write)
+    with pq.ParquetWriter(
+        file, schema, compression="zstd", use_dictionary=dictionary, column_encoding=encoded
+    ) as writer:
+        for group in groups:
+            writer.write_table(group)
 
 
 def read_parquet(

@@ -10,6 +10,7 @@ behind (200 MB) the recorder fails rather than grow.
 """
 
 import contextlib
+import io
 import sys
 import threading
 from collections import deque
@@ -23,9 +24,10 @@ from agentx_replay.errors import UsageError
 from agentx_replay.replay.ports import Dispatch, PlayRecord, Response
 from agentx_replay.results.durable import explain
 from agentx_replay.results.layout import plays_parts, requests_directory
-from agentx_replay.results.parquet import write_parquet
+from agentx_replay.results.parquet import write_groups, write_parquet
 from agentx_replay.results.rows import (
     RequestRow,
+    blank_row,
     play_row,
     request_batch,
     request_row,
@@ -53,6 +55,14 @@ def _interpreter_shared_finely() -> Iterator[None]:
         yield
     finally:
         sys.setswitchinterval(usual_s)
+
+
+def _warm_up() -> None:
+    """Make and write one row in memory. What Arrow imports and sets up for the first time may
+    take a quarter of a second, in which nobody else runs; better now than while tokens arrive.
+    """
+    table = pa.Table.from_batches([request_batch([blank_row()])])
+    write_groups(io.BytesIO(), arrow_schema(REQUESTS), [table])
 
 
 class ParquetRecorder:
@@ -88,6 +98,7 @@ class ParquetRecorder:
         self._failure: UsageError | None = None
         self._defect: BaseException | None = None
         self._closing = False
+        _warm_up()
         self._wake = threading.Event()
         self._thread = threading.Thread(
             target=self._write_until_closed, name="recorder", daemon=True

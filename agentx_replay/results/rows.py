@@ -97,6 +97,12 @@ def _own_block(dispatch: Dispatch) -> int | None:
     return int(own[0]) if len(own) else None
 
 
+def blank_row() -> RequestRow:
+    """Return a row that says nothing, of the right types."""
+    scalars = tuple("" if field.type == pa.string() else 0 for field in _SCALAR_FIELDS)
+    return RequestRow(scalars, np.empty(0, np.int64), None)
+
+
 def play_row(play: PlayRecord, origin_ns: int) -> tuple[Any, ...]:
     """Return the row of one play, in the order of ``PLAYS``; stamps count from ``origin_ns``."""
     return (
