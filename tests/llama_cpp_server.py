@@ -69,6 +69,7 @@ def _serve(model: str, context_tokens: int, slots: int) -> None:
     params.model_alias = {"tiny"}
     params.n_ctx = context_tokens
     params.n_parallel = slots
+    params.endpoint_metrics = True
     # One thread: with more, each token waits for the slowest of them to get a CPU.
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
     server = xllamacpp.Server(params)

@@ -5,6 +5,7 @@ import json
 import subprocess
 from pathlib import Path
 
+import duckdb
 import pytest
 import uvloop
 from engine_runs import (
@@ -132,6 +133,12 @@ def test_every_prompt_of_a_calibrated_sweep_has_the_recorded_length(swept: Swept
 
 def test_every_request_is_on_record_once(swept: Swept) -> None:
     assert swept.query("count(*) - count(distinct (concurrency, request_id))") == [(0,)]
+
+
+def test_the_engines_own_metrics_are_kept(swept: Swept) -> None:
+    files = f"{swept.out}/**/server.parquet"
+    names = duckdb.execute(f"select distinct name from '{files}'").fetchall()
+    assert ("llamacpp:requests_processing",) in names
 
 
 def test_the_exit_code_says_whether_every_point_is_valid(swept: Swept) -> None:
