@@ -13,14 +13,15 @@ import click
 from agentx_replay.analysis.point import Point
 from agentx_replay.cli.options import (
     config_option,
+    duplicates_option,
     levels,
     resolve_scenario,
     scenario_option,
-    workers,
     targets_option,
+    workers,
 )
-from agentx_replay.cli.target import TargetOptions, open_target, target_options
 from agentx_replay.cli.report import show
+from agentx_replay.cli.target import TargetOptions, open_target, target_options
 from agentx_replay.errors import UsageError
 from agentx_replay.experiment.interrupts import INTERRUPTED_EXIT_CODE
 from agentx_replay.experiment.settings import Settings
@@ -60,6 +61,7 @@ _OPTIONS = (
         show_default=True,
         help="Leave out whole sessions, or single requests.",
     ),
+    duplicates_option,
     click.option(
         "--tokenizer",
         type=click.Path(path_type=Path, dir_okay=False),
@@ -82,9 +84,9 @@ _OPTIONS = (
     ),
     click.option("--salt", metavar="TEXT", help="Same seed and salt: same bytes. Default: random."),
     click.option("--skip-bad", is_flag=True, help="Leave out trace files that cannot be read."),
+    targets_option,
     click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else."),
     config_option,
-    targets_option,
 )
 
 
@@ -165,6 +167,7 @@ def _settings(concurrency: tuple[int, ...], options: dict[str, Any]) -> Settings
         gpus=options["gpus"],
         max_context=options["max_context"],
         context_policy=options["max_context_policy"],
+        keep_one_of_duplicates=options["keep_one_of_duplicates"],
         tokenizer=options["tokenizer"],
         calibration=options["calibration"],
         skip_bad=options["skip_bad"],

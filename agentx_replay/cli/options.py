@@ -140,6 +140,15 @@ def scenario_option(command: _F) -> _F:
     )(command)
 
 
+def duplicates_option(command: _F) -> _F:
+    """``--keep-one-of-duplicates``."""
+    return click.option(
+        "--keep-one-of-duplicates",
+        is_flag=True,
+        help="Of sessions that repeat one another, play the first alone.",
+    )(command)
+
+
 def resolve_scenario(name: str, overrides: tuple[str, ...]) -> Scenario:
     """Return the scenario of that name or file, with the overrides applied."""
     return overridden(load_scenario(name), overrides)

@@ -2,17 +2,34 @@
 
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 import click
 import orjson
 
-from agentx_replay.cli.options import config_option, levels, resolve_scenario, scenario_option
+from agentx_replay.cli.options import (
+    config_option,
+    duplicates_option,
+    levels,
+    resolve_scenario,
+    scenario_option,
+)
+from agentx_replay.experiment.sessions import SessionSource
 from agentx_replay.plan.plan import GraphLibrary, Plan
-from agentx_replay.plan.selection import ContextPolicy, select_sessions
-from agentx_replay.report.plan_lines import level_plan, plan_lines, selection_totals
+from agentx_replay.plan.selection import ContextPolicy, Selection
+from agentx_replay.report.plan_lines import LevelPlan, level_plan, plan_lines, selection_totals
 from agentx_replay.report.sweep_lines import corpus_lines
+from agentx_replay.scenario import Scenario
 from agentx_replay.shipped import shipped_directory
-from agentx_replay.traces.corpus import read_corpus
+from agentx_replay.traces.model import Corpus
+from agentx_replay.traces.statistics import duplicate_families
+
+if TYPE_CHECKING:
+    from agentx_replay.analysis.point import Point
+
+_SIMULATED_SALT = "plan"
+"""Two simulations of one plan are the same to the byte."""
 
 
 @click.command()
@@ -26,7 +43,9 @@ from agentx_replay.traces.corpus import read_corpus
     default="session",
     show_default=True,
 )
+@duplicates_option
 @click.option("--skip-bad", is_flag=True, help="Leave out trace files that cannot be read.")
+@click.option("--simulate", is_flag=True, help="Play it in virtual time on the simulator, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 @config_option
 def plan(
@@ -36,38 +55,93 @@ def plan(
     override: tuple[str, ...],
     max_context: int | None,
     max_context_policy: ContextPolicy,
+    keep_one_of_duplicates: bool,
     skip_bad: bool,
+    simulate: bool,
     as_json: bool,
 ) -> None:
-    """Print what a run would do: sessions, lanes, t*, first requests, fingerprints.
+    """Print what a run would do: sessions, lanes, t*, primers, first requests, fingerprints.
 
     \b
     agentx-replay plan --traces DIRECTORY --scenario agentx --concurrency 8
     """
     rules = resolve_scenario(scenario, override)
-    corpus = read_corpus(traces or shipped_directory("traces"), skip_bad=skip_bad)
-    selection = select_sessions(
-        corpus, max_context=max_context, policy=max_context_policy, max_sessions=rules.max_sessions
+    source = SessionSource(
+        traces or shipped_directory("traces"),
+        skip_bad,
+        max_context,
+        max_context_policy,
+        rules.max_sessions,
+        keep_one_of_duplicates,
     )
+    corpus, selection = source.read()
     library = GraphLibrary(selection, rules)
-    plans = [Plan(rules, corpus.fingerprint, library, level) for level in concurrency]
-    described = [level_plan(each) for each in plans]
-    totals = selection_totals(selection)
+    plans = [level_plan(Plan(rules, corpus.fingerprint, library, level)) for level in concurrency]
+    points = _simulated(source, rules, concurrency) if simulate else []
     if as_json:
-        document = {
-            "corpus": {"name": corpus.name, "fingerprint": corpus.fingerprint, **totals},
-            "left_out": [asdict(out) for out in selection.left_out],
-            "skipped": corpus.skipped,
-            "scenario": {**asdict(rules), "fingerprint": rules.fingerprint},
-            "levels": [asdict(level) for level in described],
-        }
-        click.echo(orjson.dumps(document).decode())
+        click.echo(orjson.dumps(_document(corpus, selection, rules, plans, points)).decode())
         return
-    lines = corpus_lines(corpus, selection, rules)
-    lines.append(
+    click.echo("\n".join(_lines(corpus, selection, rules, plans)))
+    if points:
+        from agentx_replay.report.points_table import points_table
+
+        click.echo("\n" + points_table(points))
+
+
+def _lines(
+    corpus: Corpus, selection: Selection, rules: Scenario, plans: list[LevelPlan]
+) -> list[str]:
+    totals = selection_totals(selection)
+    return [
+        *corpus_lines(corpus, selection, rules),
         f"  {totals['input_tokens']:,} tokens in, {totals['output_tokens']:,} out, "
-        f"{totals['reuse']:.1%} reusable with an unlimited cache"
-    )
-    for level in described:
-        lines += plan_lines(level)
-    click.echo("\n".join(lines))
+        f"{totals['reuse']:.1%} reusable with an unlimited cache",
+        *(line for level in plans for line in plan_lines(level)),
+    ]
+
+
+def _document(
+    corpus: Corpus,
+    selection: Selection,
+    rules: Scenario,
+    plans: list[LevelPlan],
+    points: list["Point"],
+) -> dict[str, Any]:
+    totals = selection_totals(selection)
+    document: dict[str, Any] = {
+        "corpus": {"name": corpus.name, "fingerprint": corpus.fingerprint, **totals},
+        "left_out": [asdict(out) for out in selection.left_out],
+        "near_duplicates": duplicate_families(selection.sources),
+        "skipped": corpus.skipped,
+        "scenario": {**asdict(rules), "fingerprint": rules.fingerprint},
+        "levels": [asdict(level) for level in plans],
+    }
+    if points:
+        from agentx_replay.report.points_table import points_json
+
+        document["simulated"] = points_json(points)
+    return document
+
+
+def _simulated(
+    source: SessionSource, rules: Scenario, concurrency: tuple[int, ...]
+) -> list["Point"]:
+    from agentx_replay.cli.target import in_process_target
+    from agentx_replay.experiment.settings import Settings
+    from agentx_replay.experiment.sweep import Sweep
+    from agentx_replay.report.progress import ProgressScreen
+
+    with TemporaryDirectory() as directory:
+        settings = Settings(
+            traces=source.traces,
+            scenario=rules,
+            levels=concurrency,
+            out=Path(directory) / "run",
+            salt=_SIMULATED_SALT,
+            command=(),
+            max_context=source.max_context,
+            context_policy=source.context_policy,
+            keep_one_of_duplicates=source.keep_one_of_duplicates,
+            skip_bad=source.skip_bad,
+        )
+        return list(Sweep(settings, in_process_target()).run(ProgressScreen(None)))

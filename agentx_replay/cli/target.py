@@ -95,7 +95,7 @@ def open_target(options: TargetOptions) -> Iterator[Target]:
     if options.virtual:
         if options.url is not None:
             raise UsageError("--virtual has no wire, so it cannot reach --url", "leave one out")
-        yield _in_process()
+        yield in_process_target()
     elif options.url is None:
         with _simulator() as url:
             yield _server(options, url, {"kind": "built-in simulator"})
@@ -103,7 +103,8 @@ def open_target(options: TargetOptions) -> Iterator[Target]:
         yield _server(options, options.url, {"kind": "server"})
 
 
-def _in_process() -> Target:
+def in_process_target() -> Target:
+    """Return the simulator in virtual time, without a wire."""
     from agentx_replay.simulator.engine import EngineModel
     from agentx_replay.simulator.inprocess import InProcessEndpoint
 

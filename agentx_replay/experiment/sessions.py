@@ -19,6 +19,7 @@ class SessionSource:
     max_context: int | None
     context_policy: ContextPolicy
     max_sessions: int | None
+    keep_one_of_duplicates: bool = False
 
     def read(self) -> tuple[Corpus, Selection]:
         """Return the corpus and the selection. Raises ``UsageError`` where there is none."""
@@ -28,5 +29,6 @@ class SessionSource:
             max_context=self.max_context,
             policy=self.context_policy,
             max_sessions=self.max_sessions,
+            keep_one_of_duplicates=self.keep_one_of_duplicates,
         )
         return corpus, selection

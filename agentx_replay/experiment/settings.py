@@ -22,7 +22,7 @@ class Settings:
     """One sweep. ``max_context`` in tokens (None: the server's own limit, where it tells one);
     ``salt`` decides the words of every prompt; ``tokenizer`` is a ``tokenizer.json``;
     ``calibration`` a file of an earlier run;
-    ``bundled`` says that ``traces`` is the shipped corpus; ``command`` is what was typed;
+    ``keep_one_of_duplicates`` leaves near-duplicate sessions out; ``command`` is what was typed;
     ``workers`` is the number of processes that play a level (None: by its lanes and the cores).
     """
 
@@ -35,6 +35,7 @@ class Settings:
     gpus: int | None = None
     max_context: int | None = None
     context_policy: ContextPolicy = "session"
+    keep_one_of_duplicates: bool = False
     tokenizer: Path | None = None
     calibration: Path | None = None
     skip_bad: bool = False

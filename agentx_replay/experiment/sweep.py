@@ -19,7 +19,10 @@ from agentx_replay.plan.plan import GraphLibrary, Plan
 from agentx_replay.plan.selection import Selection
 from agentx_replay.prompts.calibration import as_document, summary_document
 from agentx_replay.results.run_directory import PointStatus, RunDirectory
+from agentx_replay.shipped import shipped_directory
 from agentx_replay.traces.model import Corpus
+
+_BUNDLED = "the bundled synthetic sessions"
 
 
 class Sweep:
@@ -38,6 +41,7 @@ class Sweep:
             max_context=settings.max_context or target.max_context,
             context_policy=settings.context_policy,
             max_sessions=settings.scenario.max_sessions,
+            keep_one_of_duplicates=settings.keep_one_of_duplicates,
         )
         self.corpus, self.selection = self._source.read()
         scenario = settings.scenario
@@ -102,8 +106,11 @@ def rules_of(settings: Settings, selection: Selection) -> Rules:
         comparable=settings.scenario.comparable,
         window_s=settings.scenario.window_s,
         overridden=settings.scenario.overridden,
-        sessions_left_out=sum(out.sessions for out in selection.left_out if out.cause == "session"),
+        sessions_left_out=sum(
+            out.sessions for out in selection.left_out if out.cause in ("session", "duplicate")
+        ),
         requests_left_out=sum(out.requests for out in selection.left_out if out.cause == "request"),
+        other_corpus=_BUNDLED if settings.traces == shipped_directory("traces") else None,
     )
 
 

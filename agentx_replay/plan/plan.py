@@ -2,10 +2,11 @@
 
 import hashlib
 from dataclasses import dataclass, field
+from typing import Any
 
 import orjson
 
-from agentx_replay.plan.graph import RULES_BY_READING, SessionGraph
+from agentx_replay.plan.graph import RULES_BY_READING, SessionGraph, Stream
 from agentx_replay.plan.lanes import session_of
 from agentx_replay.plan.selection import Selection
 from agentx_replay.plan.spawns import SpawnIndex, index_spawns
@@ -74,8 +75,13 @@ class Plan:
 
     @property
     def fingerprint(self) -> str:
-        """16 hex digits: what is sent and when, but for the salt and the server's speed."""
+        """16 hex digits: what is sent and when, but for the salt and the server's speed.
+
+        Of the graphs those of the lanes' first sessions count, each once: the others are made by
+        the same rules from the same corpus.
+        """
         firsts = [self.play(lane, 0) for lane in range(self.concurrency)]
+        graphs = {play.session_index: play.graph for play in firsts}
         facts = [
             self.scenario.fingerprint,
             self.corpus_fingerprint,
@@ -83,5 +89,24 @@ class Plan:
             [session.id for session in self.library.selection.sessions],
             [len(session.requests()) for session in self.library.selection.sessions],
             [[play.session.id, play.start.t_star_s, play.start.turns] for play in firsts],
+            [[_stream_facts(stream) for stream in graph.streams] for graph in graphs.values()],
         ]
         return hashlib.sha256(orjson.dumps(facts)).hexdigest()[:16]
+
+
+def _stream_facts(stream: Stream) -> list[Any]:
+    spawn = stream.spawn and [
+        stream.spawn.after and [*stream.spawn.after],
+        stream.spawn.at_issue,
+        stream.spawn.offset_s,
+    ]
+    steps = [
+        [
+            step.request.index,
+            step.gap_s,
+            [[join.stream, join.pause_s] for join in step.joins],
+            [[*other] for other in step.after],
+        ]
+        for step in stream.steps
+    ]
+    return [stream.name, spawn, steps]

@@ -1,12 +1,13 @@
 """Which sessions of a corpus a run may play, and what it leaves out, counted by reason."""
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from agentx_replay.errors import UsageError
 from agentx_replay.traces.model import Corpus, Entry, RecordedRequest, Session, Subagent
+from agentx_replay.traces.statistics import duplicate_families
 
 ContextPolicy = Literal["session", "request"]
 
@@ -15,11 +16,11 @@ ContextPolicy = Literal["session", "request"]
 class LeftOut:
     """Sessions and requests left out for one reason.
 
-    ``cause``: a whole ``session`` does not fit the context, single ``request``s do not, or the
-    ``scenario`` takes no more sessions.
+    ``cause``: a whole ``session`` cannot be played, single ``request``s do not fit, a session is a
+    ``duplicate`` of another, or the ``scenario`` takes no more sessions.
     """
 
-    cause: Literal["session", "request", "scenario"]
+    cause: Literal["session", "request", "duplicate", "scenario"]
     reason: str
     sessions: int
     requests: int
@@ -49,11 +50,14 @@ def select_sessions(
     max_context: int | None,
     policy: ContextPolicy = "session",
     max_sessions: int | None = None,
+    keep_one_of_duplicates: bool = False,
 ) -> Selection:
     """Take the first ``max_sessions`` sessions that fit ``max_context`` tokens (None: any).
 
     Policy ``session`` leaves out a session with any request that does not fit; ``request`` leaves
-    out those requests alone. Raises ``UsageError`` where nothing is left.
+    out those requests alone. A session that has no request of its main stream cannot be played.
+    ``keep_one_of_duplicates`` takes the first of each family of near-duplicates that fit. Raises
+    ``UsageError`` where nothing is left.
     """
 
     def fits(request: RecordedRequest) -> bool:
@@ -61,10 +65,14 @@ def select_sessions(
 
     eligible: list[Session] = []
     sources: list[Session] = []
+    headless: list[Session] = []
     too_large: list[Session] = []
     trimmed = trimmed_requests = 0
     for session in corpus.sessions:
         played = session if policy == "session" else _only(session, fits)
+        if not _has_main(session):
+            headless.append(session)
+            continue
         if not _has_main(played) or not all(map(fits, played.requests())):
             too_large.append(session)
             continue
@@ -75,12 +83,18 @@ def select_sessions(
         sources.append(session)
     if not eligible:
         raise _nothing_fits(corpus, max_context)
+    repeated = _repeats(sources) if keep_one_of_duplicates else frozenset()
+    copies = [session for session in sources if session.id in repeated]
+    eligible = [session for session in eligible if session.id not in repeated]
+    sources = [session for session in sources if session.id not in repeated]
     beyond = eligible[max_sessions:] if max_sessions is not None else []
     reasons = (
+        LeftOut("session", "no request outside subagents", len(headless), _count(headless)),
         LeftOut(
             "session", f"needs more than {max_context} tokens", len(too_large), _count(too_large)
         ),
         LeftOut("request", f"requests over {max_context} tokens", trimmed, trimmed_requests),
+        LeftOut("duplicate", "near-duplicates of another", len(copies), _count(copies)),
         LeftOut("scenario", f"after the first {max_sessions}", len(beyond), _count(beyond)),
     )
     kept = len(eligible) - len(beyond)
@@ -89,6 +103,11 @@ def select_sessions(
         tuple(sources[:kept]),
         tuple(reason for reason in reasons if reason.requests),
     )
+
+
+def _repeats(sessions: Sequence[Session]) -> frozenset[str]:
+    """Return the ids of all but the first of each family of near-duplicates."""
+    return frozenset(name for family in duplicate_families(sessions) for name in family[1:])
 
 
 def _count(sessions: Iterable[Session]) -> int:
@@ -114,6 +133,10 @@ def _nothing_fits(corpus: Corpus, max_context: int | None) -> UsageError:
     needs = [max(map(context_tokens, s.requests()), default=0) for s in corpus.sessions]
     if not any(needs):
         return UsageError(f"corpus {corpus.name} holds no request", "give another --traces")
+    if not any(map(_has_main, corpus.sessions)):
+        return UsageError(
+            f"corpus {corpus.name} holds no request outside subagents", "give another --traces"
+        )
     return UsageError(
         f"none of the {len(needs)} sessions of {corpus.name} fits {max_context} tokens "
         f"(the smallest needs {min(filter(None, needs))})",

@@ -5,6 +5,7 @@ from typing import Any
 
 from agentx_replay.plan.plan import Plan, PlannedPlay
 from agentx_replay.plan.selection import Selection, context_tokens
+from agentx_replay.report.sweep_lines import wrapping
 from agentx_replay.traces.model import Session
 
 _TEXT_BYTES_PER_TOKEN = 5
@@ -27,16 +28,26 @@ class LanePlan:
 
 @dataclass(frozen=True, slots=True)
 class LevelPlan:
-    """A level's plan and totals. ``text_bytes`` bounds the text of all live plays."""
+    """A level's plan and totals.
+
+    ``wrapping`` says that sessions repeat across lanes, None where they do not. ``text_bytes``
+    bounds the text of all live plays. ``primer_spread_s`` is from the first primer to the last;
+    the level takes at least ``least_s``, were the server infinitely fast, and at most ``most_s``.
+    """
 
     concurrency: int
     fingerprint: str
     lanes: tuple[LanePlan, ...]
+    primers: int
     primer_tokens: int
+    primer_spread_s: float
     warmup_requests: int
+    wrapping: str | None
     text_bytes: int
     window_s: float
     grace_s: float
+    least_s: float
+    most_s: float
 
 
 def lane_plan(lane: int, planned: PlannedPlay) -> LanePlan:
@@ -62,18 +73,27 @@ def _named(planned: PlannedPlay, stream: int, turn: int) -> tuple[str, int, int]
 
 def level_plan(plan: Plan) -> LevelPlan:
     """Return a level's plan, worked out without sending anything."""
-    lanes = tuple(lane_plan(lane, plan.play(lane, 0)) for lane in range(plan.concurrency))
+    plays = [plan.play(lane, 0) for lane in range(plan.concurrency)]
+    lanes = tuple(lane_plan(lane, play) for lane, play in enumerate(plays))
+    leads_s = [primer.lead_s for play in plays for primer in play.start.primers]
+    spread_s = max(leads_s) - min(leads_s) if leads_s else 0.0
+    scenario = plan.scenario
     peaks = sorted(map(_peak_tokens, plan.library.selection.sessions), reverse=True)
     largest = [peaks[i % len(peaks)] for i in range(plan.concurrency)]
     return LevelPlan(
         concurrency=plan.concurrency,
         fingerprint=plan.fingerprint,
         lanes=lanes,
+        primers=len(leads_s),
         primer_tokens=sum(tokens for lane in lanes for _, _, tokens in lane.primers),
-        warmup_requests=plan.concurrency * plan.scenario.warmup_requests,
+        primer_spread_s=spread_s,
+        warmup_requests=plan.concurrency * scenario.warmup_requests,
+        wrapping=wrapping(plan),
         text_bytes=sum(largest) * _TEXT_BYTES_PER_TOKEN * _COPIES_IN_USE,
-        window_s=plan.scenario.window_s,
-        grace_s=plan.scenario.grace_s,
+        window_s=scenario.window_s,
+        grace_s=scenario.grace_s,
+        least_s=spread_s + scenario.window_s,
+        most_s=scenario.warmup_timeout_s + scenario.window_s + scenario.grace_s,
     )
 
 
@@ -97,19 +117,28 @@ def selection_totals(selection: Selection) -> dict[str, Any]:
 
 def plan_lines(level: LevelPlan) -> list[str]:
     """Return a level's plan in lines of at most 100 columns."""
+    wrapped = f", {level.wrapping}" if level.wrapping else ""
     lines = [
-        f"concurrency {level.concurrency}: plan {level.fingerprint}",
-        f"  warm-up: {sum(len(lane.primers) for lane in level.lanes)} primers, "
-        f"{level.primer_tokens:,} tokens; then {level.warmup_requests} requests",
-        f"  window {level.window_s:g} s, drain up to {level.grace_s:g} s; text of live plays at "
-        f"most {level.text_bytes / 1e6:,.0f} MB",
+        f"concurrency {level.concurrency}: plan {level.fingerprint}{wrapped}",
+        f"  warm-up: {level.primers} primers over {level.primer_spread_s:.1f} s, "
+        f"{level.primer_tokens:,} tokens; then {level.warmup_requests:,} requests",
+        f"  window {level.window_s:g} s, drain up to {level.grace_s:g} s: in all "
+        f"{_duration(level.least_s)} and the server's warm-up, at most {_duration(level.most_s)}",
+        f"  text of live plays: at most {level.text_bytes / 1e6:,.0f} MB",
     ]
     for lane in level.lanes:
-        head = f"  lane {lane.lane:>4}  {lane.session_id[:32]:<32}  t* {lane.t_star_s:>11,.1f} s"
-        primed = "  primed" if lane.primers else ""
-        lines.append(f"{head}{primed}")
-        lines += [
-            f"             {name[:40]:<40} from turn {turn:>4}, {tokens:>9,} tokens in"
-            for name, turn, tokens in lane.first
-        ]
+        lines.append(
+            f"  lane {lane.lane:>4}  {lane.session_id[:32]:<32}  t* {lane.t_star_s:>11,.1f} s"
+        )
+        lines += [_step_line("primer", *primer) for primer in lane.primers]
+        lines += [_step_line("from", *first) for first in lane.first]
     return lines
+
+
+def _step_line(what: str, stream: str, turn: int, tokens: int) -> str:
+    return f"      {what:<6} {stream[:40]:<40} turn {turn:>4}, {tokens:>9,} tokens in"
+
+
+def _duration(seconds: float) -> str:
+    """90 s, 61.2 min."""
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.1f} min"

@@ -72,6 +72,33 @@ def test_the_first_so_many_eligible_sessions_are_taken() -> None:
     )
 
 
+def test_of_near_duplicates_the_first_that_fits_is_kept_where_that_is_asked_for() -> None:
+    repeated = (100, 110, 120, 130)
+    of = corpus(
+        session("big", *repeated, 900),
+        session("a", *repeated),
+        session("other", 1, 2, 3),
+        session("again", *repeated, 140),
+    )
+    assert len(select_sessions(of, max_context=200).sessions) == 3
+    chosen = select_sessions(of, max_context=200, keep_one_of_duplicates=True, max_sessions=1)
+    assert [s.id for s in chosen.sessions] == [s.id for s in chosen.sources] == ["a"]
+    assert chosen.left_out == (
+        LeftOut("session", "needs more than 200 tokens", 1, 5),
+        LeftOut("duplicate", "near-duplicates of another", 1, 5),
+        LeftOut("scenario", "after the first 1", 1, 3),
+    )
+
+
+def test_a_session_of_subagents_alone_cannot_be_played() -> None:
+    agent = Subagent("a1", "Explore", "completed", 1.0, False, 1.0, 2.0, 0, 0, (request(0, 1, 1),))
+    alone = Session("alone", 64, 0, 0, (agent,), NO_BLOCKS)
+    chosen = select_sessions(corpus(alone, session("a", 100)), max_context=None)
+    assert chosen.left_out == (LeftOut("session", "no request outside subagents", 1, 1),)
+    with pytest.raises(UsageError, match="holds no request outside subagents"):
+        select_sessions(corpus(alone), max_context=None)
+
+
 def test_without_a_limit_every_session_is_eligible() -> None:
     assert len(select_sessions(corpus(session("a", 10**6)), max_context=None).sessions) == 1
 
