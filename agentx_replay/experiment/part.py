@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from agentx_replay.experiment.ahead import prepared_ahead
 from agentx_replay.plan.plan import Plan
 from agentx_replay.replay.driver import Progress, Replay, ReplayResult, Stage
 from agentx_replay.replay.instrument import ClientLoad, LagSampler
@@ -100,14 +101,17 @@ async def play(
     Raises ``UsageError`` where the disk fails; what was written stays.
     """
     sampler = LagSampler(clock)
-    with closing(
-        ParquetRecorder(part.directory, origin_ns=part.origin_ns, worker=part.worker)
-    ) as recorder:
+    with (
+        closing(
+            ParquetRecorder(part.directory, origin_ns=part.origin_ns, worker=part.worker)
+        ) as recorder,
+        prepared_ahead(part.plan, part.prompts) as prompts,
+    ):
         recent = Recent(recorder, clock.now_ns)
         endpoint = part.open(clock)
         replay = Replay(
             part.plan,
-            part.prompts,
+            prompts,
             clock,
             endpoint,
             recent,
