@@ -6,6 +6,7 @@ It can be sent to a worker process. Its answers take 10 ms; one worker can be ma
 import asyncio
 import os
 import signal
+import time
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -18,18 +19,21 @@ from agentx_replay.endpoint.url import parse_base_url
 from agentx_replay.replay.ports import Clock, Dispatch, ErrorCategory, Response, Status
 
 ANSWER_S = 0.010
+BUSY_EVERY_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Orders:
     """``directory`` is where the notes go. Who sends a request of ``deadly_lane`` later than
-    ``dies_after_s`` kills its own process; requests of ``failing_lane`` fail.
+    ``dies_after_s`` kills its own process; requests of ``failing_lane`` fail. A loop is kept busy
+    for ``busy_s`` every ``BUSY_EVERY_S``.
     """
 
     directory: Path
     deadly_lane: int | None = None
     dies_after_s: float = 0.0
     failing_lane: int | None = None
+    busy_s: float = 0.0
 
 
 class RecordingEndpoint:
@@ -41,6 +45,9 @@ class RecordingEndpoint:
         self._begun_ns = clock.now_ns()
         self._chat = ChatRequests(EndpointSettings(parse_base_url("http://127.0.0.1:1"), "m"))
         self._cut = asyncio.Event()
+        self._open = True
+        if orders.busy_s:
+            self._keep_busy()
         self._notes = (orders.directory / f"{os.getpid()}.sent").open("w")
 
     async def send(self, dispatch: Dispatch) -> Response:
@@ -76,6 +83,13 @@ class RecordingEndpoint:
         if dispatch.lane == self._orders.deadly_lane and lived_s > self._orders.dies_after_s:
             os.kill(os.getpid(), signal.SIGKILL)
 
+    def _keep_busy(self) -> None:
+        until_s = time.monotonic() + self._orders.busy_s
+        while time.monotonic() < until_s:
+            pass
+        if self._open:
+            asyncio.get_running_loop().call_later(BUSY_EVERY_S, self._keep_busy)
+
     def cut(self) -> None:
         self._cut.set()
         self._cut = asyncio.Event()
@@ -84,6 +98,7 @@ class RecordingEndpoint:
         """There is no connection."""
 
     async def close(self) -> None:
+        self._open = False
         self._notes.close()
 
 
