@@ -94,9 +94,16 @@ def growth_over_time(samples: tuple[Samples, ...], edges_s: Floats) -> Floats:
 def growth_in(metrics: Metrics, metric: Metric, length_s: float) -> float | None:
     """Return how much a counter grew in the window; None where it was not told."""
     samples = metrics.get(metric)
-    if not samples:
-        return None
-    return float(growth_over_time(samples, np.array([0.0, length_s]))[0])
+    return _grown(samples, length_s) if samples else None
+
+
+def _grown(samples: tuple[Samples, ...], length_s: float) -> float:
+    """Sum the increases seen in (0, ``length_s``]: one seen at 0 came before."""
+    total = 0.0
+    for each in samples:
+        at_s, steps = growth(each)
+        total += float(steps[(at_s > 0) & (at_s <= length_s)].sum())
+    return total
 
 
 # --- the cache, as the server and the client count it ------------------------------------------
@@ -200,7 +207,7 @@ def _by_position(samples: tuple[Samples, ...], length_s: float) -> list[float]:
     for each in samples:
         position = _POSITION.search(each.labels)
         if position is not None:
-            more = float(growth_over_time((each,), np.array([0.0, length_s]))[0])
+            more = _grown((each,), length_s)
             grown[int(position[1])] = grown.get(int(position[1]), 0.0) + more
     return [grown[position] for position in sorted(grown)]
 

@@ -13,6 +13,7 @@ from agentx_replay.analysis.server import (
     Speculation,
     cache_agreement,
     gauge_over_time,
+    growth_in,
     growth_over_time,
     metrics_of,
     speculation,
@@ -213,8 +214,8 @@ def _kv(metrics: Metrics, stage: _Stage) -> str:
         return ""
     edges_s = stage.edges_s
     preempted = ""
-    if Metric.PREEMPTIONS in metrics:
-        number = growth_over_time(metrics[Metric.PREEMPTIONS], np.array([0.0, stage.length_s]))[0]
+    number = growth_in(metrics, Metric.PREEMPTIONS, stage.length_s)
+    if number is not None:
         preempted = f"{number:,.0f} requests preempted in the window."
     chart = _chart(
         stage,

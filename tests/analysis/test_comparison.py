@@ -1,0 +1,236 @@
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from made_runs import Level, make_run
+
+from agentx_replay.analysis.bootstrap import Interval
+from agentx_replay.analysis.comparison import (
+    Comparison,
+    Contender,
+    Ratio,
+    compare,
+    replicate_ratios,
+)
+from agentx_replay.analysis.cost import advantage
+from agentx_replay.analysis.run import read_run
+from agentx_replay.errors import UsageError
+from agentx_replay.replay.ports import Status
+
+INF, NAN = np.inf, np.nan
+
+# The published comparison (16 October 2026): at 50 tok/s/user 7,567 against 6,083 tok/s/GPU, which
+# is the mean of the two levels around it: (6,000 + 9,134) / 2 and (5,000 + 7,166) / 2. Those at 30
+# and 150 are made to give the published 1.15 and 0.85: 11,500 / 10,000 and 1,700 / 2,000.
+MI355X = (
+    Level(12, 160.0, 1500.0),
+    Level(16, 140.0, 1900.0),
+    Level(24, 60.0, 6000.0),
+    Level(32, 40.0, 9134.0),
+    Level(48, 20.0, 13_866.0),
+)
+B300 = (
+    Level(12, 160.0, 1800.0),
+    Level(16, 140.0, 2200.0),
+    Level(24, 60.0, 5000.0),
+    Level(32, 40.0, 7166.0),
+    Level(48, 20.0, 12_834.0),
+)
+
+
+def contender(
+    path: Path, levels: Sequence[Level], price: float | None = None, **run: object
+) -> Contender:
+    power = run.pop("power", None)
+    assert power is None or isinstance(power, float)
+    return Contender(path.name, read_run(make_run(path, levels, **run)), price, power)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
+    where = tmp_path_factory.mktemp("published")
+    return compare(
+        [contender(where / "mi355x", MI355X, 1.50), contender(where / "b300", B300, 2.26)],
+        (30.0, 50.0, 150.0),
+    )
+
+
+@pytest.mark.parametrize(
+    ("number", "per_gpu", "per_dollar"),
+    [(0, "1.15", "1.73"), (1, "1.24", "1.87"), (2, "0.85", "1.28")],
+)
+def test_the_published_ratios_at_30_50_and_150_come_out(
+    published: Comparison, number: int, per_gpu: str, per_dollar: str
+) -> None:
+    (ratio,) = published.targets[number].ratios
+    assert ratio.over == "b300"
+    assert f"{ratio.throughput:.2f}" == per_gpu
+    assert ratio.cost is not None
+    assert f"{ratio.cost.ratio:.2f}" == per_dollar
+
+
+def test_the_published_split_at_50_comes_out(published: Comparison) -> None:
+    (ratio,) = published.targets[1].ratios
+    cost = ratio.cost
+    assert cost is not None
+    assert f"{cost.ratio:.3f}" == "1.874"
+    assert f"{cost.throughput_ratio:.3f}" == "1.244"
+    assert f"{cost.price_ratio:.3f}" == "1.507"
+    assert f"{cost.cost_change:.1%}" == "-46.6%"
+    # ln 1.244 / ln 1.874 = 0.2183 / 0.6283.
+    assert cost.throughput_share == pytest.approx(0.3475, abs=5e-4)
+    assert cost.price_share == pytest.approx(0.6525, abs=5e-4)
+
+
+def test_a_ratio_has_an_interval_and_prices_are_exact(published: Comparison) -> None:
+    (ratio,) = published.targets[1].ratios
+    # Every lane of a run is like every other, so no draw changes the ratio.
+    assert ratio.interval is not None
+    assert ratio.interval.low == pytest.approx(7567 / 6083, rel=1e-4)
+    assert ratio.cost_interval is not None
+    assert ratio.cost_interval.high == pytest.approx(7567 / 6083 * 2.26 / 1.5, rel=1e-4)
+
+
+def test_runs_of_one_plan_did_the_same_work_and_draw_together(published: Comparison) -> None:
+    assert published.did_same_work
+    assert published.paired == (True,)
+    assert [(fact.name, fact.same) for fact in published.same_work] == [
+        ("corpus", True), ("scenario", True), ("plan", True),
+    ]  # fmt: skip
+
+
+def test_the_winner_changes_where_another_definition_says_so(published: Comparison) -> None:
+    at_150 = published.sensitivity[2]
+    assert at_150.rows[0].winner == "b300"
+    # Per dollar: 1700 / 1.50 against 2000 / 2.26.
+    assert "per dollar: tokens/$" in at_150.changes
+    (dollars,) = (row for row in at_150.rows if row.definition == "per dollar: tokens/$")
+    assert dollars.values == pytest.approx((1700 * 3600 / 1.5, 2000 * 3600 / 2.26), rel=1e-4)
+    assert dollars.winner == "mi355x"
+    assert published.sensitivity[1].changes == ()
+
+
+def test_without_reused_input_and_output_only_are_rows_of_their_own(published: Comparison) -> None:
+    rows = {row.definition: row.values[0] for row in published.sensitivity[1].rows}
+    # 24 lanes: prompts of 6000·800/24 − 101 = 199,899, of which 49,974 cached; 32 lanes: 228,249
+    # and 57,062. New: 150,026·24/800 = 4500.78 and 171,288·32/800 = 6851.52.
+    assert rows["without reused input"] == pytest.approx((4500.78 + 6851.52) / 2, rel=1e-6)
+    # 101·24/800 = 3.03 and 101·32/800 = 4.04.
+    assert rows["output tokens only"] == pytest.approx(3.535)
+    assert rows["P99 instead of P90"] == pytest.approx(7567.0, rel=1e-4)
+    # 100 s for 101 tokens is 1.01 tokens/s/user: nowhere near 50.
+    assert rows["ITL with TTFT: end to end / output tokens"] is None
+
+
+def test_the_mixes_of_what_was_completed_are_compared_at_common_levels(
+    published: Comparison,
+) -> None:
+    assert published.mix_levels == (12, 16, 24, 32, 48)
+    parts = {part.name: part for part in published.mix}
+    assert parts["output_tokens"].gaps == (0.0,)
+    # Up to 213,799 tokens lie all 132 prompts of b300 and 12 + 16 + 24 of mi355x.
+    assert parts["input_tokens"].gaps == pytest.approx((80 / 132,))
+    summary = parts["output_tokens"].summaries[0]
+    assert summary is not None
+    assert (summary.mean, summary.p10, summary.p90) == (101, 101, 101)
+
+
+def test_per_watt_is_a_row_where_power_is_known(tmp_path: Path) -> None:
+    runs = [
+        contender(tmp_path / "a", MI355X[2:4], power=1400.0),
+        contender(tmp_path / "b", B300[2:4], power=1100.0),
+    ]
+    (sensitivity,) = compare(runs, (50.0,)).sensitivity
+    (watts,) = (row for row in sensitivity.rows if row.definition == "per watt: tokens/s/W")
+    assert watts.values == pytest.approx((7567 / 1400, 6083 / 1100), rel=1e-4)
+    assert watts.winner == "b"
+
+
+def test_a_target_that_one_run_does_not_reach_has_no_ratio(tmp_path: Path) -> None:
+    runs = [contender(tmp_path / "a", MI355X[3:]), contender(tmp_path / "b", B300[3:4])]
+    (at,) = compare(runs, (30.0,)).targets
+    assert at.values[0].at.throughput == pytest.approx(11_500.0, rel=1e-4)
+    assert at.values[1].at.throughput is None
+    assert (at.ratios[0].throughput, at.ratios[0].no_interval) == (None, "not reached")
+
+
+def test_another_corpus_is_not_the_same_work(tmp_path: Path) -> None:
+    other = [Level(x.concurrency, x.interactivity, x.throughput, plan="other") for x in B300[2:4]]
+    runs = [
+        contender(tmp_path / "a", MI355X[2:4]),
+        contender(tmp_path / "b", other, corpus="0ddba11"),
+    ]
+    comparison = compare(runs, (50.0,))
+    assert not comparison.did_same_work
+    assert comparison.paired == (False,)
+    assert [(fact.name, fact.same) for fact in comparison.same_work] == [
+        ("corpus", False), ("scenario", True), ("plan", False),
+    ]  # fmt: skip
+
+
+def test_runs_without_a_common_level_are_not_known_to_have_played_one_plan(tmp_path: Path) -> None:
+    runs = [contender(tmp_path / "a", MI355X[:2]), contender(tmp_path / "b", B300[3:4])]
+    comparison = compare(runs, (50.0,))
+    assert comparison.same_work[2].same is None
+    assert comparison.paired == (False,)
+    assert comparison.mix_levels == ()
+    assert comparison.mix[0].summaries[0] is not None
+
+
+def test_a_run_without_gpu_count_is_not_set_against_one_with(tmp_path: Path) -> None:
+    runs = [contender(tmp_path / "a", MI355X[2:4]), contender(tmp_path / "b", B300[2:4], gpus=None)]
+    with pytest.raises(UsageError, match=r"b has no GPU count.*add --gpus b=N"):
+        compare(runs, (50.0,))
+
+
+def test_systems_are_compared_whole_where_no_run_has_a_gpu_count(tmp_path: Path) -> None:
+    runs = [
+        contender(tmp_path / n, of, gpus=None) for n, of in (("a", MI355X[2:4]), ("b", B300[2:4]))
+    ]
+    comparison = compare(runs, (50.0,))
+    assert not comparison.per_gpu
+    assert comparison.targets[0].values[0].at.throughput == pytest.approx(7567 * 8, rel=1e-4)
+
+
+def test_a_price_per_gpu_needs_a_gpu_count(tmp_path: Path) -> None:
+    runs = [contender(tmp_path / n, MI355X[2:3], 1.5, gpus=None) for n in ("a", "b")]
+    with pytest.raises(UsageError, match="per dollar"):
+        compare(runs, (50.0,))
+
+
+def test_a_run_without_a_valid_point_is_named(tmp_path: Path) -> None:
+    failed = [Level(12, 50.0, 100.0, status=Status.FAILED)]
+    runs = [contender(tmp_path / "a", MI355X[2:4]), contender(tmp_path / "b", failed)]
+    with pytest.raises(UsageError, match="b has no valid point"):
+        compare(runs, (50.0,))
+
+
+@pytest.mark.parametrize(
+    ("first", "other", "expected"),
+    [
+        (6.0, 4.0, 1.5),
+        (-INF, 4.0, -INF),  # the first delivers less than was measured: so does the ratio
+        (INF, 4.0, INF),
+        (6.0, -INF, INF),  # the other delivers less: the ratio is greater
+        (6.0, INF, -INF),
+        (-INF, INF, -INF),
+        (INF, -INF, INF),
+        (INF, INF, NAN),  # both beyond on one side: it may be anything
+        (-INF, -INF, NAN),
+        (NAN, 4.0, NAN),
+    ],
+)
+def test_a_replicate_that_misses_a_target_bounds_the_ratio(
+    first: float, other: float, expected: float
+) -> None:
+    found = replicate_ratios(np.array([first]), np.array([other]))
+    assert found.tolist() == pytest.approx([expected], nan_ok=True)
+
+
+def test_a_bound_on_one_side_is_one_for_the_cost_too() -> None:
+
+    cost = advantage((2.0, 1.0), (1.0, 3.0))
+    ratio = Ratio("b", 2.0, Interval(1.5, None), None, cost)
+    assert ratio.cost_interval == Interval(4.5, None)
+    assert Ratio("b", 2.0, None, "why", cost).cost_interval is None

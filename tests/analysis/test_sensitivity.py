@@ -1,0 +1,97 @@
+import numpy as np
+import pytest
+from record_cases import SECOND, dispatch, recorded, response
+
+from agentx_replay.analysis.responses import Responses
+from agentx_replay.analysis.sensitivity import (
+    DEFINITIONS,
+    LevelVariants,
+    itl_of_events,
+    level_variants,
+    values_at,
+)
+from agentx_replay.analysis.window import Window
+from agentx_replay.replay.ports import Status
+
+WINDOW = Window(0, 100 * SECOND, 100.0)
+
+
+def came(first_s: float, *later_s: float, end_s: float, **more: object) -> Responses:
+    pair = (
+        dispatch(max_tokens=1 + len(later_s)),
+        response(
+            arrival_ns=[round(s * SECOND) for s in (first_s, *later_s)],
+            end_ns=round(end_s * SECOND),
+            **{"completion_tokens": 1 + len(later_s), **more},
+        ),
+    )
+    return recorded([pair])
+
+
+def test_a_level_has_one_speed_for_each_meaning_of_latency() -> None:
+    # Sent at 0; tokens at 2, 4, 6 and 98, 100.5; ended at 102.
+    of = came(2, 4, 6, 98, 100.5, end_s=102)
+    speeds = level_variants(of, WINDOW, 1).speeds
+    assert speeds["p90"] == pytest.approx(4 / 98.5)  # 98.5 s for 4 later tokens
+    assert speeds["p50"] == speeds["p99"] == speeds["p90_by_index"] == speeds["p90"]
+    assert speeds["full"] == pytest.approx(4 / 100)  # to the end, 100 s
+    assert speeds["with_ttft"] == pytest.approx(5 / 102)  # all 5 from the send on
+    assert speeds["in_window"] == pytest.approx(3 / 96)  # 2 to 98: the last came after 100
+    # Gaps 2, 2, 2.5, 92: rank 2.7 between 2.5 and 92.
+    assert speeds["token"] == pytest.approx(1 / (2.5 + 0.7 * 89.5))
+    assert speeds["with_cut"] == speeds["p90"]
+
+
+def test_a_cut_response_counts_only_where_cut_ones_are_asked_for() -> None:
+    pairs = [
+        (dispatch(lane=k, max_tokens=3), response(
+            arrival_ns=[SECOND, 2 * SECOND, 3 * SECOND], completion_tokens=3, end_ns=3 * SECOND))
+        for k in range(2)
+    ]  # fmt: skip
+    cut = response(status=Status.CUT, arrival_ns=[SECOND, 6 * SECOND], end_ns=99 * SECOND,
+                   prompt_tokens=None, completion_tokens=None)  # fmt: skip
+    of = recorded([*pairs, (dispatch(lane=2), cut)])
+    speeds = level_variants(of, WINDOW, 3).speeds
+    assert speeds["p90"] == pytest.approx(1.0)
+    # 1, 1 and the partial 5 s: rank 1.8, 1 + 0.8 · 4.
+    assert speeds["with_cut"] == pytest.approx(1 / 4.2)
+
+
+def test_the_simplified_rule_takes_a_value_itself() -> None:
+    # 900 gaps of 20 ms and 100 of 200 ms: sorted[900] is the first of 200 ms; interpolated 38 ms.
+    pairs = [
+        (dispatch(max_tokens=2), response(
+            arrival_ns=[0, SECOND // (5 if k >= 900 else 50)], completion_tokens=2))
+        for k in range(1000)
+    ]  # fmt: skip
+    speeds = level_variants(recorded(pairs), WINDOW, 1).speeds
+    assert speeds["p90_by_index"] == pytest.approx(5.0)
+    assert speeds["p90"] == pytest.approx(1 / 0.038)
+
+
+def test_events_are_kept_by_their_mask_and_their_tokens_spread_where_untold() -> None:
+    of = came(1, 2, 5, end_s=6, completion_tokens=6)  # 2 tokens an event
+    assert itl_of_events(of, None).tolist() == pytest.approx([4e9 / 4])
+    assert itl_of_events(of, np.array([True, True, False])).tolist() == pytest.approx([1e9 / 2])
+    assert itl_of_events(of, np.array([True, False, False])).tolist() == []
+    assert itl_of_events(of, np.zeros(3, bool)).tolist() == []
+
+
+def test_without_any_response_every_speed_is_unknown() -> None:
+    speeds = level_variants(came(1, 2, end_s=3, status=Status.FAILED), WINDOW, 1).speeds
+    assert set(speeds.values()) == {None}
+
+
+def level(concurrency: int, speed: float | None, total: float) -> LevelVariants:
+    return LevelVariants(concurrency, {"p90": speed}, {"total": total})
+
+
+def test_a_definition_is_read_off_its_own_curve_per_gpu() -> None:
+    levels = [level(8, 100.0, 4000.0), level(16, 50.0, 8000.0)]
+    assert values_at(levels, DEFINITIONS[0], 75.0, 4) == pytest.approx(6000 / 4)
+    assert values_at(levels, DEFINITIONS[0], 20.0, 4) is None
+
+
+def test_a_level_that_lacks_a_number_leaves_no_curve_to_read_from() -> None:
+    levels = [level(8, 100.0, 4000.0), level(12, None, 5000.0), level(16, 50.0, 8000.0)]
+    assert values_at(levels, DEFINITIONS[0], 75.0, 1) is None

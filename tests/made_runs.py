@@ -1,0 +1,116 @@
+"""Run directories made to have a given curve, for tests of what is said about runs.
+
+Every lane sends one request at second 0 of a window of 100 s and its response ends at second 100,
+so that throughput is all tokens over 100 s; its 101 tokens come at an even pace, so that the P90
+response ITL is the pace.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from record_cases import SECOND, dispatch, prompt, response
+
+from agentx_replay.analysis.point import PointFacts, measure_point, point_document
+from agentx_replay.analysis.responses import COLUMNS, responses_of
+from agentx_replay.analysis.validity import Conduct, Rules
+from agentx_replay.analysis.window import Window
+from agentx_replay.replay.ports import Dispatch, PlayRecord, Response, Status
+from agentx_replay.results.compaction import compact, request_files
+from agentx_replay.results.parquet import read_parquet
+from agentx_replay.results.recorder import ParquetRecorder
+from agentx_replay.results.run_directory import PointStatus, RunDirectory
+from agentx_replay.results.schema import REQUESTS
+
+WINDOW = Window(0, 100 * SECOND, 100.0)
+RULES = Rules(scenario="agentx", comparable=True, window_s=100.0)
+OUTPUT_TOKENS = 101
+GPUS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A level to be: interactivity in tokens/s/user, throughput in tokens/s per GPU of 8.
+
+    ``session`` names the first session of a lane, ``status`` how every response ends.
+    """
+
+    concurrency: int
+    interactivity: float
+    throughput: float
+    session: Callable[[int], str] = lambda lane: f"session-{lane}"
+    status: Status = Status.OK
+    plan: str | None = None
+
+
+def make_run(
+    path: Path,
+    levels: Sequence[Level],
+    *,
+    gpus: int | None = GPUS,
+    corpus: str = "c0ffee",
+    scenario: str = "5ce7a810",
+    **sweep: Any,
+) -> Path:
+    """Write a run directory and return its path."""
+    run = RunDirectory.create(path)
+    document = {
+        "command": ["sweep"],
+        "started_unix_s": 1_790_000_000.0,
+        "versions": {"agentx-replay": "0.1.0"},
+        "host": {"platform": "test", "cpus": 2},
+        "scenario": {"name": "agentx", "fingerprint": scenario, "seed": 42},
+        "corpus": {"name": "made", "fingerprint": corpus, "sessions": 1, "played": ["x"]},
+        "prompts": {},
+        "target": {"kind": "server", "url": "http://127.0.0.1:8000/v1", "model": "m"},
+    }
+    run.write_sweep(document | sweep)
+    for level in levels:
+        _write_level(run, level, gpus)
+    return path
+
+
+def _write_level(run: RunDirectory, level: Level, gpus: int | None) -> None:
+    directory = run.start_point(level.concurrency, {})
+    recorder = ParquetRecorder(directory, origin_ns=0)
+    for lane in range(level.concurrency):
+        recorder.record(*exchange(level, lane))
+        play = PlayRecord(
+            concurrency=level.concurrency, play_id=f"p{lane}", session_id=level.session(lane),
+            lane=lane, ordinal=0, t_star_s=None, start_ns=0, end_ns=100 * SECOND,
+            requests_sent=1, requests_skipped=0, system_skipped_s=0.0, tree_skipped_s=0.0,
+        )  # fmt: skip
+        recorder.record_play(play)
+    recorder.close()
+    compact(directory)
+    facts = PointFacts(level.concurrency, gpus, WINDOW, RULES, Conduct())
+    responses = responses_of(read_parquet(request_files(directory), REQUESTS, COLUMNS))
+    point = measure_point(responses, None, facts, PointStatus.COMPLETE)
+    plan = {"plan_fingerprint": level.plan or f"plan-{level.concurrency}"}
+    run.write_point(level.concurrency, PointStatus.COMPLETE, plan | point_document(point))
+
+
+def exchange(level: Level, lane: int) -> tuple[Dispatch, Response]:
+    """What one lane sent, and what came."""
+    tokens = round(level.throughput * GPUS * 100 / level.concurrency) - OUTPUT_TOKENS
+    last_ns = 99 * SECOND
+    first_ns = last_ns - round((OUTPUT_TOKENS - 1) / level.interactivity * SECOND)
+    sent = dispatch(
+        lane=lane,
+        play_id=f"p{lane}",
+        session_id=level.session(lane),
+        concurrency=level.concurrency,
+        recorded_input_tokens=tokens,
+        max_tokens=OUTPUT_TOKENS,
+        prompt=prompt(tokens, tokens // 2),
+    )
+    came = response(
+        status=level.status,
+        arrival_ns=[first_ns, last_ns],
+        end_ns=100 * SECOND,
+        prompt_tokens=tokens,
+        cached_tokens=tokens // 4,
+        completion_tokens=OUTPUT_TOKENS,
+    )
+    return sent, came

@@ -1,0 +1,94 @@
+from pathlib import Path
+
+import pytest
+
+from agentx_replay.results.server_metrics import (
+    Metric,
+    Series,
+    ServerSamples,
+    known_samples,
+    read_server_metrics,
+    write_server_metrics,
+)
+
+# One line of each engine's page, as its documentation or source shows them.
+LINES = [
+    ('vllm:num_requests_running{engine="0",model_name="m"} 3.0', Metric.RUNNING, 3.0),
+    ('vllm:num_requests_waiting{engine="0"} 2', Metric.WAITING, 2.0),
+    ("vllm:kv_cache_usage_perc 0.25", Metric.KV_USAGE, 0.25),
+    ("vllm:gpu_cache_usage_perc 0.5", Metric.KV_USAGE, 0.5),
+    ("vllm:num_preemptions_total 7.0", Metric.PREEMPTIONS, 7.0),
+    ("vllm:prefix_cache_queries_total 1.5e+06", Metric.CACHE_QUERIES, 1.5e6),
+    ("vllm:prefix_cache_hits_total 1.2e+06", Metric.CACHE_HITS, 1.2e6),
+    ('vllm:spec_decode_num_accepted_tokens_per_pos_total{position="1"} 5', Metric.ACCEPTED_AT, 5),
+    ('sglang:num_running_reqs{tp_rank="0"} 4.0', Metric.RUNNING, 4.0),
+    ("sglang:num_queue_reqs 1.0", Metric.WAITING, 1.0),
+    ("sglang:token_usage 0.9", Metric.KV_USAGE, 0.9),
+    ('sglang:cached_tokens_total{cache_source="device"} 10', Metric.CACHE_HITS, 10.0),
+    ("sglang:spec_accept_length 3.36", Metric.ACCEPT_LENGTH, 3.36),
+    ("sglang:num_retracted_requests_total 2", Metric.PREEMPTIONS, 2.0),
+    ("llamacpp:requests_processing 4", Metric.RUNNING, 4.0),
+    ("llamacpp:requests_deferred 46", Metric.WAITING, 46.0),
+    ("llamacpp:kv_cache_usage_ratio 0.1", Metric.KV_USAGE, 0.1),
+    ('dynamo_frontend_inflight_requests{model="m"} 12', Metric.RUNNING, 12.0),
+    ('dynamo_frontend_queued_requests{model="m"} 5', Metric.WAITING, 5.0),
+    ("trtllm_kv_cache_utilization 0.4", Metric.KV_USAGE, 0.4),
+    ("trtllm_kv_cache_hit_rate 0.8", Metric.CACHE_HIT, 0.8),
+    ('nv_trt_llm_request_metrics{model="m",request_type="waiting"} 6', Metric.WAITING, 6.0),
+    ('nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="fraction"} 0.3', Metric.KV_USAGE, 0.3),
+]
+
+
+@pytest.mark.parametrize(("line", "metric", "value"), LINES)
+def test_every_engines_names_have_one_meaning(line: str, metric: Metric, value: float) -> None:
+    ((series, found),) = known_samples([line])
+    assert (series.metric, found) == (metric, value)
+
+
+def test_name_and_labels_stay_as_they_were_told_and_a_timestamp_is_passed_over() -> None:
+    line = 'vllm:num_requests_running{model_name="a}b {c"} 3 1700000000000'
+    assert list(known_samples([line])) == [
+        (Series(Metric.RUNNING, "vllm:num_requests_running", 'model_name="a}b {c"'), 3.0)
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "# TYPE vllm:num_requests_running gauge",
+        "python_gc_objects_collected_total 5",
+        "vllm:num_requests_running_more 5",
+        "vllm:num_requests_running",
+        "vllm:num_requests_running NaN",
+        "vllm:num_requests_running +Inf",
+        "vllm:num_requests_running many",
+        'vllm:num_requests_running{model_name="m"',
+        'nv_trt_llm_request_metrics{request_type="max"} 512',
+        "<html>404</html>",
+    ],
+)
+def test_what_is_not_known_or_says_nothing_is_passed_over(line: str) -> None:
+    assert list(known_samples([line])) == []
+
+
+def test_samples_come_back_as_they_were_written(tmp_path: Path) -> None:
+    samples = ServerSamples()
+    running = Series(Metric.RUNNING, "vllm:num_requests_running", 'engine="0"')
+    samples.add("http://a/metrics", 5, running, 3.0)
+    samples.add("http://b/metrics", 6, running, 4.0)
+    samples.add("http://a/metrics", 7, running, 5.0)
+    write_server_metrics(tmp_path, 8, samples)
+    rows = read_server_metrics(tmp_path).to_pylist()
+    assert [(row["endpoint"], row["at_ns"], row["value"]) for row in rows] == [
+        ("http://a/metrics", 5, 3.0), ("http://b/metrics", 6, 4.0), ("http://a/metrics", 7, 5.0),
+    ]  # fmt: skip
+    assert {(row["concurrency"], row["metric"], row["name"], row["labels"]) for row in rows} == {
+        (8, "running", "vllm:num_requests_running", 'engine="0"')
+    }
+
+
+def test_a_server_that_told_nothing_leaves_no_file(tmp_path: Path) -> None:
+    write_server_metrics(tmp_path, 8, ServerSamples())
+    assert list(tmp_path.iterdir()) == []
+    assert len(read_server_metrics(tmp_path)) == 0
