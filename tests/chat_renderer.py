@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ class ChatRenderer:
         self, directory: Path, template: str | None = None, now: Callable[[], str] = lambda: "noon"
     ) -> None:
         config = json.loads((directory / "tokenizer_config.json").read_text("utf-8"))
-        self._tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
+        self._tokenizer = _tokenizer(directory / "tokenizer.json")
         self._special = {name: _text(config.get(name)) for name in ("bos_token", "eos_token")}
         # Trimmed blocks are how every published template is meant to be read.
         environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
@@ -48,6 +49,12 @@ class ChatRenderer:
     def _tokens(self, text: str, *, add_special: bool) -> Tokens:
         ids = self._tokenizer.encode(text, add_special_tokens=add_special).ids
         return np.array(ids, np.uint64)
+
+
+@cache
+def _tokenizer(path: Path) -> Any:
+    """Return a tokenizer; reading one takes a second."""
+    return Tokenizer.from_file(str(path))
 
 
 def _text(token: str | Mapping[str, str] | None) -> str:

@@ -1,0 +1,67 @@
+"""Calibrating against llama.cpp: its template and tokenizer asked, its usage agreeing."""
+
+import time
+
+import pytest
+import uvloop
+from calibrated_plays import predicted_blocks, sent, small_sessions
+from llama_cpp_server import LlamaServer
+
+from agentx_replay.endpoint.chat import ChatRequests
+from agentx_replay.endpoint.client import Client
+from agentx_replay.endpoint.completions import CompletionRequests
+from agentx_replay.endpoint.settings import Api, EndpointSettings
+from agentx_replay.endpoint.url import parse_base_url
+from agentx_replay.experiment.calibrating import calibrate
+from agentx_replay.prompts.calibration import Calibration
+
+pytestmark = pytest.mark.engine
+
+
+def settings_of(server: LlamaServer, api: Api) -> EndpointSettings:
+    return EndpointSettings(
+        parse_base_url(server.url), "tiny", max_tokens_field="max_tokens", api=api
+    )
+
+
+def calibrated(server: LlamaServer, api: Api) -> Calibration:
+    context = server.context_tokens
+    return uvloop.run(calibrate(settings_of(server, api), context_tokens=context))
+
+
+def test_lengths_are_exact_within_three_seconds(llama_server: LlamaServer) -> None:
+    begun_s = time.monotonic()
+    found = calibrated(llama_server, "chat")
+    assert time.monotonic() - begun_s < 3.0
+    assert (found.verification.exact, found.verification.probes) == (40, 40)
+    assert found.counted_by == "/apply-template and /tokenize"
+    assert (len(found.words), found.warnings) == (1_234, ())
+
+
+def test_completions_go_by_token_ids(llama_server: LlamaServer) -> None:
+    found = calibrated(llama_server, "completions")
+    assert found.exact
+    assert len(found.ids) == 1_235
+
+
+@pytest.mark.parametrize("api", ["chat", "completions"])
+def test_every_request_of_a_play_is_as_long_and_as_cached_as_recorded(
+    llama_server: LlamaServer, api: Api
+) -> None:
+    settings, found = settings_of(llama_server, api), calibrated(llama_server, api)
+    requests = CompletionRequests(settings) if api == "completions" else ChatRequests(settings)
+
+    async def play() -> None:
+        client = Client(settings)
+        try:
+            for request, prompt in sent(small_sessions()[0], found):
+                told = await client.request("s", requests.build({}, 1, prompt))
+                assert told.prompt_tokens == request.input_tokens
+                # Its cache is by the token; whole blocks of it are what is compared.
+                blocks = min(predicted_blocks(request, 64), (request.input_tokens - 1) // 64)
+                assert told.cached_tokens is not None
+                assert told.cached_tokens // 64 == blocks
+        finally:
+            await client.close()
+
+    uvloop.run(play())

@@ -1,0 +1,153 @@
+"""Prompts under real tokenizers and chat templates: calibrated on sockets, exact in a whole play.
+
+The tokenizers are fetched by ``.ci/fetch-tokenizers``; without them the tests are skipped, unless
+AGENTX_REQUIRE_TOKENIZERS is set.
+"""
+
+import json
+import os
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import chat_templates
+import numpy as np
+import pytest
+import uvloop
+from calibrated_plays import UnlimitedCache, predicted_blocks, sent, small_sessions
+from chat_renderer import ChatRenderer
+from numpy.typing import NDArray
+
+from agentx_replay.endpoint.settings import Api, EndpointSettings
+from agentx_replay.endpoint.url import parse_base_url
+from agentx_replay.experiment.calibrating import Candidates, calibrate, file_candidates
+from agentx_replay.prompts.calibration import Calibration
+from agentx_replay.simulator.engine import EngineModel
+from agentx_replay.simulator.server import ServerConfig, running_server
+from agentx_replay.traces.model import RecordedRequest
+
+CACHE = Path(__file__).resolve().parents[2] / ".cache" / "tokenizers"
+ENGINE = EngineModel(step_base_ms=1, max_model_len=32_768)
+
+OWN = None
+"""The template that comes with the tokenizer."""
+
+CASES: Sequence[tuple[str, str | None, str]] = [
+    ("deepseek_v3", OWN, "deepseek"),
+    ("gemma3", OWN, "gemma, which trims and merges the system message into the user's"),
+    ("llama3_1", OWN, "llama, which trims"),
+    ("qwen3", OWN, "qwen3, which drops earlier reasoning"),
+    ("gptoss", chat_templates.HARMONY, "harmony"),
+    ("qwen3", chat_templates.CHATML, "chatml"),
+    ("qwen3", chat_templates.DEFAULT_SYSTEM, "default system prompt"),
+    ("qwen3", chat_templates.DROPS_REASONING, "reasoning dropped, text trimmed"),
+    ("qwen3", chat_templates.IGNORES_SYSTEM, "system ignored"),
+    ("llama3_1", chat_templates.MISTRAL, "mistral, strict, marks in plain text"),
+    ("gemma3", chat_templates.MISTRAL, "mistral over sentencepiece"),
+]
+EVERY_TEMPLATE = pytest.mark.parametrize(
+    ("name", "template"), [case[:2] for case in CASES], ids=[case[2] for case in CASES]
+)
+
+
+@cache
+def renderer(name: str, template: str | None) -> ChatRenderer:
+    if not (CACHE / name / "tokenizer.json").exists():
+        assert "AGENTX_REQUIRE_TOKENIZERS" not in os.environ, "run .ci/fetch-tokenizers"
+        pytest.skip("needs the tokenizers that .ci/fetch-tokenizers fetches")
+    return ChatRenderer(CACHE / name, template)
+
+
+@cache
+def calibrated(
+    name: str, template: str | None, api: Api = "chat", candidates: Candidates | None = None
+) -> Calibration:
+    rendering = renderer(name, template)
+
+    async def run() -> Calibration:
+        async with running_server(ServerConfig(engine=ENGINE), renderer=rendering) as server:
+            settings = EndpointSettings(parse_base_url(server.url), "simulated", api=api)
+            return await calibrate(settings, context_tokens=32_768, candidates=candidates)
+
+    return uvloop.run(run())
+
+
+@EVERY_TEMPLATE
+def test_prompt_lengths_are_exact_on_forty_probes(name: str, template: str | None) -> None:
+    found = calibrated(name, template)
+    assert found.exact
+    assert found.verification.probes == 40
+    assert found.verification.most_messages >= 59
+    assert found.warnings == ()
+    assert len(found.words) == 1_234
+
+
+Play = list[tuple[RecordedRequest, NDArray[np.uint64]]]
+
+
+@cache
+def plays(name: str, template: str | None) -> list[Play]:
+    """Every prompt of a play of each small session, in the server's tokens."""
+    found = calibrated(name, template)
+    return [
+        [
+            (request, renderer(name, template).chat(json.loads(messages), []))
+            for request, messages in sent(session, found)
+        ]
+        for session in small_sessions()
+    ]
+
+
+@EVERY_TEMPLATE
+def test_every_prompt_of_a_play_has_the_recorded_length(name: str, template: str | None) -> None:
+    prompts = [prompt for play in plays(name, template) for prompt in play]
+    assert len(prompts) == 126
+    assert all(len(tokens) == request.input_tokens for request, tokens in prompts)
+
+
+@EVERY_TEMPLATE
+def test_every_prompt_of_a_play_finds_the_recorded_blocks_in_a_cache(
+    name: str, template: str | None
+) -> None:
+    for play in plays(name, template):
+        held = UnlimitedCache(64)
+        prompt_ends: set[int] = set()
+        for request, tokens in play:
+            expected = predicted_blocks(request, 64)
+            if template is chat_templates.DROPS_REASONING:
+                # Its prompts end in <think> and a newline, which it drops from the answer later:
+                # a block that ends in these two tokens can be in no later prompt.
+                expected -= not prompt_ends.isdisjoint({64 * expected, 64 * expected + 1})
+            assert held.blocks_hit(tokens) == expected
+            prompt_ends.add(request.input_tokens)
+
+
+@pytest.mark.parametrize("name", ["deepseek_v3", "gemma3", "gptoss", "llama3_1", "qwen3"])
+def test_completions_are_exact_and_share_blocks_by_token_ids(name: str) -> None:
+    template = chat_templates.CHATML  # unused by this API
+    found = calibrated(name, template, "completions")
+    assert found.exact
+    assert len(found.ids) == 1_235
+    for session in small_sessions():
+        held = UnlimitedCache(64)
+        for request, prompt in sent(session, found):
+            ids = np.array(json.loads(prompt), np.uint64)
+            assert len(ids) == request.input_tokens
+            assert held.blocks_hit(ids) == predicted_blocks(request, 64)
+
+
+@pytest.mark.parametrize(("name", "words"), [("llama3_1", 3_494), ("gemma3", 6_771)])
+def test_the_words_of_a_models_own_file_pass_the_servers_check(name: str, words: int) -> None:
+    renderer(name, OWN)
+    of_file = file_candidates(CACHE / name / "tokenizer.json")
+    found = calibrated(name, OWN, candidates=of_file)
+    assert found.exact
+    assert (len(found.words), found.warnings) == (words, ())
+
+
+def test_the_words_of_another_models_file_are_sorted_out_by_the_server() -> None:
+    renderer("gemma3", OWN)
+    of_file = file_candidates(CACHE / "gemma3" / "tokenizer.json")
+    found = calibrated("qwen3", OWN, candidates=of_file)
+    assert len(found.words) >= 256
+    assert found.warnings
