@@ -15,6 +15,7 @@ _COMMANDS = {
     "run": "measure.run",
     "sweep": "measure.sweep",
     "plan": "plan.plan",
+    "check": "check.check",
     "report": "report.report",
     "compare": "compare.compare",
     "traces": "traces.traces",

@@ -16,8 +16,9 @@ from agentx_replay.experiment.settings import Target
 if TYPE_CHECKING:
     from agentx_replay.endpoint.settings import Api, EndpointSettings
 
-target_options = (
-    click.option("--url", metavar="URL", help="The server. Default: the built-in simulator."),
+_URL = click.option("--url", metavar="URL", help="The server. Default: the built-in simulator.")
+
+server_options = (
     click.option("--model", metavar="NAME", help="Default: the one the server lists."),
     click.option(
         "--api-key-env",
@@ -35,6 +36,14 @@ target_options = (
         show_default=True,
         help="The API to ask. Completions get token ids where the server takes them.",
     ),
+    click.option("--ca-file", metavar="FILE", help="Trust this certificate authority."),
+    click.option("--insecure", is_flag=True, help="Accept any certificate."),
+)
+"""How to talk to a server."""
+
+target_options = (
+    _URL,
+    *server_options,
     click.option("--session-headers", is_flag=True, help="Send X-Session-ID, for routers."),
     click.option(
         "--keepalive",
@@ -48,8 +57,6 @@ target_options = (
         metavar="SECONDS",
         help="Give up on a response after this long (at least 21600). Default: never.",
     ),
-    click.option("--ca-file", metavar="FILE", help="Trust this certificate authority."),
-    click.option("--insecure", is_flag=True, help="Accept any certificate."),
     click.option(
         "--metrics-url",
         multiple=True,
@@ -72,18 +79,18 @@ class TargetOptions:
     header: tuple[str, ...]
     body: str | None
     endpoint: "Api"
-    session_headers: bool
-    keepalive: float | None
-    timeout: float | None
     ca_file: str | None
     insecure: bool
-    metrics_url: tuple[str, ...]
-    virtual: bool
+    session_headers: bool = False
+    keepalive: float | None = None
+    timeout: float | None = None
+    metrics_url: tuple[str, ...] = ()
+    virtual: bool = False
 
     @classmethod
     def taken_from(cls, options: dict[str, Any]) -> "TargetOptions":
-        """Take the target's options out of a command's."""
-        return cls(**{name: options.pop(name) for name in cls.__slots__})
+        """Take the target's options out of a command's, as many as it has."""
+        return cls(**{name: options.pop(name) for name in cls.__slots__ if name in options})
 
 
 @contextmanager

@@ -5,6 +5,7 @@ told in plain words here, once, instead of failing every request of the run.
 Not for: measuring; nothing asked here is in any record.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +14,7 @@ import orjson
 from agentx_replay.endpoint.chat import ChatRequests, head_start
 from agentx_replay.endpoint.client import Client, ConnectError
 from agentx_replay.endpoint.completions import CompletionRequests
+from agentx_replay.endpoint.connection import announced_keep_alive_s
 from agentx_replay.endpoint.outcome import overflows, short
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.errors import UsageError
@@ -46,7 +48,8 @@ class ServerFacts:
     """What was found.
 
     ``max_tokens_field`` is the body field by which the server limits output; ``ignore_eos``
-    whether it generated up to the limit, as asked.
+    whether it generated up to the limit, as asked. ``keep_alive_s`` is how long the server says it
+    keeps an idle connection; None where it does not say.
     """
 
     model: str
@@ -57,6 +60,7 @@ class ServerFacts:
     ignore_eos: bool
     usage_reported: bool
     cached_tokens_reported: bool
+    keep_alive_s: float | None = None
 
     def cautions(self) -> tuple[str, ...]:
         """Return a sentence for everything that will keep a run from being valid or complete."""
@@ -82,7 +86,7 @@ async def ask_server(settings: EndpointSettings) -> ServerFacts:
     """
     models_client = Client(settings)
     try:
-        models, server = await _models(models_client, settings)
+        models, headers = await _models(models_client, settings)
     finally:
         await models_client.close()
     model = _choose(settings, models)
@@ -96,11 +100,12 @@ async def ask_server(settings: EndpointSettings) -> ServerFacts:
         model=model.id,
         max_model_len=model.max_model_len,
         served_models=tuple(each.id for each in models),
-        server=server,
+        server=headers.get(b"server", b"").decode("latin-1") or None,
         max_tokens_field=field,
         ignore_eos=response.completion_tokens in (_NEW_LIMIT, _OLD_LIMIT),
         usage_reported=response.completion_tokens is not None,
         cached_tokens_reported=response.cached_tokens is not None,
+        keep_alive_s=announced_keep_alive_s(headers.get(b"keep-alive", b"")),
     )
 
 
@@ -109,8 +114,8 @@ async def ask_server(settings: EndpointSettings) -> ServerFacts:
 
 async def _models(
     client: Client, settings: EndpointSettings
-) -> tuple[tuple[ServedModel, ...], str | None]:
-    """Return the models listed, none where the server has no list, and its name for itself."""
+) -> tuple[tuple[ServedModel, ...], Mapping[bytes, bytes]]:
+    """Return the models listed, none where the server has no list, and the answer's headers."""
     request = head_start(settings, "GET", "/models") + b"\r\n"
     try:
         exchange, _, _ = await client.exchange(_STREAM, request, streamed=False)
@@ -124,8 +129,7 @@ async def _models(
             f"{settings.url} does not answer HTTP ({exchange.fault or 'connection closed'})",
             "check scheme and port of the URL",
         )
-    name = exchange.headers.get(b"server", b"").decode("latin-1") or None
-    return (models_in(text) if exchange.http_status == _OK else ()), name
+    return (models_in(text) if exchange.http_status == _OK else ()), exchange.headers
 
 
 def models_in(text: bytes) -> tuple[ServedModel, ...]:

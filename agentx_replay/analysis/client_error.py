@@ -1,0 +1,124 @@
+"""The client's own error, from what it saw and when each token had really left.
+
+Pure: who drives the load is ``experiment/ceiling.py``.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentx_replay.analysis.instrument import MAX_CPU_SHARE, MAX_ITL_SHIFT
+
+_NS = 1_000_000_000
+MIN_ACHIEVED_SHARE = 0.97
+"""Of the planned tokens/s; below it server and client did not get the machine they needed."""
+
+Stamps = tuple[int, NDArray[np.int64]]
+"""One response on one side: when its request was there, and each of its tokens, in ns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """A load: streams at once, tokens/s of each, and whether all emit at the same instants."""
+
+    streams: int
+    rate: float
+    burst: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Driven:
+    """What came of a load; times in seconds, shares of 1.
+
+    ``stamp_error_*`` is how long after a token left the client stamped it; ``ttft_error_*`` how
+    much longer its TTFT is than the server's own; ``itl_error`` how far its P90 response ITL is
+    from the truth, relatively. ``tokens_per_s`` is what came, ``planned_tokens_per_s`` what was
+    asked. ``failed`` counts responses that did not end well; with any, the errors are None.
+    """
+
+    streams: int
+    burst: bool
+    planned_tokens_per_s: float
+    tokens_per_s: float
+    cpu_us_per_token: float
+    cpu_share: float
+    failed: int
+    stamp_error_p50_s: float | None = None
+    stamp_error_p99_s: float | None = None
+    stamp_error_p999_s: float | None = None
+    ttft_error_p50_s: float | None = None
+    ttft_error_p99_s: float | None = None
+    itl_error: float | None = None
+
+    @property
+    def limits(self) -> tuple[str, ...]:
+        """Why this load is more than can be driven honestly; empty where it is not."""
+        told = []
+        if self.failed:
+            told.append(f"{self.failed} of {self.streams} responses failed")
+        if self.itl_error is not None and self.itl_error > MAX_ITL_SHIFT:
+            told.append(f"the P90 ITL was {self.itl_error:.1%} off (limit {MAX_ITL_SHIFT:.1%})")
+        if self.cpu_share > MAX_CPU_SHARE:
+            told.append(f"the client used {self.cpu_share:.0%} of a core")
+        if self.tokens_per_s < MIN_ACHIEVED_SHARE * self.planned_tokens_per_s:
+            told.append(
+                f"{self.tokens_per_s:,.0f} of {self.planned_tokens_per_s:,.0f} tok/s were reached"
+            )
+        return tuple(told)
+
+
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """The most streams that one process drove honestly, and what stopped it from more."""
+
+    streams: int
+    limits: tuple[str, ...]
+
+
+def compare(
+    offered: Offered,
+    seen: Sequence[Stamps],
+    truth: Sequence[Stamps],
+    *,
+    failed: int,
+    cpu_share: float,
+) -> Driven:
+    """Compare what a client saw with the truth, stream by stream in the same order.
+
+    ``seen`` has send and arrivals of each response, ``truth`` when the server had the request and
+    when it wrote each token. ``cpu_share`` is of the time in which tokens came.
+    """
+    sent = [stamps for _, stamps in truth]
+    tokens_per_s = sum(_NS * (len(s) - 1) / int(s[-1] - s[0]) for s in sent)
+    known = Driven(
+        streams=offered.streams,
+        burst=offered.burst,
+        planned_tokens_per_s=offered.streams * offered.rate,
+        tokens_per_s=tokens_per_s,
+        cpu_us_per_token=cpu_share * 1e6 / tokens_per_s,
+        cpu_share=cpu_share,
+        failed=failed,
+    )
+    if failed:
+        return known
+    arrivals = [stamps for _, stamps in seen]
+    stamp_error_s = (np.concatenate(arrivals) - np.concatenate(sent)) / _NS
+    ttft_s = np.array([stamps[0] - send_ns for send_ns, stamps in seen]) / _NS
+    true_ttft_s = np.array([stamps[0] - received_ns for received_ns, stamps in truth]) / _NS
+    p50, p99, p999 = np.percentile(stamp_error_s, (50, 99, 99.9)).tolist()
+    ttft_p50, ttft_p99 = np.percentile(ttft_s - true_ttft_s, (50, 99)).tolist()
+    return replace(
+        known,
+        stamp_error_p50_s=p50,
+        stamp_error_p99_s=p99,
+        stamp_error_p999_s=p999,
+        ttft_error_p50_s=ttft_p50,
+        ttft_error_p99_s=ttft_p99,
+        itl_error=abs(_p90_itl_ns(arrivals) / _p90_itl_ns(sent) - 1.0),
+    )
+
+
+def _p90_itl_ns(stamps: list[NDArray[np.int64]]) -> float:
+    return float(np.percentile([(s[-1] - s[0]) / (len(s) - 1) for s in stamps], 90))

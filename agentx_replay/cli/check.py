@@ -1,0 +1,78 @@
+"""``agentx-replay check``: is the server ready, and what is this client's own error here."""
+
+import functools
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import click
+import orjson
+
+from agentx_replay.cli.options import config_option
+from agentx_replay.cli.target import TargetOptions, open_target, server_options
+
+_LOOK_S = 2.0
+_CEILING_BUDGET_S = 10.0
+
+
+def _options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give the command the options by which a server is talked to."""
+    return functools.reduce(
+        lambda wrapped, option: option(wrapped), reversed(server_options), command
+    )
+
+
+@click.command()
+@click.option("--streams", default=64, show_default=True, type=click.IntRange(1, 1024))
+@click.option(
+    "--rate",
+    default=50.0,
+    show_default=True,
+    type=click.FloatRange(1.0, 1000.0),
+    metavar="TOK/S",
+    help="Tokens per second of each stream.",
+)
+@click.option("--url", metavar="URL", help="A server to look at. Default: none.")
+@_options
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+@config_option
+def check(streams: int, rate: float, as_json: bool, **options: Any) -> None:
+    """Ask a server what a run needs of it, and measure this client's own error.
+
+    The client is measured on this machine's loopback alone, against a server of our own that
+    knows when each token left; it takes about 20 s.
+
+    \b
+    agentx-replay check --url http://localhost:8000
+    agentx-replay check --streams 256 --rate 40
+    """
+    import uvloop
+
+    from agentx_replay.experiment.ceiling import Load, drive, find_ceiling
+    from agentx_replay.report.check_lines import client_lines, server_lines
+    from agentx_replay.simulator.truth_server import launch_truth_server
+
+    found: dict[str, Any] = {}
+    lines: list[str] = []
+    target_options = TargetOptions.taken_from(options)
+    if target_options.url is not None:
+        with open_target(target_options) as target:
+            found["server"] = {**target.facts, "cautions": target.cautions}
+            lines += server_lines(dict(target.facts), target.cautions)
+    process = launch_truth_server()
+    try:
+        driven = [
+            uvloop.run(drive(process.url, Load(streams, rate, _LOOK_S, burst=burst)))
+            for burst in (False, True)
+        ]
+        ceiling = uvloop.run(find_ceiling(process.url, rate, _CEILING_BUDGET_S))
+    finally:
+        process.close()
+    lines += client_lines(driven, ceiling)
+    found["client"] = {
+        "loads": [{**asdict(each), "limits": each.limits} for each in driven],
+        "ceiling": asdict(ceiling),
+    }
+    click.echo(orjson.dumps(found).decode() if as_json else "\n".join(lines))
+    sys.exit(1 if any(each.limits for each in driven) else 0)

@@ -1,0 +1,124 @@
+"""What this client's own error is on this machine, and how much it can honestly drive.
+
+Drives a server that knows when each token left (``simulator/truth_server.py``, by its URL) and
+compares. Not for: measuring a server.
+"""
+
+import asyncio
+import resource
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import orjson
+
+from agentx_replay.analysis.client_error import Ceiling, Driven, Offered, Stamps, compare
+from agentx_replay.endpoint.chat import ChatRequests, head_start
+from agentx_replay.endpoint.client import Client
+from agentx_replay.endpoint.settings import EndpointSettings
+from agentx_replay.endpoint.url import parse_base_url
+from agentx_replay.replay.ports import Status
+
+_NS = 1_000_000_000
+_MESSAGES = b'[{"role":"user","content":"x"}]'
+_LEAD_S = 0.2
+"""From the first request to the first token: every stream has asked by then."""
+_LEAD_A_STREAM_S = 0.001
+_SPARE_DESCRIPTORS = 64
+_MOST_STREAMS = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """``streams`` at once, each with ``rate`` tokens/s for ``seconds``.
+
+    In a ``burst`` all streams' tokens are due at the same instants, as after an engine's step;
+    else they are spread evenly.
+    """
+
+    streams: int
+    rate: float
+    seconds: float
+    burst: bool
+
+    @property
+    def every_ns(self) -> int:
+        """The gap between a stream's tokens."""
+        return round(_NS / self.rate)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens a stream, at least two."""
+        return max(2, round(self.seconds * self.rate))
+
+    def first_token_ns(self, base_ns: int, stream: int) -> int:
+        """When a stream's first token is due."""
+        return base_ns if self.burst else base_ns + self.every_ns * stream // self.streams
+
+
+async def drive(url: str, load: Load) -> Driven:
+    """Drive the truth server at ``url`` and compare."""
+    settings = EndpointSettings(parse_base_url(url), "truth")
+    client = Client(settings)
+    try:
+        lead_s = _LEAD_S + _LEAD_A_STREAM_S * load.streams
+        base_ns = time.monotonic_ns() + round(lead_s * _NS)
+        asked = [
+            client.request(str(stream), _request(settings, load, base_ns, stream))
+            for stream in range(load.streams)
+        ]
+        spent = asyncio.create_task(_cpu_between(base_ns, base_ns + load.tokens * load.every_ns))
+        responses = await asyncio.gather(*asked)
+        cpu_share = await spent
+        truth = await _truth(client, settings)
+    finally:
+        await client.close()
+    return compare(
+        offered=Offered(load.streams, load.rate, load.burst),
+        seen=[(response.send_ns, response.arrival_ns) for response in responses],
+        truth=[truth[stream] for stream in range(load.streams)],
+        failed=sum(response.status is not Status.OK for response in responses),
+        cpu_share=cpu_share,
+    )
+
+
+def _request(settings: EndpointSettings, load: Load, base_ns: int, stream: int) -> bytes:
+    due = {"first_token_at_ns": load.first_token_ns(base_ns, stream), "every_ns": load.every_ns}
+    requests = ChatRequests(settings, due)
+    return requests.build({"X-Request-ID": str(stream)}, load.tokens, _MESSAGES)
+
+
+async def _cpu_between(from_ns: int, to_ns: int) -> float:
+    """Return the share of a core this process used between two instants."""
+    await asyncio.sleep((from_ns - time.monotonic_ns()) / _NS)
+    begun = time.process_time_ns(), time.monotonic_ns()
+    await asyncio.sleep((to_ns - time.monotonic_ns()) / _NS)
+    return (time.process_time_ns() - begun[0]) / (time.monotonic_ns() - begun[1])
+
+
+async def _truth(client: Client, settings: EndpointSettings) -> dict[int, Stamps]:
+    """Return, by stream, when the server had its request and when each token left."""
+    request = head_start(settings, "GET", "/truth") + b"\r\n"
+    exchange, _, _ = await client.exchange("truth", request, streamed=False)
+    body = exchange.body
+    told = orjson.loads(body.text if body is not None else b"")["responses"]
+    return {
+        int(each["request_id"]): (each["received_ns"], np.array(each["sent_ns"], np.int64))
+        for each in told
+    }
+
+
+async def find_ceiling(url: str, rate: float, budget_s: float) -> Ceiling:
+    """Double the streams, in bursts, until they are too many or the time is used up."""
+    until_s = time.monotonic() + budget_s
+    most = min(_MOST_STREAMS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _SPARE_DESCRIPTORS)
+    reached, streams = 0, 16
+    while streams <= most:
+        load = Load(streams, rate, 1.0, burst=True)
+        if time.monotonic() + 2 * load.seconds + streams * _LEAD_A_STREAM_S > until_s:
+            return Ceiling(reached, (f"the {budget_s:.0f} s for looking were used up",))
+        limits = (await drive(url, load)).limits
+        if limits:
+            return Ceiling(reached, limits)
+        reached, streams = streams, streams * 2
+    return Ceiling(reached, (f"no more than {most:,} connections were tried",))

@@ -1,0 +1,59 @@
+"""What ``check`` says: of a server's readiness, and of this client on this machine."""
+
+from typing import Any
+
+from agentx_replay.analysis.client_error import Ceiling, Driven
+
+
+def server_lines(facts: dict[str, Any], cautions: tuple[str, ...]) -> list[str]:
+    """Return what was found out about a server; ``facts`` are those of a target."""
+    limit = facts["max_model_len"]
+    kept = facts["keep_alive_s"]
+    said = (
+        ("model", facts["model"]),
+        ("streaming", "yes"),
+        ("usage", _yes(facts["usage_reported"])),
+        ("cached tokens", _yes(facts["cached_tokens_reported"])),
+        ("ignore_eos", _yes(facts["ignore_eos"])),
+        ("context limit", "not told" if limit is None else f"{limit:,} tokens"),
+        ("keep-alive", "not announced" if kept is None else f"{kept:g} s"),
+        ("output limit field", facts["max_tokens_field"]),
+    )
+    lines = [f"server {facts['url']} ({facts['server'] or 'does not name itself'})"]
+    lines += [f"  {name + ':':20}{value}" for name, value in said]
+    return lines + [f"  note: {caution}" for caution in cautions]
+
+
+def _yes(fact: bool) -> str:
+    return "yes" if fact else "no"
+
+
+def client_lines(driven: list[Driven], ceiling: Ceiling) -> list[str]:
+    """Return the client's own error under each load, and how much it can drive."""
+    lines = ["client, one process, against a server that knows when each token left"]
+    for each in driven:
+        lines += _driven_lines(each)
+    lines.append(
+        f"  drives up to {ceiling.streams:,} streams honestly in bursts; more is too much:"
+    )
+    return lines + [f"    {limit}" for limit in ceiling.limits]
+
+
+def _driven_lines(driven: Driven) -> list[str]:
+    how = "step-synchronised bursts" if driven.burst else "staggered"
+    lines = [
+        f"  {driven.streams:,} streams, {how}: {driven.tokens_per_s:,.0f} of "
+        f"{driven.planned_tokens_per_s:,.0f} tok/s, {driven.cpu_us_per_token:.1f} µs of CPU a token"
+    ]
+    if driven.itl_error is not None:
+        stamps = _ms(driven.stamp_error_p50_s, driven.stamp_error_p99_s, driven.stamp_error_p999_s)
+        ttft = _ms(driven.ttft_error_p50_s, driven.ttft_error_p99_s)
+        lines.append(f"    stamps late by {stamps} ms (P50, P99, P99.9)")
+        lines.append(
+            f"    TTFT too long by {ttft} ms (P50, P99); P90 ITL off by {driven.itl_error:.2%}"
+        )
+    return lines + [f"    too much: {limit}" for limit in driven.limits]
+
+
+def _ms(*seconds: float | None) -> str:
+    return ", ".join("?" if s is None else f"{s * 1e3:.2f}" for s in seconds)

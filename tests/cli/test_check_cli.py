@@ -1,0 +1,53 @@
+"""``check`` as a person types it, against a real server and on this machine's loopback."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from agentx_replay.simulator.process import launch_simulator
+from agentx_replay.simulator.server import ServerConfig
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def check(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "agentx_replay", "check", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_it_tells_the_servers_readiness_and_this_clients_error_as_one_object() -> None:
+    simulator = launch_simulator(ServerConfig(model="sim"))
+    try:
+        result = check("--url", simulator.url, "--streams", "4", "--rate", "20", "--json")
+    finally:
+        simulator.close()
+    found = json.loads(result.stdout)
+    server = found["server"]
+    assert server["model"] == "sim"
+    assert server["usage_reported"]
+    assert server["cached_tokens_reported"]
+    staggered, bursts = found["client"]["loads"]
+    assert [staggered["burst"], bursts["burst"]] == [False, True]
+    assert staggered["planned_tokens_per_s"] == bursts["planned_tokens_per_s"] == 80.0
+    for load in (staggered, bursts):
+        assert load["failed"] == 0
+        # A stamp is never before the token left, and P50, P99, P99.9 rise.
+        assert 0 < load["stamp_error_p50_s"] <= load["stamp_error_p99_s"]
+        assert load["stamp_error_p99_s"] <= load["stamp_error_p999_s"]
+    assert found["client"]["ceiling"]["limits"]
+    too_much = bool(staggered["limits"] or bursts["limits"])
+    assert result.returncode == int(too_much)
+
+
+def test_a_server_that_is_not_there_is_told_in_two_sentences() -> None:
+    result = check("--url", "http://127.0.0.1:9")
+    assert result.returncode == 3
+    assert result.stdout == ""
+    assert "cannot connect to 127.0.0.1:9" in result.stderr
