@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -21,6 +22,10 @@ def agentx(*arguments: str, env: dict[str, str] | None = None) -> subprocess.Com
         timeout=120,
         check=False,
     )
+
+
+def queried(query: str) -> list[tuple[Any, ...]]:
+    return duckdb.connect().execute(query).fetchall()
 
 
 def refused(result: subprocess.CompletedProcess[str], exit_code: int = 2) -> str:
@@ -130,11 +135,11 @@ def test_a_virtual_sweep_ends_valid_with_a_table_and_parquet(tmp_path: Path) -> 
     assert result.returncode == 0, result.stdout + result.stderr
     assert "tok/s/GPU" in result.stdout
     assert max(map(len, result.stdout.splitlines())) <= 100
-    rows = duckdb.sql(
+    rows = queried(
         "select concurrency, count(*), sum(prompt_tokens + completion_tokens) "
         f"from read_parquet('{out}/**/requests*/*.parquet', union_by_name=true) "
         "group by 1 order by 1"
-    ).fetchall()
+    )
     assert [row[0] for row in rows] == [2, 4]
     assert all(count > 0 and tokens > 0 for _, count, tokens in rows)
     for level in ("c0002", "c0004"):
@@ -187,7 +192,7 @@ def test_the_same_seed_and_salt_give_the_same_records_in_virtual_time(tmp_path: 
             "run", "--virtual", "--concurrency", "4", "--salt", "s", "--out", f"{tmp_path}/{name}"
         )
     tables = [
-        duckdb.sql(f"select * from '{tmp_path}/{name}/c0004/requests.parquet/*.parquet'").fetchall()
+        queried(f"select * from '{tmp_path}/{name}/c0004/requests.parquet/*.parquet'")
         for name in ("a", "b")
     ]
     assert tables[0] == tables[1]
