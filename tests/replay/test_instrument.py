@@ -34,7 +34,8 @@ def test_a_late_timer_is_recorded_with_its_lateness_and_the_next_counts_from_it(
         virtual_clock().call_at(48 * MS, lambda: done.set_result(None))
         await done
         sampler.stop()
-        return sampler.table().tolist()
+        rows: list[list[int]] = sampler.table().tolist()
+        return rows
 
     assert run_virtual(main()) == [
         [10 * MS, 0, 100],
