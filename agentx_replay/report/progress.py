@@ -5,6 +5,8 @@ Everything goes to standard error, so that standard output holds results alone.
 
 import sys
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import TextIO
 
 from agentx_replay.replay.driver import Progress, Stage
@@ -37,6 +39,17 @@ def progress_line(
     return " | ".join(parts)[:100]
 
 
+def length_warning(errors: Sequence[int]) -> str | None:
+    """Return what to say of the first prompt lengths that a server reports; None where all hold."""
+    wrong = [error for error in errors if error]
+    if not wrong:
+        return None
+    return (
+        f"the server counts other prompt lengths than planned: {len(wrong)} of the first "
+        f"{len(errors)} are off, by up to {max(wrong, key=abs):+,} tokens"
+    )
+
+
 class ProgressScreen:
     """The ``Screen`` of an experiment on a text stream."""
 
@@ -47,6 +60,7 @@ class ProgressScreen:
         self._concurrency = 0
         self._shown_s = float("-inf")
         self._stage: Stage | None = None
+        self._lengths_told = False
 
     def say(self, line: str) -> None:
         """Show a line that stays."""
@@ -55,10 +69,14 @@ class ProgressScreen:
     def level_begins(self, concurrency: int) -> None:
         """Say that a level begins."""
         self._concurrency = concurrency
-        self._shown_s, self._stage = float("-inf"), None
+        self._shown_s, self._stage, self._lengths_told = float("-inf"), None, False
 
     def show(self, progress: Progress, recent: Snapshot, load: ClientLoad) -> None:
         """Show where the level is: in place in a terminal, else on a change and every 30 s."""
+        warning = length_warning(recent.length_errors)
+        if warning is not None and not self._lengths_told:
+            self._lengths_told = True
+            self.say(warning)
         line = progress_line(self._concurrency, progress, recent, load, self._gpus)
         if self._live:
             self._write(f"\r\x1b[K{line}")
@@ -73,5 +91,7 @@ class ProgressScreen:
         self.say(line)
 
     def _write(self, text: str) -> None:
-        self._stream.write(text)
-        self._stream.flush()
+        """Write where somebody looks: a terminal that was closed is no reason to stop measuring."""
+        with suppress(OSError):
+            self._stream.write(text)
+            self._stream.flush()

@@ -11,6 +11,8 @@ import numpy as np
 from agentx_replay.replay.ports import Dispatch, Phase, PlayRecord, Recorder, Response, Status
 
 RECENT_S = 30.0
+FIRST_LENGTHS = 20
+"""How many usage figures are looked at as they come: enough to prove prompt lengths live."""
 _NS = 1_000_000_000
 
 
@@ -18,7 +20,8 @@ _NS = 1_000_000_000
 class Snapshot:
     """Rates and shares over the responses that ended in the last 30 s of the window.
 
-    ``failures`` counts every failed request of the window so far by category.
+    ``failures`` counts every failed request of the window so far by category. ``length_errors``
+    are prompt tokens counted less those planned, of the first 20 responses that tell.
     """
 
     tokens_per_s: float
@@ -26,6 +29,7 @@ class Snapshot:
     cache_hit: float | None
     ended: int
     failures: tuple[tuple[str, int], ...]
+    length_errors: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,7 @@ class Glimpse:
     itls_s: tuple[float, ...]
     ended: int
     failures: tuple[tuple[str, int], ...]
+    length_errors: tuple[int, ...]
 
 
 def snapshot_of(glimpses: Sequence[Glimpse]) -> Snapshot:
@@ -59,6 +64,7 @@ def snapshot_of(glimpses: Sequence[Glimpse]) -> Snapshot:
         ),
         ended=sum(glimpse.ended for glimpse in glimpses),
         failures=tuple(sorted(failures.items())),
+        length_errors=tuple(error for glimpse in glimpses for error in glimpse.length_errors),
     )
 
 
@@ -80,10 +86,13 @@ class Recent:
         self._ended: deque[_Ended] = deque()
         self._count = 0
         self._failures: Counter[str] = Counter()
+        self._length_errors: list[int] = []
 
     def record(self, dispatch: Dispatch, response: Response) -> None:
         """Keep one response."""
         self._recorder.record(dispatch, response)
+        if response.prompt_tokens is not None and len(self._length_errors) < FIRST_LENGTHS:
+            self._length_errors.append(response.prompt_tokens - dispatch.prompt.tokens)
         if dispatch.phase is not Phase.WINDOW:
             return
         self._count += 1
@@ -111,6 +120,7 @@ class Recent:
             itls_s=tuple(ended.itl_s for ended in self._ended if ended.itl_s is not None),
             ended=self._count,
             failures=tuple(self._failures.items()),
+            length_errors=tuple(self._length_errors),
         )
 
     def _forget(self) -> None:
