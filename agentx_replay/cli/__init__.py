@@ -9,6 +9,7 @@ import sys
 import click
 
 from agentx_replay import __version__
+from agentx_replay.cli.output import reader_gone, silence
 from agentx_replay.errors import UsageError
 
 _COMMANDS = {
@@ -64,6 +65,11 @@ def main() -> None:
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
+    except OSError as error:
+        if not reader_gone(error):
+            raise
+        silence()
+        sys.exit(1)
 
 
 def _sentence(text: str) -> str:

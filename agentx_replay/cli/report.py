@@ -7,6 +7,7 @@ import click
 import orjson
 
 from agentx_replay.cli.options import targets_option
+from agentx_replay.cli.output import say
 from agentx_replay.report.rebuild import Report
 
 
@@ -33,8 +34,8 @@ def show(directory: Path, at: tuple[float, ...], *, as_json: bool) -> Report:
     Raises ``UsageError`` where the directory holds no run, or cannot be written.
     """
     found = Report.of(directory, at)
-    click.echo(orjson.dumps(found.plain()).decode() if as_json else found.text())
+    say(orjson.dumps(found.plain()).decode() if as_json else found.text())
     path = found.write()
     if not as_json:
-        click.echo(f"\npage: {path}")
+        say(f"\npage: {path}")
     return found

@@ -24,8 +24,8 @@ def stopping_on_signals(
         nonlocal signals
         signals += 1
         if signals == 1:
-            say("stopping: draining what is in flight (once more to leave at once)")
             stop()
+            say("stopping: draining what is in flight (once more to leave at once)")
         else:
             os._exit(INTERRUPTED_EXIT_CODE)
 

@@ -1,0 +1,126 @@
+"""A run of the command line in a process of its own: started, watched, ended from outside."""
+
+import fcntl
+import os
+import pty
+import signal
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+_DEADLINE_S = 60.0
+SHORT = ("--override", "warmup_requests=1", "--override", "primer_lead_s=0.1")
+"""Rules that bring a run to its window in a second or two."""
+
+
+@dataclass(slots=True)
+class Command:
+    """A running command. ``said`` is what it has written to standard error, to be read anew."""
+
+    process: subprocess.Popen[bytes]
+    errors: Path
+
+    @property
+    def said(self) -> str:
+        return self.errors.read_text(errors="replace")
+
+    def wait_until_it_says(self, text: str) -> None:
+        """Return once standard error holds ``text``; the process must not end before."""
+        deadline_s = time.monotonic() + _DEADLINE_S
+        while text not in self.said:
+            assert self.process.poll() is None, self.said
+            assert time.monotonic() < deadline_s, self.said
+            time.sleep(0.02)
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def ended(self) -> int:
+        """Return the exit code."""
+        return self.process.wait(_DEADLINE_S)
+
+
+def _environment(extra: dict[str, str]) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), **extra}
+
+
+@contextmanager
+def started(directory: Path, *arguments: str, **environment: str) -> Iterator[Command]:
+    """Start a command whose output goes to files in ``directory``; kill it at the end."""
+    errors = directory / "stderr"
+    with errors.open("wb") as stderr, (directory / "stdout").open("wb") as stdout:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "agentx_replay", *arguments],
+            env=_environment(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+        )
+        try:
+            yield Command(process, errors)
+        finally:
+            process.kill()
+            process.wait()
+
+
+@dataclass(slots=True)
+class Terminal:
+    """A command that has a terminal for its own."""
+
+    process: subprocess.Popen[bytes]
+    master: int
+    said: bytes = b""
+
+    def wait_until_it_says(self, text: bytes) -> None:
+        """Return once the terminal has shown ``text``."""
+        while text not in self.said:
+            self.said += os.read(self.master, 65_536)
+
+    def close(self) -> None:
+        """Close the terminal as a person closes a window: the kernel hangs up."""
+        os.close(self.master)
+
+
+def _take_terminal() -> None:
+    """Make standard input the controlling terminal: its end is then a hang-up."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+@contextmanager
+def started_in_a_terminal(*arguments: str) -> Iterator[Terminal]:
+    """Start a command as the leader of a session on a new terminal; kill it at the end."""
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "agentx_replay", *arguments],
+        env=_environment({}),
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        start_new_session=True,
+        preexec_fn=_take_terminal,
+    )
+    os.close(slave)
+    try:
+        yield Terminal(process, master)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def finished(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "agentx_replay", *arguments],
+        env=_environment(environment),
+        capture_output=True,
+        text=True,
+        timeout=_DEADLINE_S,
+        check=False,
+    )
