@@ -33,8 +33,8 @@ from agentx_replay.replay.virtual_time import run_virtual, virtual_clock
 
 LEVELS = (16, 32)
 ITL_S = {16: 0.020, 32: 0.033}
-WINDOW_S = 60.0
-TURNS = 40
+WINDOW_S = 20.0
+TURNS = 20
 OUTPUT_TOKENS = 50
 TTFT_S = 0.3
 TARGET = 22.0

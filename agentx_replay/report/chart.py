@@ -93,13 +93,6 @@ class Chart:
         """Draw a line, broken where a value is NaN."""
         self._path(_line_path(self._points(xs, ys)), style, legend)
 
-    def area(self, xs: Floats, low: Floats, high: Floats, style: str, legend: str = "") -> None:
-        """Fill between two lines."""
-        kept = ~np.isnan(low) & ~np.isnan(high)
-        forward, back = self._points(xs[kept], high[kept]), self._points(xs[kept], low[kept])[::-1]
-        if len(forward):
-            self._path(_line_path(np.concatenate([forward, back])) + "Z", f"fill {style}", legend)
-
     def steps(self, edges: Floats, values: Floats, style: str, legend: str = "") -> None:
         """Draw values that hold between each two edges."""
         self.line(np.repeat(edges, 2)[1:-1], np.repeat(values, 2), style, legend)

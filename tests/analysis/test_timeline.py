@@ -1,0 +1,91 @@
+import numpy as np
+import pyarrow as pa
+import pytest
+from record_cases import SECOND, dispatch, prompt, response
+
+from agentx_replay.analysis.profile import profile_of, spread
+from agentx_replay.analysis.responses import responses_of
+from agentx_replay.analysis.timeline import (
+    TIMELINE_COLUMNS,
+    lane_runs,
+    mean_alive,
+    requests_of,
+    share_over_time,
+)
+from agentx_replay.analysis.window import Window
+from agentx_replay.replay.ports import Status
+from agentx_replay.results.rows import request_batch, request_row
+
+WINDOW = Window(100 * SECOND, 110 * SECOND, 10.0)
+NAN = np.nan
+
+
+def test_requests_are_placed_in_seconds_since_the_window_opened() -> None:
+    pairs = [
+        (
+            dispatch(lane=3, stream=2, prompt=prompt(200, 150)),
+            response(send_ns=98 * SECOND, arrival_ns=[101 * SECOND], end_ns=102 * SECOND),
+        ),
+        (dispatch(), response(send_ns=103 * SECOND, end_ns=104 * SECOND, status=Status.FAILED)),
+    ]
+    table = pa.Table.from_batches([request_batch([request_row(d, r, 0) for d, r in pairs])])
+    of = requests_of(table.select(list(TIMELINE_COLUMNS)), WINDOW)
+    assert len(of) == 2
+    assert of.lane.tolist() == [3, 0]
+    assert of.is_main.tolist() == [False, True]
+    assert of.good.tolist() == [True, False]
+    assert of.send_s.tolist() == [-2.0, 3.0]
+    assert of.first_s.tolist() == [1.0, 4.0]  # no token came: its end
+    assert of.reusable.tolist()[0] == 150.0
+
+
+def test_how_many_are_alive_is_a_mean_over_time() -> None:
+    start_s, end_s = np.array([0.0, 1.0, 5.0]), np.array([4.0, 2.0, 9.0])
+    # 0–2: 2 + 1 s of 2 s; 2–4: 2 of 2; 4–6: 1 of 2; 6–8: 2 of 2.
+    found = mean_alive(start_s, end_s, np.array([0.0, 2.0, 4.0, 6.0, 8.0]))
+    assert found.tolist() == pytest.approx([1.5, 1.0, 0.5, 1.0])
+
+
+def test_a_share_is_of_sums_and_unknown_where_nothing_happened() -> None:
+    part, whole = np.array([1.0, 3.0, NAN, 2.0]), np.array([4.0, 4.0, 9.0, 2.0])
+    at_s = np.array([0.5, 0.6, 0.7, 2.5])
+    found = share_over_time(part, whole, at_s, np.array([0.0, 1.0, 2.0, 3.0]))
+    assert found.tolist() == pytest.approx([0.5, NAN, 1.0], nan_ok=True)
+
+
+def test_spans_of_a_lane_become_runs_of_columns_that_touch_or_overlap() -> None:
+    lane = np.array([0, 0, 1, 1, 1])
+    start_s = np.array([0.0, 1.5, 0.2, 3.1, -5.0])
+    end_s = np.array([1.2, 2.1, 0.3, 9.0, -1.0])  # one goes on past the end, one is before it
+    runs = lane_runs(lane, start_s, end_s, 2, np.linspace(0.0, 4.0, 5))
+    assert list(zip(runs.row.tolist(), runs.start.tolist(), runs.length.tolist(), strict=True)) == [
+        (0, 0, 3),  # columns 0–1 and 1–2
+        (1, 0, 1),
+        (1, 3, 1),
+    ]
+
+
+def test_a_spread_ends_at_what_a_single_observation_makes() -> None:
+    found = spread(np.linspace(0.0, 99.0, 100) * 1e9)
+    assert found is not None
+    assert found.shares[0] == 0.0
+    assert found.shares[-1] == pytest.approx(0.99)
+    assert found.values_s[-1] == pytest.approx(0.99 * 99)
+    assert (np.diff(found.values_s) > 0).all()
+    assert spread(np.empty(0)) is None
+
+
+def test_a_profile_tells_tokens_an_event_where_the_server_does() -> None:
+    told = response(
+        arrival_ns=[101 * SECOND, 102 * SECOND], arrival_tokens=[1, 9], send_ns=100 * SECOND,
+        end_ns=103 * SECOND,
+    )  # fmt: skip
+    for came, expected in (
+        (told, 5.0),
+        (response(send_ns=100 * SECOND, end_ns=103 * SECOND), None),
+    ):
+        batch = request_batch([request_row(dispatch(), came, 0)])
+        profile = profile_of(responses_of(pa.Table.from_batches([batch])), WINDOW)
+        assert profile.tokens_per_event == expected
+        assert (profile.ttft is None) == (expected is None)
+        assert profile.end_to_end is not None

@@ -1,0 +1,161 @@
+"""The page, read as text and opened in a real browser."""
+
+import asyncio
+import re
+from pathlib import Path
+
+import pytest
+from chromium import CHROMIUM, browser
+from made_runs import Level, make_run
+from record_cases import SECOND
+
+from agentx_replay.replay.ports import Status
+from agentx_replay.report.rebuild import Report
+from agentx_replay.results.run_directory import RunDirectory
+from agentx_replay.results.server_metrics import (
+    ServerSamples,
+    known_samples,
+    write_server_metrics,
+)
+
+EVIL = "</script><script>alert(1)</script><img src=http://127.0.0.1:1/x onerror=alert(2)>"
+LEVELS = (Level(12, 160.0, 1500.0), Level(16, 60.0, 6000.0), Level(20, 40.0, 9000.0))
+
+# A figure is drawn where its SVG has a size and something beside the grid has a path.
+DRAWN = """
+[...document.querySelectorAll('figure')].filter(f => f.offsetParent !== null).map(f => {
+  const svg = f.querySelector('svg').getBoundingClientRect();
+  const paths = [...f.querySelectorAll('svg path:not(.grid):not(.fill)')];
+  const shown = paths.filter(p => p.getAttribute('d') && getComputedStyle(p).stroke !== 'none');
+  return [f.querySelector('h4').textContent, svg.width > 100 && svg.height > 10, shown.length > 0];
+})
+"""
+SMALLEST_TEXT_PX = """
+Math.min(...[...document.querySelectorAll('main *')]
+  .filter(e => e.offsetParent !== null && e.childElementCount === 0 && e.textContent.trim())
+  .map(e => parseFloat(getComputedStyle(e).fontSize)))
+"""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with everything a page can show, and hostile texts where a server or trace has them."""
+    path = make_run(
+        tmp_path_factory.mktemp("page") / "run",
+        [*LEVELS[:2], Level(20, 40.0, 9000.0, session=lambda lane: f"{EVIL}{lane}")],
+        target={"kind": "server", "url": "http://127.0.0.1:8000/v1", "model": EVIL},
+        corpus=EVIL,
+        command=[EVIL],
+    )
+    run = RunDirectory(path)
+    for level in LEVELS:
+        lag = [(level.concurrency, 0, s * SECOND, 200_000, s * SECOND // 10) for s in range(100)]
+        run.write_instrument(level.concurrency, lag)
+        write_server_metrics(path / f"c{level.concurrency:04d}", level.concurrency, _server())
+    return path
+
+
+def _server() -> ServerSamples:
+    samples = ServerSamples()
+    for second in range(101):
+        lines = [
+            f'vllm:num_requests_running{{m="{EVIL}"}} {second % 7}',
+            "vllm:num_requests_waiting 1",
+            "vllm:kv_cache_usage_perc 0.5",
+            f"vllm:num_preemptions_total {second // 50}",
+            f"vllm:prefix_cache_queries_total {second * 1000}",
+            f"vllm:prefix_cache_hits_total {second * 900}",
+            f"vllm:spec_decode_num_drafts_total {second * 100}",
+            f"vllm:spec_decode_num_draft_tokens_total {second * 300}",
+            f"vllm:spec_decode_num_accepted_tokens_total {second * 200}",
+            f'vllm:spec_decode_num_accepted_tokens_per_pos_total{{position="0"}} {second * 80}',
+        ]
+        for series, value in known_samples(lines):
+            samples.add("http://127.0.0.1:8000/metrics", second * SECOND, series, value)
+    return samples
+
+
+@pytest.fixture(scope="module")
+def page(made: Path) -> Path:
+    return Report.of(made, (50.0, 150.0, 500.0)).write()
+
+
+def headings(page: Path) -> list[str]:
+    return re.findall(r"<h2>([^<]*)</h2>", page.read_text())
+
+
+def test_the_page_has_every_part(page: Path) -> None:
+    assert headings(page) == [
+        "Curve", "Points", "Latency", "Level by level", "Speculative decoding", "Fidelity",
+        "The instrument's own error", "Sensitivity to definitions", "Disclosure",
+    ]  # fmt: skip
+    titles = re.findall(r"<h4>([^<]*)</h4>", page.read_text())
+    assert titles[:5] == [
+        "Throughput against speed", "Response ITL", "Token ITL", "Time to first token",
+        "End to end",
+    ]  # fmt: skip
+    of_a_level = [
+        "What each lane was doing", "In flight and queue", "Cache hit", "KV cache in use",
+        "The client&#x27;s own lag",
+    ]  # fmt: skip
+    assert titles[5:] == of_a_level * 3
+
+
+def test_what_came_from_a_server_or_a_trace_stays_text(page: Path) -> None:
+    html = page.read_text()
+    assert "&lt;script&gt;alert(1)" in html
+    for tag in ("<script", "<img", "<link", "<iframe", "<object", "url("):
+        assert tag not in html.lower()
+
+
+def test_a_target_that_is_not_reached_is_said_and_nothing_is_extrapolated(page: Path) -> None:
+    html = page.read_text()
+    assert re.search(r"at 500 tok/s/user</p><p class=\"number\">not reached</p>", html)
+    # Half-way between 60 and 40: (6,000 + 9,000) / 2.
+    assert re.search(r"at 50 tok/s/user</p><p class=\"number\">7,500 <small>tok/s/GPU", html)
+
+
+def test_the_five_questions_are_answered(page: Path) -> None:
+    html = page.read_text()
+    for question in (
+        "What is latency here?", "What is a token here?", "Per what?", "Under which load?",
+        "Who measured, when, on what?",
+    ):  # fmt: skip
+        assert f"<h3>{question}</h3>" in html
+
+
+def test_a_run_without_a_success_has_a_page_that_says_so(tmp_path: Path) -> None:
+    path = make_run(tmp_path / "r", [Level(4, 50.0, 100.0, status=Status.FAILED)])
+    html = Report.of(path, (50.0,)).write().read_text()
+    assert "No level is valid, so there is no curve" in html
+    assert "0 of 1 levels valid" in html
+    assert "Concurrency 4 is not valid: no request succeeded." in html
+
+
+# --- in a browser --------------------------------------------------------------------------------
+
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+
+
+@needs_chromium
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_page_opens_whole_silent_and_alone(page: Path, width: int, dark: bool) -> None:
+    async def main() -> None:
+        async with browser() as tab:
+            await tab.open(page, width, dark=dark)
+            figures = 0
+            for number in range(len(LEVELS)):
+                await tab.evaluate(f"document.getElementById('level-{number}').click()")
+                drawn = await tab.evaluate(DRAWN)
+                figures = len(drawn)
+                assert [title for title, sized, shown in drawn if not (sized and shown)] == []
+            assert figures == 10  # the curve, four latencies, five of the level that is shown
+            assert await tab.evaluate("document.documentElement.scrollWidth") == width
+            assert await tab.evaluate(SMALLEST_TEXT_PX) >= 11
+            background = await tab.evaluate("getComputedStyle(document.body).backgroundColor")
+            assert (background == "rgb(20, 22, 26)") == dark
+            assert tab.errors == []
+            assert tab.requests == [page.resolve().as_uri()]
+
+    asyncio.run(main())
