@@ -180,9 +180,12 @@ class BodyJob:
 
     def step(self) -> bool:
         """Do one piece of work; False when there is none left for now."""
-        return next(self._steps)
+        return next(self._steps, False)
 
     def _work(self) -> Iterator[bool]:
+        """Read until the body has been told. Then it is over: a generator that waited for more
+        would hold the job, and the job it, in a cycle that no collector may find during a run.
+        """
         while True:
             while self._segments:
                 segment = self._segments.popleft()
@@ -190,6 +193,7 @@ class BodyJob:
                 self.waiting_bytes -= len(segment.raw)
             if self._done is not None:
                 self._tell(self._done)
+                return
             yield False
 
     def _read(self, segment: Segment) -> Iterator[bool]:

@@ -126,7 +126,7 @@ async def play(
                 replay.stop()
 
         try:
-            with steered(replay), _quiet_collector(), _sampling(sampler):
+            with steered(replay), quiet_collector(), _sampling(sampler):
                 async with _every_second(look):
                     result = await replay.run()
         finally:
@@ -160,7 +160,7 @@ def _sampling(sampler: LagSampler) -> Iterator[None]:
 
 
 @contextmanager
-def _quiet_collector() -> Iterator[None]:
+def quiet_collector() -> Iterator[None]:
     """Keep the garbage collector from walking all that is loaded while tokens are stamped.
 
     The young generations are still collected, so that memory stays bounded.
