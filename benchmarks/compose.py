@@ -1,4 +1,6 @@
-"""What a prompt costs to build: one turn more on a long prompt, and text that is all new.
+"""What a prompt costs to build, and what composing holds.
+
+One turn more on a long prompt, text that is all new, and the memory of a whole plan.
 
 Run ``python benchmarks/compose.py``. New text is compared, in the same run, to plain numpy doing
 the same look-ups: drawing the same indices, ``table[indices]`` or ``table.take(indices)``, and
@@ -6,18 +8,27 @@ the same look-ups: drawing the same indices, ``table[indices]`` or ``table.take(
 """
 
 import time
-from collections.abc import Callable
+import tracemalloc
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from agentx_replay.plan.graph import OFFICIAL
+from agentx_replay.plan.streams import build_graph
 from agentx_replay.prompts.compose import PlayComposer
-from agentx_replay.prompts.keys import LevelKeys
-from agentx_replay.prompts.layout import lay_out
+from agentx_replay.prompts.keys import LevelKeys, counter_mixes
+from agentx_replay.prompts.layout import Layout, lay_out
 from agentx_replay.prompts.template import CHATML
 from agentx_replay.prompts.text import BlockText, chat_wording
 from agentx_replay.prompts.vocabulary import builtin_vocabulary
+from agentx_replay.traces.corpus import read_corpus
+from agentx_replay.traces.generate import LARGE, generate_corpus, write_corpus
 from agentx_replay.traces.model import NO_BLOCK, BlockTrie, RecordedRequest, Session
 
 ROUNDS = 15
@@ -27,6 +38,10 @@ TURN_TOKENS = 700
 TURNS = 15
 MOST_EXTEND_MS = 1.0
 MOST_RATIO = 1.2
+SESSIONS = 393
+LIVE_PLAYS = 16
+MOST_OVER_TEXT = 0.1
+"""Block ids are 8 bytes for 64 words of 5, 2.5 %; the rest is what Python's objects weigh."""
 
 
 def growing_session() -> Session:
@@ -106,6 +121,91 @@ def compare_new_text(session: Session) -> dict[str, float]:
     return {name: median(values) for name, values in found.items()}
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Bytes at their most: of the live plays' prompts, and of all the composing holds.
+
+    ``over_text`` is the most by which the second was over the first at any request.
+    """
+
+    text: int
+    held: int
+    over_text: int
+    sent: int
+
+
+def plan_of(sessions: int) -> list[tuple[Layout, list[tuple[int, RecordedRequest, bool]]]]:
+    """Return generated sessions, laid out, each with its requests in recorded order: stream,
+    request, and whether the stream ends with it.
+    """
+    with TemporaryDirectory() as directory:
+        file = Path(directory) / "large.jsonl.gz"
+        write_corpus(generate_corpus(1, sessions, LARGE, "large"), file)
+        corpus = read_corpus(file)
+    return [(lay_out(session, CHATML), _in_order(session)) for session in corpus.sessions]
+
+
+def _in_order(session: Session) -> list[tuple[int, RecordedRequest, bool]]:
+    steps = [
+        (stream.index, step.request, step is stream.steps[-1])
+        for stream in build_graph(session, OFFICIAL).streams
+        for step in stream.steps
+    ]
+    return sorted(steps, key=lambda step: step[1].recorded_order)
+
+
+def held_by(plan: list[tuple[Layout, list[tuple[int, RecordedRequest, bool]]]]) -> Held:
+    """Send every request of a plan, ``LIVE_PLAYS`` plays at a time, and watch what is held."""
+    wording, keys = chat_wording(builtin_vocabulary()), LevelKeys("benchmark", 1, 1)
+    counter_mixes(max(len(layout.blocks) for layout, _ in plan))  # shared by all plays
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    waiting = deque(enumerate(plan))
+    live: deque[Iterator[int]] = deque()
+    text: dict[int, int] = {}
+    most = Held(0, 0, 0, 0)
+    while waiting or live:
+        if waiting and len(live) < LIVE_PLAYS:
+            ordinal, (layout, steps) = waiting.popleft()
+            play = PlayComposer(layout, wording, keys, lane=0, ordinal=ordinal)
+            live.append(_played(ordinal, play, steps, text))
+            continue
+        sent = next(live[0], None)
+        if sent is None:
+            live.popleft()
+            continue
+        live.rotate(-1)
+        held = tracemalloc.get_traced_memory()[0] - before
+        now = sum(text.values())
+        most = Held(
+            max(most.text, now),
+            max(most.held, held),
+            max(most.over_text, held - now),
+            most.sent + sent,
+        )
+    tracemalloc.stop()
+    return most
+
+
+def _played(
+    ordinal: int,
+    play: PlayComposer,
+    steps: list[tuple[int, RecordedRequest, bool]],
+    text: dict[int, int],
+) -> Iterator[int]:
+    """Send a play's requests one by one; keep ``text`` at the bytes of its live prompts."""
+    by_stream: dict[int, int] = {}
+    for stream, request, ends in steps:
+        size = len(play.prompt(stream, request).messages_json())
+        by_stream[stream] = size
+        if ends:
+            play.forget(stream)
+            del by_stream[stream]
+        text[ordinal] = sum(by_stream.values())
+        yield size
+    del text[ordinal]
+
+
 def main() -> None:
     """Print the figures and whether each keeps its bound."""
     session = growing_session()
@@ -118,6 +218,15 @@ def main() -> None:
         ratio = ours_ns[1] / plain_ns
         print(f"{name}: {plain_ns:.2f} ns a token")
         print(f"  ratio {ratio:.2f}, bound {MOST_RATIO}: {verdict(ratio)}")
+    held = held_by(plan_of(SESSIONS))
+    share = held.over_text / held.text
+    print(f"{SESSIONS} sessions, {LIVE_PLAYS} plays live, {held.sent / 1e9:.1f} GB sent:")
+    text_mb, held_mb = held.text / 1e6, held.held / 1e6
+    print(f"  live prompts at most {text_mb:.1f} MB, all that is held {held_mb:.1f} MB")
+    kept = "kept" if share <= MOST_OVER_TEXT else "EXCEEDED"
+    print(
+        f"  never over the live text by more than {share:.1%}, bound {MOST_OVER_TEXT:.0%}: {kept}"
+    )
 
 
 def verdict(ratio: float) -> str:
