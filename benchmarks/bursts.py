@@ -1,0 +1,65 @@
+"""Step-synchronised bursts: how late stamps are when every stream's token comes at once.
+
+    python -m benchmarks.bursts [--streams 256] [--rounds 5]
+
+256 streams emit on the same step every 20 ms, as an engine does. Our client and a C epoll client
+(``epoll_floor.c``) take turns against the same C server, which stamps every write. Goals, of each
+round's median: stamp delay P50 under 0.5 ms; P99 less than 3 ms above the floor's; P90 response
+ITL within 2.5 % of what the server's own stamps give.
+"""
+
+import argparse
+import tempfile
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.hot_path import TOKENS, against_server, build
+
+Row = tuple[float, float, float]
+"""Stamp delay P50 and P99 in ms, and the relative error of the P90 response ITL."""
+
+
+def p90_itl(stamps_ns: NDArray[np.int64]) -> float:
+    """P90 over responses of the mean gap; ``stamps_ns`` is one response after the other."""
+    of = stamps_ns.reshape(-1, TOKENS)
+    return float(np.percentile((of[:, -1] - of[:, 0]) / (TOKENS - 1), 90))
+
+
+def one_round(folder: Path, client: str, streams: int) -> Row:
+    """Run one client once."""
+    run = against_server(folder, client, streams, burst=True)
+    p50_us, p99_us = np.percentile(run.delays_us, (50, 99))
+    sent, seen = (np.fromfile(folder / name, np.int64) for name in ("sent", "seen"))
+    return float(p50_us) / 1e3, float(p99_us) / 1e3, abs(p90_itl(seen) / p90_itl(sent) - 1)
+
+
+def main() -> None:
+    """Print each round, and the medians against the goals."""
+    parser = argparse.ArgumentParser(description="stamps in step-synchronised bursts")
+    parser.add_argument("--streams", type=int, default=256)
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    rows: dict[str, list[Row]] = {"floor": [], "agentx-replay": []}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for program in ("token_server", "epoll_floor"):
+            build(program, folder)
+        for _ in range(arguments.rounds):
+            for client, done in rows.items():
+                done.append(one_round(folder, client, arguments.streams))
+    for client, done in rows.items():
+        print(f"{client}: stamp delay P50, P99 in ms, P90 ITL error")
+        for p50, p99, error in done:
+            print(f"  {p50:7.2f} {p99:7.2f} {error:8.3%}")
+    ours, floor = rows["agentx-replay"], rows["floor"]
+    above = median(o[1] - f[1] for o, f in zip(ours, floor, strict=True))
+    print(f"median P50 {median(o[0] for o in ours):.2f} ms (goal under 0.5)")
+    print(f"median P99 above the floor's {above:.2f} ms (goal under 3)")
+    print(f"median P90 ITL error {median(o[2] for o in ours):.3%} (goal under 2.5 %)")
+
+
+if __name__ == "__main__":
+    main()
