@@ -24,6 +24,7 @@ from agentx_replay.cli.report import show
 from agentx_replay.cli.target import TargetOptions, open_target, target_options
 from agentx_replay.errors import UsageError
 from agentx_replay.experiment.interrupts import INTERRUPTED_EXIT_CODE
+from agentx_replay.experiment.resumption import earlier_run
 from agentx_replay.experiment.settings import Settings
 from agentx_replay.experiment.sweep import Sweep
 from agentx_replay.report.progress import ProgressScreen
@@ -122,6 +123,12 @@ def run(concurrency: int, **options: Any) -> None:
     help="Levels, run in this order.",
 )
 @_measuring
+@click.option("--resume", is_flag=True, help="Go on with the run in --out; repeat its options.")
+@click.option(
+    "--accept-differences",
+    is_flag=True,
+    help="Resume although corpus, rules, version or server differ; put on record.",
+)
 def sweep(concurrency: tuple[int, ...] | None, **options: Any) -> None:
     """Measure several concurrency levels in order.
 
@@ -133,7 +140,21 @@ def sweep(concurrency: tuple[int, ...] | None, **options: Any) -> None:
     """
     if concurrency is None and options["url"] is None and not options["override"]:
         options["override"] = _LOOK_OVERRIDES
+    if options["resume"]:
+        concurrency = _as_before(options, concurrency)
     _measure(concurrency or _LOOK_LEVELS, options)
+
+
+def _as_before(
+    options: dict[str, Any], concurrency: tuple[int, ...] | None
+) -> tuple[int, ...] | None:
+    """Take from the run to resume what was not given anew, and return the levels."""
+    if options["out"] is None:
+        raise UsageError("--resume does not say which run", "name its directory with --out")
+    earlier = earlier_run(options["out"])
+    options["salt"] = options["salt"] or earlier.salt
+    options["calibration"] = options["calibration"] or earlier.calibration
+    return concurrency or earlier.levels
 
 
 def _measure(concurrency: tuple[int, ...], options: dict[str, Any]) -> None:
@@ -149,11 +170,12 @@ def _measure(concurrency: tuple[int, ...], options: dict[str, Any]) -> None:
             *target.cautions,
             *sweep.calibration.lines(),
             *sweep_lines(sweep.corpus, sweep.selection, sweep.plans, settings.out),
+            *(f"  concurrency {level}: complete, kept" for level in sweep.kept),
         ):
             screen.say(line)
         points = list(sweep.run(screen))
-    show(settings.out, at, as_json=as_json)
-    sys.exit(_exit_code(points))
+    found = show(settings.out, at, as_json=as_json)
+    sys.exit(_exit_code(points, found.run.points))
 
 
 def _settings(concurrency: tuple[int, ...], options: dict[str, Any]) -> Settings:
@@ -172,11 +194,13 @@ def _settings(concurrency: tuple[int, ...], options: dict[str, Any]) -> Settings
         calibration=options["calibration"],
         skip_bad=options["skip_bad"],
         workers=options["workers"],
+        resume=options.get("resume", False),
+        accept_differences=options.get("accept_differences", False),
     )
 
 
-def _exit_code(points: list[Point]) -> int:
-    """0: done and valid; 1: done but not valid; 130: interrupted."""
-    if any(point.status is PointStatus.INTERRUPTED for point in points):
+def _exit_code(measured: list[Point], reported: list[Point]) -> int:
+    """0: done and every point valid; 1: done but not valid; 130: interrupted."""
+    if any(point.status is PointStatus.INTERRUPTED for point in measured):
         return INTERRUPTED_EXIT_CODE
-    return 0 if points and all(point.verdict.valid for point in points) else 1
+    return 0 if all(point.verdict.valid for point in reported) else 1

@@ -235,7 +235,7 @@ def _status(result: ReplayResult) -> PointStatus:
 def _document(level: Level, point: Point | None) -> dict[str, Any]:
     """Return what ``point.json`` says of a level, before it runs (no point yet) and after."""
     plan = level.plan
-    known = {"plan_fingerprint": plan.fingerprint, "run_id": level.run_id}
+    known = {"plan_fingerprint": plan.fingerprint, "run_id": level.run_id, "attempt": level.attempt}
     if point is None:
         facts = PointFacts(plan.concurrency, level.gpus, None, level.rules, Conduct())
         return known | facts_document(facts)

@@ -23,7 +23,8 @@ class Settings:
     ``salt`` decides the words of every prompt; ``tokenizer`` is a ``tokenizer.json``;
     ``calibration`` a file of an earlier run;
     ``keep_one_of_duplicates`` leaves near-duplicate sessions out; ``command`` is what was typed;
-    ``workers`` is the number of processes that play a level (None: by its lanes and the cores).
+    ``workers`` is the number of processes that play a level (None: by its lanes and the cores);
+    ``resume`` goes on with the run in ``out``, with ``accept_differences`` even as another one.
     """
 
     traces: Path
@@ -40,6 +41,8 @@ class Settings:
     calibration: Path | None = None
     skip_bad: bool = False
     workers: int | None = None
+    resume: bool = False
+    accept_differences: bool = False
 
 
 @dataclass(frozen=True, slots=True)

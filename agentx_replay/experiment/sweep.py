@@ -8,10 +8,11 @@ from dataclasses import asdict
 from typing import Any
 
 from agentx_replay import __version__
-from agentx_replay.analysis.point import Point, point_row
+from agentx_replay.analysis.point import Point, point_row, stored_point
 from agentx_replay.analysis.validity import Rules
 from agentx_replay.experiment.level import Level, run_level
 from agentx_replay.experiment.prompting import calibration_for, prompting_of
+from agentx_replay.experiment.resumption import earlier_run, resumed
 from agentx_replay.experiment.sessions import SessionSource
 from agentx_replay.experiment.settings import Screen, Settings, Target
 from agentx_replay.experiment.workers import workers_for
@@ -28,8 +29,8 @@ _BUNDLED = "the bundled synthetic sessions"
 class Sweep:
     """Prepares on construction (corpus, plans, directory), then runs level by level.
 
-    Raises ``UsageError`` for a corpus that cannot be read or does not fit, and for an output
-    directory that is taken.
+    Raises ``UsageError`` for a corpus that cannot be read or does not fit, for an output directory
+    that is taken, and for a run that cannot be resumed as the same experiment.
     """
 
     def __init__(self, settings: Settings, target: Target) -> None:
@@ -49,16 +50,33 @@ class Sweep:
         self.plans = [
             Plan(scenario, self.corpus.fingerprint, library, level) for level in settings.levels
         ]
-        self._run = RunDirectory.create(settings.out, secrets=target.secrets)
+        earlier = earlier_run(settings.out) if settings.resume else None
+        self._kept = earlier.complete if earlier else ()
+        self._run = RunDirectory.create(
+            settings.out, resume=settings.resume, secrets=target.secrets
+        )
         self.calibration = calibration_for(settings, target)
         self._prompting = prompting_of(self.calibration, settings, target)
+        document = self._document()
+        if earlier is not None:
+            document = resumed(earlier, document, accept=settings.accept_differences)
         self._run.write_calibration(as_document(self.calibration))
-        self._run.write_sweep(self._document())
+        self._run.write_sweep(document)
+
+    @property
+    def kept(self) -> list[int]:
+        """The levels that stand from before, which are not run again."""
+        return [stored.concurrency for stored in self._kept]
 
     def run(self, screen: Screen) -> Iterator[Point]:
-        """Run the levels; yield each point when it is on disk. An interrupted level is the last."""
-        points: list[Point] = []
+        """Run the levels that are not complete; yield each point when it is on disk.
+
+        An interrupted level is the last.
+        """
+        points = [stored_point(stored) for stored in self._kept]
         for plan in self.plans:
+            if plan.concurrency in self.kept:
+                continue
             point = run_level(self._level(plan), self._target, self._run, screen)
             points.append(point)
             self._run.write_points([point_row(each) for each in points])
@@ -68,14 +86,15 @@ class Sweep:
 
     def _level(self, plan: Plan) -> Level:
         settings = self._settings
+        attempt = self._run.attempts(plan.concurrency)
         return Level(
             plan=plan,
             prompting=self._prompting,
-            attempt=0,
+            attempt=attempt,
             source=self._source,
             workers=workers_for(plan.concurrency, settings.workers),
             rules=rules_of(settings, self.selection),
-            run_id=settings.salt[:8],
+            run_id=settings.salt[:8] + (f"-a{attempt}" if attempt else ""),
             gpus=settings.gpus,
         )
 

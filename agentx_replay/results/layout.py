@@ -8,6 +8,11 @@ def point_directory(run: Path, concurrency: int) -> Path:
     return run / f"c{concurrency:04d}"
 
 
+def unfinished_directory(run: Path) -> Path:
+    """Attempts at levels that were begun again later, each as it was left."""
+    return run / "unfinished"
+
+
 def requests_directory(point: Path) -> Path:
     """A directory of Parquet files, one row a response."""
     return point / "requests.parquet"

@@ -4,7 +4,6 @@
 a crash, sees a complete document. A point that says ``running`` and has no living run was killed.
 """
 
-import shutil
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -24,6 +23,7 @@ from agentx_replay.results.layout import (
     point_file,
     points_file,
     sweep_file,
+    unfinished_directory,
 )
 from agentx_replay.results.parquet import read_parquet, write_parquet
 from agentx_replay.results.reuse import reusable_tokens, with_reuse
@@ -110,16 +110,32 @@ class RunDirectory:
     def start_point(self, concurrency: int, document: Mapping[str, Any]) -> Path:
         """Make the directory of a level, marked running, and return it.
 
-        What an earlier unfinished attempt left there is removed: its rows are not this one's.
+        What an earlier attempt left there is set aside: its rows are not this one's.
         """
         directory = point_directory(self.path, concurrency)
         with disk_faults_explained(directory):
             if directory.exists():
-                shutil.rmtree(directory)
+                self._set_aside(directory)
             directory.mkdir()
             sync_directory(self.path)
         self.write_point(concurrency, PointStatus.RUNNING, document)
         return directory
+
+    def attempts(self, concurrency: int) -> int:
+        """Return how often the level was begun before."""
+        directory = point_directory(self.path, concurrency)
+        return len(self._earlier_attempts(directory)) + directory.exists()
+
+    def _earlier_attempts(self, point: Path) -> list[Path]:
+        return list(unfinished_directory(self.path).glob(f"{point.name}.attempt-*"))
+
+    def _set_aside(self, point: Path) -> None:
+        """Move an attempt to where no report looks; what it measured stays readable."""
+        unfinished = unfinished_directory(self.path)
+        unfinished.mkdir(exist_ok=True)
+        number = len(self._earlier_attempts(point))
+        point.rename(unfinished / f"{point.name}.attempt-{number}")
+        sync_directory(unfinished)
 
     def write_point(
         self, concurrency: int, status: PointStatus, document: Mapping[str, Any]
@@ -173,7 +189,7 @@ def read_sweep(path: Path) -> dict[str, Any]:
             f"{path} is not a run directory: it has no sweep.json",
             "give the directory that --out named",
         )
-    return _read_json(sweep_file(path))
+    return read_json(sweep_file(path))
 
 
 def read_points(path: Path) -> list[StoredPoint]:
@@ -182,13 +198,8 @@ def read_points(path: Path) -> list[StoredPoint]:
     return sorted(found, key=lambda point: point.concurrency)
 
 
-def complete_levels(path: Path) -> set[int]:
-    """Return the levels that a resumed sweep need not run again."""
-    return {p.concurrency for p in read_points(path) if p.status is PointStatus.COMPLETE}
-
-
 def _read_point(file: Path) -> StoredPoint:
-    document = _read_json(file)
+    document = read_json(file)
     try:
         status = PointStatus(document["status"])
         return StoredPoint(file.parent, int(document["concurrency"]), status, document)
@@ -198,7 +209,8 @@ def _read_point(file: Path) -> StoredPoint:
         ) from error
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file of a run. Raises ``UsageError`` where there is none."""
     try:
         document = orjson.loads(path.read_bytes())
     except (OSError, orjson.JSONDecodeError) as error:

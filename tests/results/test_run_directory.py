@@ -12,7 +12,6 @@ from agentx_replay.results.recorder import ParquetRecorder
 from agentx_replay.results.run_directory import (
     PointStatus,
     RunDirectory,
-    complete_levels,
     read_points,
     read_sweep,
 )
@@ -48,21 +47,25 @@ def test_a_point_is_marked_from_running_to_complete(tmp_path: Path) -> None:
     directory = run.start_point(8, {"attempt": 0})
     assert directory.name == "c0008"
     assert read_points(tmp_path)[0].status is PointStatus.RUNNING
-    assert complete_levels(tmp_path) == set()
     run.write_point(8, PointStatus.COMPLETE, {"valid": True})
     (point,) = read_points(tmp_path)
     assert point.document == {"concurrency": 8, "status": "complete", "valid": True}
-    assert complete_levels(tmp_path) == {8}
 
 
-def test_starting_a_level_again_leaves_no_row_of_the_attempt_before(tmp_path: Path) -> None:
+def test_starting_a_level_again_sets_the_attempt_before_aside(tmp_path: Path) -> None:
     run = RunDirectory.create(tmp_path)
     recorder = ParquetRecorder(run.start_point(2, {}), origin_ns=0)
     recorder.record(dispatch(), response())
     recorder.close()
     assert len(read_points(tmp_path)[0].requests()) == 1
+    assert run.attempts(2) == 1
     run.start_point(2, {})
-    assert len(read_points(tmp_path)[0].requests()) == 0
+    assert run.attempts(2) == 2
+    (point,) = read_points(tmp_path)
+    assert len(point.requests()) == 0
+    (aside,) = read_points(tmp_path / "unfinished")
+    assert aside.directory.name == "c0002.attempt-0"
+    assert len(aside.requests()) == 1
 
 
 def test_points_are_read_by_rising_concurrency(tmp_path: Path) -> None:

@@ -1,0 +1,122 @@
+"""Going on with a run: which levels stand, and whether what follows is still the same experiment.
+
+Two sweep documents are compared value by value; what may differ without harm (when and on which
+machine it ran, the port of a simulator) is not looked at. Not for: moving or reading records.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from agentx_replay.errors import UsageError
+from agentx_replay.results.layout import calibration_file
+from agentx_replay.results.run_directory import (
+    PointStatus,
+    StoredPoint,
+    read_json,
+    read_points,
+    read_sweep,
+)
+
+_MOST_SHOWN = 60
+_NOT_RULES = ("name", "fingerprint", "overridden", "comparable")
+_MAY_CHANGE = ("metrics", "keep_alive_s")
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """A run as it was left: its ``sweep.json``, and its complete points by rising concurrency."""
+
+    path: Path
+    document: Mapping[str, Any]
+    complete: tuple[StoredPoint, ...]
+
+    @property
+    def salt(self) -> str:
+        """What its prompts were made from."""
+        return str(self.document["salt"])
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """The levels it was to run."""
+        return tuple(self.document["levels"])
+
+    @property
+    def calibration(self) -> Path | None:
+        """Its calibration, to be proven anew; None where words and template were assumed."""
+        path = calibration_file(self.path)
+        return path if path.exists() and not read_json(path)["cost"]["assumed"] else None
+
+
+def earlier_run(path: Path) -> Earlier:
+    """Return what there is to resume. Raises ``UsageError`` where there is no run."""
+    document = read_sweep(path)
+    points = read_points(path)
+    complete = tuple(point for point in points if point.status is PointStatus.COMPLETE)
+    return Earlier(path, document, complete)
+
+
+def resumed(earlier: Earlier, now: Mapping[str, Any], *, accept: bool) -> dict[str, Any]:
+    """Return the document of the run that goes on: as it is now, with what went before.
+
+    Raises ``UsageError`` naming every difference, unless they are to be ``accept``-ed; then they
+    are on record.
+    """
+    found = differences(earlier.document, now)
+    if found and not accept:
+        raise UsageError(
+            f"{earlier.path} cannot be resumed as the same experiment: {'; '.join(found)}",
+            "repeat the command it was begun with, choose another --out, or add "
+            "--accept-differences to mix them on record",
+        )
+    before = earlier.document
+    begun = {key: before[key] for key in ("command", "started_unix_s")}
+    again = {"command": now["command"], "unix_s": now["started_unix_s"], "differences": found}
+    return {
+        **now,
+        **begun,
+        "levels": sorted({*before["levels"], *now["levels"]}),
+        "plans": {**before["plans"], **now["plans"]},
+        "resumed": [*before.get("resumed", []), again],
+    }
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Return what makes two sweep documents different experiments, each as one clause."""
+    old, new = dict(_facts(before)), dict(_facts(now))
+    return [
+        f"{name} was {_shown(old.get(name))} and is {_shown(new.get(name))}"
+        for name in {**old, **new}
+        if _plain(old.get(name)) != _plain(new.get(name))
+    ]
+
+
+def _facts(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    yield "the version", document["versions"]["agentx-replay"]
+    yield "the corpus", document["corpus"]["fingerprint"]
+    yield "the sessions played", document["corpus"]["played"]
+    for rule, value in document["scenario"].items():
+        if rule not in _NOT_RULES:
+            yield f"the rule {rule}", value
+    target = document["target"]
+    for fact, value in target.items():
+        embedded = fact == "url" and target["kind"] != "server"
+        if fact not in _MAY_CHANGE and not embedded:
+            yield f"the server's {fact}", value
+    yield "the template's cost", document["calibration"]["cost"]
+    yield "the salt", document["salt"]
+    yield "the number of GPUs", document["gpus"]
+
+
+def _plain(value: Any) -> bytes:
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return f"a list of {len(value)}"
+    text = str(value)
+    return text if len(text) <= _MOST_SHOWN else text[: _MOST_SHOWN - 1] + "…"

@@ -1,0 +1,87 @@
+"""``sweep --resume``: what is complete stands, the rest begins again, nothing is thrown away."""
+
+import json
+from pathlib import Path
+
+import orjson
+import pytest
+from command_line import finished
+
+from agentx_replay.results.run_directory import read_points, read_sweep
+
+SWEEP = ("sweep", "--virtual", "--concurrency", "2,4", "--override", "window_s=8")
+
+
+@pytest.fixture
+def killed_run(tmp_path: Path) -> Path:
+    """A run of two levels whose second says that it runs: its process is gone."""
+    out = tmp_path / "out"
+    assert finished(*SWEEP, "--out", str(out)).returncode == 0
+    point = out / "c0004" / "point.json"
+    document = orjson.loads(point.read_bytes())
+    point.write_bytes(orjson.dumps(document | {"status": "running"}))
+    return out
+
+
+def files_of(level: Path) -> dict[str, bytes]:
+    return {str(f.relative_to(level)): f.read_bytes() for f in level.rglob("*") if f.is_file()}
+
+
+def test_complete_levels_are_kept_and_the_rest_are_begun_again(killed_run: Path) -> None:
+    kept, unfinished = files_of(killed_run / "c0002"), files_of(killed_run / "c0004")
+    salt = read_sweep(killed_run)["salt"]
+    result = finished(*SWEEP, "--resume", "--json", "--out", str(killed_run))
+    assert result.returncode == 0, result.stderr
+    assert "concurrency 2: complete, kept" in result.stderr
+    assert [point["concurrency"] for point in json.loads(result.stdout)["points"]] == [2, 4]
+    assert files_of(killed_run / "c0002") == kept
+    assert files_of(killed_run / "unfinished" / "c0004.attempt-0") == unfinished
+    two, four = read_points(killed_run)
+    assert (str(two.status), str(four.status)) == ("complete", "complete")
+    assert (two.document["attempt"], four.document["attempt"]) == (0, 1)
+    assert read_sweep(killed_run)["salt"] == salt
+    assert len(read_sweep(killed_run)["resumed"]) == 1
+
+
+def test_an_attempt_again_has_ids_of_its_own_and_both_can_be_read(killed_run: Path) -> None:
+    finished(*SWEEP, "--resume", "--out", str(killed_run))
+    (before,) = read_points(killed_run / "unfinished")
+    _, again = read_points(killed_run)
+    assert again.document["run_id"] == before.document["run_id"] + "-a1"
+    sent_before = set(before.requests(("request_id",))["request_id"].to_pylist())
+    sent_again = set(again.requests(("request_id",))["request_id"].to_pylist())
+    assert sent_before
+    assert sent_again
+    assert not sent_before & sent_again
+
+
+def test_a_resumption_may_add_levels_and_needs_none_named(killed_run: Path) -> None:
+    out = str(killed_run)
+    options = ("sweep", "--virtual", "--override", "window_s=8", "--resume", "--out", out)
+    assert finished(*options).returncode == 0
+    assert finished(*options, "--concurrency", "1").returncode == 0
+    assert [point.concurrency for point in read_points(killed_run)] == [1, 2, 4]
+    assert read_sweep(killed_run)["levels"] == [1, 2, 4]
+
+
+def test_a_run_that_has_changed_is_refused_and_left_as_it_is(killed_run: Path) -> None:
+    before = files_of(killed_run)
+    changed = (*SWEEP, "--override", "seed=7", "--resume", "--out", str(killed_run))
+    result = finished(*changed)
+    assert result.returncode == 2
+    assert "the rule seed was 42 and is 7" in result.stderr
+    assert "--accept-differences" in result.stderr
+    assert files_of(killed_run) == before
+    assert finished(*changed, "--accept-differences").returncode == 0
+    (again,) = read_sweep(killed_run)["resumed"]
+    assert again["differences"] == ["the rule seed was 42 and is 7"]
+
+
+def test_there_must_be_a_run_to_resume(tmp_path: Path) -> None:
+    result = finished(*SWEEP, "--resume", "--out", str(tmp_path / "typo"))
+    assert result.returncode == 2
+    assert "is not a run directory" in result.stderr
+    assert not (tmp_path / "typo").exists()
+    result = finished(*SWEEP, "--resume")
+    assert result.returncode == 2
+    assert "name its directory with --out" in result.stderr.lower()

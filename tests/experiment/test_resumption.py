@@ -1,0 +1,116 @@
+"""What may differ between a run and its resumption, and what is said where more does."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentx_replay.errors import UsageError
+from agentx_replay.experiment.resumption import Earlier, differences, resumed
+
+
+def document(**changes: Any) -> dict[str, Any]:
+    """A sweep document; a change's name is its path, as ``scenario__seed``."""
+    whole: dict[str, Any] = {
+        "command": ["sweep"],
+        "started_unix_s": 1.0,
+        "versions": {"agentx-replay": "0.1.0", "python": "3.11.7"},
+        "host": {"platform": "Linux", "cpus": 2},
+        "scenario": {"name": "quick", "seed": 42, "window_s": 20.0, "fingerprint": "a"},
+        "corpus": {"name": "traces", "fingerprint": "c0ffee", "played": ["s1", "s2"]},
+        "plans": {"2": "p2"},
+        "levels": [2, 4],
+        "gpus": 8,
+        "salt": "pepper",
+        "calibration": {"words": 9, "cost": {"per_message": 4}, "warnings": []},
+        "target": {"kind": "server", "url": "http://a/v1", "model": "m", "keep_alive_s": 5.0,
+                   "metrics": []},
+    }  # fmt: skip
+    for path, value in changes.items():
+        inner, *rest = path.split("__")
+        if rest:
+            whole[inner] = {**whole[inner], rest[0]: value}
+        else:
+            whole[inner] = value
+    return whole
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"command": ["sweep", "--resume"]},
+        {"started_unix_s": 99.0},
+        {"host": {"platform": "another"}},
+        {"versions__python": "3.12.1"},
+        {"corpus__name": "the same files elsewhere"},
+        {"levels": [8]},
+        {"plans": {"8": "p8"}},
+        {"calibration__warnings": ["measured anew"]},
+        {"target__keep_alive_s": None},
+        {"target__metrics": ["http://a/metrics"]},
+    ],
+)
+def test_what_says_nothing_of_the_experiment_may_differ(change: dict[str, Any]) -> None:
+    assert differences(document(), document(**change)) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"versions__agentx-replay": "0.2.0"}, "the version was 0.1.0 and is 0.2.0"),
+        ({"corpus__fingerprint": "dead"}, "the corpus was c0ffee and is dead"),
+        (
+            {"corpus__played": ["s1"]},
+            "the sessions played was a list of 2 and is a list of 1",
+        ),
+        ({"scenario__seed": 7}, "the rule seed was 42 and is 7"),
+        ({"scenario__window_s": 5.0}, "the rule window_s was 20.0 and is 5.0"),
+        ({"target__model": "n"}, "the server's model was m and is n"),
+        ({"target__url": "http://b/v1"}, "the server's url was http://a/v1 and is http://b/v1"),
+        (
+            {"calibration__cost": {"per_message": 5}},
+            "the template's cost was {'per_message': 4} and is {'per_message': 5}",
+        ),
+        ({"salt": "s"}, "the salt was pepper and is s"),
+        ({"gpus": None}, "the number of GPUs was 8 and is None"),
+        ({"scenario__new_rule": 1}, "the rule new_rule was None and is 1"),
+    ],
+)
+def test_a_difference_is_named_with_both_values(change: dict[str, Any], told: str) -> None:
+    assert differences(document(), document(**change)) == [told]
+
+
+def test_an_embedded_simulator_listens_on_another_port_each_time() -> None:
+    one = document(target={"kind": "built-in simulator", "url": "http://127.0.0.1:1/v1"})
+    two = document(target={"kind": "built-in simulator", "url": "http://127.0.0.1:2/v1"})
+    assert differences(one, two) == []
+
+
+def test_a_run_that_goes_on_keeps_its_beginning_and_adds_its_levels() -> None:
+    earlier = Earlier(Path("run"), document(), ())
+    now = document(command=["sweep", "--resume"], started_unix_s=9.0, levels=[4, 8])
+    now["plans"] = {"4": "p4", "8": "p8"}
+    found = resumed(earlier, now, accept=False)
+    assert (found["command"], found["started_unix_s"]) == (["sweep"], 1.0)
+    assert found["levels"] == [2, 4, 8]
+    assert found["plans"] == {"2": "p2", "4": "p4", "8": "p8"}
+    again = {"command": ["sweep", "--resume"], "unix_s": 9.0, "differences": []}
+    assert found["resumed"] == [again]
+    third = resumed(Earlier(Path("run"), found, ()), now, accept=False)
+    assert third["resumed"] == [again, again]
+
+
+def test_differences_are_refused_all_at_once_and_accepted_only_on_record() -> None:
+    earlier = Earlier(Path("run"), document(), ())
+    now = document(scenario__seed=7, target__model="n")
+    with pytest.raises(UsageError) as refused:
+        resumed(earlier, now, accept=False)
+    assert refused.value.what == (
+        "run cannot be resumed as the same experiment: the rule seed was 42 and is 7; "
+        "the server's model was m and is n"
+    )
+    assert "--accept-differences" in refused.value.what_to_do
+    assert resumed(earlier, now, accept=True)["resumed"][0]["differences"] == [
+        "the rule seed was 42 and is 7",
+        "the server's model was m and is n",
+    ]
