@@ -11,9 +11,10 @@ import sys
 from dataclasses import fields
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+ROOT = Path(__file__).resolve().parents[1]
+sys.path += [str(ROOT), str(ROOT / "tests")]
 
-from interval_coverage import LEVELS, TARGET, WINDOW_S, Held, sweep, truth
+from interval_coverage import LEVELS, TARGET, WINDOW_S, Held, sweep, truth  # noqa: E402
 
 
 def main() -> None:

@@ -19,6 +19,8 @@ from agentx_replay.analysis.window import Window, measured, sent_in
 _NS = 1_000_000_000
 _FINEST = 4.0
 _STEPS = 96
+_ENOUGH = 1_000_000
+"""Observations that a curve is drawn from at most: of more, every second, third … is taken."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,6 +66,8 @@ def spread(values_ns: Floats, weights: Floats | None = None) -> Spread | None:
     """
     if not len(values_ns):
         return None
+    stride = -(-len(values_ns) // _ENOUGH)
+    values_ns, weights = values_ns[::stride], None if weights is None else weights[::stride]
     total = len(values_ns) if weights is None else float(weights.sum())
     finest = min(_FINEST, float(np.log10(max(total, 2.0))))
     shares = 1.0 - 10.0 ** -np.linspace(0.0, finest, _STEPS)

@@ -105,11 +105,11 @@ def _read_level(stored: StoredPoint, gpus: int | None) -> MeasuredLevel:
     if window is None:
         return MeasuredLevel(stored, point, None, None)
     profile = profile_of(responses, window)
-    if not curve([point]):
+    if point.summary is None or not curve([point]):
         return MeasuredLevel(stored, point, profile, None)
     evidence = Evidence(
         level_sample(responses, window, point.concurrency, _first_sessions(stored)),
-        level_variants(responses, window, point.concurrency),
+        level_variants(responses, point.summary, window, point.concurrency),
         mix_of(stored.requests(MIX_COLUMNS), window),
     )
     return MeasuredLevel(stored, point, profile, evidence)

@@ -11,16 +11,15 @@ import numpy as np
 
 from agentx_replay.analysis.frontier import CurvePoint, throughput_at
 from agentx_replay.analysis.latency import (
-    full_response_itl_ns,
     normalised_interactivity,
     present,
     response_itl,
-    token_gaps,
     tokens_of_events,
 )
+from agentx_replay.analysis.metrics import PointSummary
 from agentx_replay.analysis.percentiles import percentiles
 from agentx_replay.analysis.responses import Floats, Mask, Responses
-from agentx_replay.analysis.throughput import rates
+from agentx_replay.analysis.throughput import Rates
 from agentx_replay.analysis.window import Window, measured, sent_in
 
 _NS = 1_000_000_000
@@ -63,11 +62,14 @@ class LevelVariants:
     throughputs: Mapping[str, float | None]
 
 
-def level_variants(responses: Responses, window: Window, concurrency: int) -> LevelVariants:
-    """Return a level under every definition."""
+def level_variants(
+    responses: Responses, summary: PointSummary, window: Window, concurrency: int
+) -> LevelVariants:
+    """Return a level under every definition, of which ``summary`` has most."""
     window_set = sent_in(responses, window)
     ok = window_set.where(measured(window_set))
-    return LevelVariants(concurrency, _speeds(window_set, ok, window), _rates(window_set, window))
+    speeds = _told(summary) | _speeds(window_set, ok, window)
+    return LevelVariants(concurrency, speeds, _throughputs(summary.rates))
 
 
 def values_at(
@@ -86,20 +88,31 @@ def values_at(
     return throughput_at(points, target).throughput
 
 
+def _told(summary: PointSummary) -> dict[str, float | None]:
+    itl, token, full = summary.response_itl, summary.token_itl, summary.full_response_itl
+    return {
+        "p50": _inverse(itl.p50_s if itl else None),
+        "p90": _inverse(itl.p90_s if itl else None),
+        "p95": _inverse(itl.p95_s if itl else None),
+        "p99": _inverse(itl.p99_s if itl else None),
+        "token": _inverse(token.p90_s if token else None),
+        "full": _inverse(full.p90_s if full else None),
+    }
+
+
+def _inverse(seconds: float | None) -> float | None:
+    return 1.0 / seconds if seconds else None
+
+
 def _speeds(window_set: Responses, ok: Responses, window: Window) -> dict[str, float | None]:
     itl_ns = present(response_itl(ok).itl_ns)
-    tokens = token_gaps(ok.events, tokens_of_events(ok))
-    with_ttft_ns = _NS / normalised_interactivity(ok)
     cut = window_set.where(window_set.status == "cut")
     inside = (ok.events.at_ns >= window.open_ns) & (ok.events.at_ns < window.close_ns)
     return {
-        **{f"p{share}": _speed(itl_ns, share / 100) for share in (50, 90, 95, 99)},
         "p90_by_index": _speed_by_index(itl_ns, 0.9),
-        "token": _speed(tokens.gap_ns, 0.9, tokens.weight),
-        "full": _speed(present(full_response_itl_ns(ok)), 0.9),
-        "with_ttft": _speed(present(with_ttft_ns), 0.9),
-        "with_cut": _speed(np.concatenate([itl_ns, itl_of_events(cut, None)]), 0.9),
-        "in_window": _speed(itl_of_events(ok, inside), 0.9),
+        "with_ttft": _speed(present(_NS / normalised_interactivity(ok))),
+        "with_cut": _speed(np.concatenate([itl_ns, itl_of_events(cut, None)])),
+        "in_window": _speed(itl_of_events(ok, inside)),
     }
 
 
@@ -123,23 +136,19 @@ def itl_of_events(responses: Responses, kept: Mask | None) -> Floats:
     return itl_ns
 
 
-def _speed(itl_ns: Floats, share: float, weights: Floats | None = None) -> float | None:
-    if not len(itl_ns):
-        return None
-    (value_ns,) = percentiles(itl_ns, (share,), weights)
-    return _NS / value_ns if value_ns else None
+def _speed(itl_ns: Floats) -> float | None:
+    """Return the inverse of the P90, in tokens/s."""
+    return _inverse(percentiles(itl_ns, (0.9,))[0] / _NS) if len(itl_ns) else None
 
 
 def _speed_by_index(itl_ns: Floats, share: float) -> float | None:
     """The simplified rule of many a script: the value at place int(n · share), counted from 0."""
     if not len(itl_ns):
         return None
-    value_ns = float(np.sort(itl_ns)[int(len(itl_ns) * share)])
-    return _NS / value_ns if value_ns else None
+    return _inverse(float(np.sort(itl_ns)[int(len(itl_ns) * share)]) / _NS)
 
 
-def _rates(window_set: Responses, window: Window) -> dict[str, float | None]:
-    found = rates(window_set, window)
+def _throughputs(found: Rates) -> dict[str, float | None]:
     headline, windowed = found.headline, found.windowed
     return {
         "total": headline.total_tokens_per_s if headline else None,

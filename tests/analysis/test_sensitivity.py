@@ -1,7 +1,10 @@
+from collections.abc import Mapping
+
 import numpy as np
 import pytest
 from record_cases import SECOND, dispatch, recorded, response
 
+from agentx_replay.analysis.metrics import summarise
 from agentx_replay.analysis.responses import Responses
 from agentx_replay.analysis.sensitivity import (
     DEFINITIONS,
@@ -28,10 +31,14 @@ def came(first_s: float, *later_s: float, end_s: float, **more: object) -> Respo
     return recorded([pair])
 
 
+def speeds_of(of: Responses, lanes: int = 1) -> Mapping[str, float | None]:
+    return level_variants(of, summarise(of, WINDOW, lanes), WINDOW, lanes).speeds
+
+
 def test_a_level_has_one_speed_for_each_meaning_of_latency() -> None:
     # Sent at 0; tokens at 2, 4, 6 and 98, 100.5; ended at 102.
     of = came(2, 4, 6, 98, 100.5, end_s=102)
-    speeds = level_variants(of, WINDOW, 1).speeds
+    speeds = speeds_of(of, 1)
     assert speeds["p90"] == pytest.approx(4 / 98.5)  # 98.5 s for 4 later tokens
     assert speeds["p50"] == speeds["p99"] == speeds["p90_by_index"] == speeds["p90"]
     assert speeds["full"] == pytest.approx(4 / 100)  # to the end, 100 s
@@ -51,7 +58,7 @@ def test_a_cut_response_counts_only_where_cut_ones_are_asked_for() -> None:
     cut = response(status=Status.CUT, arrival_ns=[SECOND, 6 * SECOND], end_ns=99 * SECOND,
                    prompt_tokens=None, completion_tokens=None)  # fmt: skip
     of = recorded([*pairs, (dispatch(lane=2), cut)])
-    speeds = level_variants(of, WINDOW, 3).speeds
+    speeds = speeds_of(of, 3)
     assert speeds["p90"] == pytest.approx(1.0)
     # 1, 1 and the partial 5 s: rank 1.8, 1 + 0.8 · 4.
     assert speeds["with_cut"] == pytest.approx(1 / 4.2)
@@ -64,7 +71,7 @@ def test_the_simplified_rule_takes_a_value_itself() -> None:
             arrival_ns=[0, SECOND // (5 if k >= 900 else 50)], completion_tokens=2))
         for k in range(1000)
     ]  # fmt: skip
-    speeds = level_variants(recorded(pairs), WINDOW, 1).speeds
+    speeds = speeds_of(recorded(pairs))
     assert speeds["p90_by_index"] == pytest.approx(5.0)
     assert speeds["p90"] == pytest.approx(1 / 0.038)
 
@@ -78,7 +85,7 @@ def test_events_are_kept_by_their_mask_and_their_tokens_spread_where_untold() ->
 
 
 def test_without_any_response_every_speed_is_unknown() -> None:
-    speeds = level_variants(came(1, 2, end_s=3, status=Status.FAILED), WINDOW, 1).speeds
+    speeds = speeds_of(came(1, 2, end_s=3, status=Status.FAILED))
     assert set(speeds.values()) == {None}
 
 

@@ -1,0 +1,146 @@
+"""What the page of an hour at 512 lanes weighs, and how long it takes to make and to open.
+
+    python benchmarks/page.py
+
+Makes such a run (no server: responses drawn from the published statistics of agent sessions), then
+its report in a process of its own, then opens the page in headless Chromium until it is painted.
+Prints one JSON object. Needs Debian's chromium, about 2 GB of memory and two minutes.
+"""
+
+import asyncio
+import json
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path += [str(ROOT), str(ROOT / "tests")]
+
+from chromium import browser  # noqa: E402
+from record_cases import SECOND, dispatch, prompt, response  # noqa: E402
+
+from agentx_replay.analysis.point import PointFacts, facts_document  # noqa: E402
+from agentx_replay.analysis.validity import Conduct, Rules  # noqa: E402
+from agentx_replay.analysis.window import Window  # noqa: E402
+from agentx_replay.report.rebuild import Report  # noqa: E402
+from agentx_replay.results.layout import plays_file, requests_directory  # noqa: E402
+from agentx_replay.results.parquet import write_parquet  # noqa: E402
+from agentx_replay.results.rows import RequestRow, request_batch, request_row, table_of  # noqa: E402
+from agentx_replay.results.run_directory import PointStatus, RunDirectory  # noqa: E402
+from agentx_replay.results.schema import PLAYS, REQUESTS, arrow_schema  # noqa: E402
+
+LANES = 512
+HOUR_S = 3600.0
+LANES_A_PART = 32
+SUBAGENT_EVERY = 20
+REQUESTS_A_PLAY = 60
+
+
+def make(path: Path) -> int:
+    """Write the run and return how many requests it holds."""
+    run = RunDirectory.create(path)
+    run.write_sweep({"command": ["sweep"], "started_unix_s": 1_790_000_000.0})
+    directory = run.start_point(LANES, {})
+    requests_directory(directory).mkdir()
+    plays: list[tuple[object, ...]] = []
+    sent = 0
+    for part in range(LANES // LANES_A_PART):
+        rows = [
+            row
+            for lane in range(part * LANES_A_PART, (part + 1) * LANES_A_PART)
+            for row in _lane(lane, plays)
+        ]
+        sent += len(rows)
+        table = pa.Table.from_batches([request_batch(rows)])
+        name = requests_directory(directory) / f"part-{part:04d}.parquet"
+        write_parquet(name, arrow_schema(REQUESTS), [table])
+    schema = arrow_schema(PLAYS)
+    write_parquet(plays_file(directory), schema, [table_of(schema, plays)])
+    facts = PointFacts(
+        LANES, 64, Window(0, round(HOUR_S * SECOND), HOUR_S),
+        Rules("agentx", True, HOUR_S), Conduct(),
+    )  # fmt: skip
+    run.write_point(LANES, PointStatus.COMPLETE, facts_document(facts))
+    samples = [(LANES, 0, s * SECOND, 150_000, s * SECOND // 2) for s in range(int(HOUR_S))]
+    run.write_instrument(LANES, samples)
+    return sent
+
+
+def _lane(lane: int, plays: list[tuple[object, ...]]) -> Iterator[RequestRow]:
+    """Yield the rows of a lane's hour and add its plays."""
+    rng = np.random.default_rng([7, lane])
+    at_s, number, began_s = float(rng.uniform(0, 10)), 0, 0.0
+    while at_s < HOUR_S:
+        output = int(np.clip(rng.lognormal(5.6, 1.0), 2, 4000))
+        itl_s = float(rng.lognormal(-3.9, 0.3))
+        first_s = at_s + float(rng.lognormal(-0.3, 0.8))
+        gaps_s = np.cumsum(rng.exponential(itl_s, output))
+        arrival_ns = ((first_s + gaps_s) * SECOND).astype(np.int64)
+        tokens = int(np.clip(rng.lognormal(11.3, 0.7), 2000, 400_000))
+        ordinal = number // REQUESTS_A_PLAY
+        sent = dispatch(
+            intended_start_ns=round(at_s * SECOND), lane=lane, concurrency=LANES, ordinal=ordinal,
+            request_id=f"{lane}-{number}",
+            play_id=f"{lane}-{ordinal}", session_id=f"s{lane}-{ordinal}",
+            stream=int(number % SUBAGENT_EVERY == 0), turn=number % REQUESTS_A_PLAY,
+            recorded_input_tokens=tokens, max_tokens=output,
+            prompt=prompt(tokens, tokens // 10 * 9),
+        )  # fmt: skip
+        came = response(
+            send_ns=round(at_s * SECOND), arrival_ns=arrival_ns.tolist(),
+            end_ns=int(arrival_ns[-1]) + 1_000_000, prompt_tokens=tokens,
+            cached_tokens=tokens * 17 // 20, completion_tokens=output,
+        )  # fmt: skip
+        yield request_row(sent, came, 0)
+        number += 1
+        at_s = float(arrival_ns[-1]) / SECOND + float(np.clip(rng.lognormal(1.6, 1.0), 0.1, 300))
+        if number % REQUESTS_A_PLAY == 0 or at_s >= HOUR_S:
+            plays.append(
+                (LANES, f"{lane}-{ordinal}", f"s{lane}-{ordinal}", lane, ordinal, None,
+                 round(began_s * SECOND), round(at_s * SECOND), REQUESTS_A_PLAY, 0, 0.0, 0.0)
+            )  # fmt: skip
+            began_s = at_s
+
+
+def report(path: Path) -> dict[str, float]:
+    """Make the report; return how long it took, what the page weighs, and the memory it took."""
+    began_s = time.perf_counter()
+    page = Report.of(path, (30.0, 50.0, 150.0)).write()
+    return {
+        "report_s": round(time.perf_counter() - began_s, 1),
+        "report_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+        "page_mb": round(page.stat().st_size / 1e6, 2),
+    }
+
+
+async def opened(page: Path) -> dict[str, float]:
+    """Return seconds until the page has loaded, and until it has been painted."""
+    async with browser() as tab:
+        began_s = time.perf_counter()
+        await tab.open(page, 1280, dark=False)
+        loaded_s = time.perf_counter() - began_s
+        await tab.call("Page.captureScreenshot")
+        painted_s = time.perf_counter() - began_s
+    return {"load_s": round(loaded_s, 2), "painted_s": round(painted_s, 2)}
+
+
+def main() -> None:
+    """Make the run, its report and open it."""
+    with tempfile.TemporaryDirectory() as where:
+        path = Path(where) / "run"
+        requests = make(path)
+        with get_context("spawn").Pool(1) as pool:
+            made = pool.apply(report, (path,))
+        shown = asyncio.run(opened(path / "report.html"))
+    print(json.dumps({"lanes": LANES, "window_s": HOUR_S, "requests": requests, **made, **shown}))
+
+
+if __name__ == "__main__":
+    main()
