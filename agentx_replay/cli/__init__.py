@@ -3,6 +3,7 @@
 Commands are imported when they are called, so that ``--help`` and a run start at once.
 """
 
+import errno
 import importlib
 import sys
 
@@ -56,7 +57,8 @@ def cli() -> None:
 def main() -> None:
     """Run the command line; what a person can cause ends in two sentences and an exit code."""
     try:
-        cli(standalone_mode=False)
+        # Outside its standalone mode click returns the code of an Exit instead of raising it.
+        sys.exit(cli(standalone_mode=False) or 0)
     except UsageError as error:
         click.echo(f"agentx-replay: {error.what}.\n{_sentence(error.what_to_do)}", err=True)
         sys.exit(error.exit_code)
@@ -66,9 +68,11 @@ def main() -> None:
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
     except OSError as error:
-        if not reader_gone(error):
+        if not reader_gone(error) and error.errno != errno.ENOSPC:
             raise
         silence()
+        if error.errno == errno.ENOSPC:
+            click.echo("agentx-replay: there is no space to print to.", err=True)
         sys.exit(1)
 
 

@@ -1,5 +1,6 @@
 """Options that several commands share, and the reading of their values."""
 
+import math
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -47,6 +48,26 @@ def config_option(command: _F) -> _F:
     )(command)
 
 
+MOST_LANES = 10_000
+"""Lanes of one level: five times what one machine was ever shown to drive."""
+
+
+class Seconds(click.FloatRange):
+    """A finite number of seconds, not negative."""
+
+    def __init__(self) -> None:
+        super().__init__(0.0)
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Refuse what is no number of seconds, "nan" and "inf" included."""
+        found = float(super().convert(value, param, ctx))
+        if not math.isfinite(found):
+            self.fail(f"{value} is not a number of seconds.", param, ctx)
+        return found
+
+
 def levels(_: click.Context, __: click.Parameter, value: Any) -> tuple[int, ...] | None:
     """Read concurrency levels: whole numbers from 1, separated by commas (a list from TOML)."""
     if value is None:
@@ -56,9 +77,9 @@ def levels(_: click.Context, __: click.Parameter, value: Any) -> tuple[int, ...]
         found = tuple(int(part) for part in parts)
     except (TypeError, ValueError):
         found = ()
-    if not found or min(found) < 1:
+    if not found or min(found) < 1 or max(found) > MOST_LANES:
         raise UsageError(
-            f"concurrency {value!r} is not a list of levels",
+            f"concurrency {value!r} is not a list of levels from 1 to {MOST_LANES:,}",
             "give whole numbers from 1, as in --concurrency 1,2,4,8",
         )
     if len(set(found)) != len(found):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import orjson
 
+from agentx_replay.cli.options import Seconds
 from agentx_replay.errors import UsageError
 from agentx_replay.experiment.settings import Target
 
@@ -47,13 +48,13 @@ target_options = (
     click.option("--session-headers", is_flag=True, help="Send X-Session-ID, for routers."),
     click.option(
         "--keepalive",
-        type=click.FloatRange(0.0),
+        type=Seconds(),
         metavar="SECONDS",
         help="Use no connection that was idle for longer.",
     ),
     click.option(
         "--timeout",
-        type=click.FloatRange(0.0),
+        type=Seconds(),
         metavar="SECONDS",
         help="Give up on a response after this long (at least 21600). Default: never.",
     ),
@@ -153,7 +154,7 @@ def _server(options: TargetOptions, url: str, facts: dict[str, Any]) -> Target:
         | {"url": str(settings.url), **asdict(told), "metrics": [page.name for page in pages]},
         cautions=told.cautions(),
         max_context=told.max_model_len,
-        secrets=(settings.api_key,) if settings.api_key else (),
+        secrets=settings.secrets,
         endpoint=settings,
         metrics=pages,
     )

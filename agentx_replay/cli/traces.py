@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 import orjson
 
+from agentx_replay.errors import UsageError
 from agentx_replay.shipped import shipped_directory
 from agentx_replay.traces.corpus import read_corpus
 from agentx_replay.traces.model import RecordedRequest, Session
@@ -62,7 +63,7 @@ def check(corpus: Path) -> None:
     """Read every session of CORPUS and name each that cannot be read."""
     found = read_corpus(corpus, skip_bad=True)
     for name, reason in found.skipped:
-        click.echo(f"{name}: {reason}")
+        click.echo(reason if name in reason else f"{name}: {reason}")
     click.echo(f"{len(found.sessions)} sessions read, {len(found.skipped)} cannot be")
     if found.skipped:
         raise click.exceptions.Exit(1)
@@ -91,6 +92,8 @@ def pack(corpus: Path, file: Path) -> None:
 )
 def generate(file: Path, sessions: int, seed: int, shape: str) -> None:
     """Write synthetic sessions to FILE (.jsonl or .jsonl.gz), drawn from published statistics."""
+    if not file.name.endswith((".jsonl", ".jsonl.gz")):
+        raise UsageError(f"{file} is not named like a corpus", "use a name in .jsonl or .jsonl.gz")
     from agentx_replay.traces.generate import LARGE, MEDIUM, SMALL, generate_corpus, write_corpus
 
     limits = {"small": SMALL, "medium": MEDIUM, "large": LARGE}[shape]

@@ -23,6 +23,8 @@ from agentx_replay.errors import UsageError
 from agentx_replay.simulator.prefix_cache import Ids, Lease, PrefixCache
 
 _NS_PER_MS = 1_000_000
+MOST = 1_000_000_000
+"""No parameter of the model may be larger, nor be no number at all."""
 _TRIM_STEPS = 1 << 17
 
 
@@ -50,10 +52,10 @@ class EngineModel:
         for each in fields(self):
             value = getattr(self, each.name)
             least = 1 if each.type is int else 0
-            if value < least:
+            if not least <= value <= MOST:
                 raise UsageError(
                     f"the simulator's {each.name} is {value}",
-                    f"give a value of at least {least}",
+                    f"give a value from {least} to {MOST:,}",
                 )
         if self.step_base_ms == 0:
             raise UsageError("the simulator's step_base_ms is 0", "give a step some time")

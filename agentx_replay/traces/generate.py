@@ -143,7 +143,12 @@ def write_corpus(sessions: Iterable[Json], file: Path) -> None:
     """
     raw = corpus_bytes(sessions)
     packed = gzip.compress(raw, compresslevel=9, mtime=0) if file.name.endswith(".gz") else raw
-    file.write_bytes(packed)
+    try:
+        file.write_bytes(packed)
+    except OSError as error:
+        raise UsageError(
+            f"{file} cannot be written ({error.strerror})", "use another place"
+        ) from None
 
 
 def _family(seed: int, number: int) -> tuple[int, int]:

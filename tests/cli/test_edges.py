@@ -1,0 +1,67 @@
+"""What a careless or hostile person types, and what a shell needs back."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def agentx(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "agentx_replay", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("plan", "--concurrency", "99999999999"), "levels from 1 to 10,000"),
+        (("sweep", "--virtual", "--timeout", "nan"), "not a number of seconds"),
+        (("sweep", "--virtual", "--keepalive", "inf"), "not a number of seconds"),
+        (("simulate", "--port", "0", "--step-base-ms", "nan"), "step_base_ms is nan"),
+        (("simulate", "--port", "0", "--cache-blocks", "9" * 20), "cache_blocks is 9999"),
+        (("traces", "generate", "/nosuch/x.jsonl"), "/nosuch/x.jsonl cannot be written"),
+        (("traces", "generate", "x.txt"), "not named like a corpus"),
+    ],
+)
+def test_absurd_values_are_refused_in_words(arguments: tuple[str, ...], told: str) -> None:
+    result = agentx(*arguments)
+    assert result.returncode == 2
+    assert told in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_check_that_found_bad_files_fails(tmp_path: Path) -> None:
+    (tmp_path / "bad.json").write_text("{")
+    (tmp_path / "good.json").write_text(
+        '{"id": "g", "block_size": 64, "hash_id_scope": "local", "requests": '
+        '[{"t": 0, "type": "n", "model": "m", "in": 70, "out": 1, "hash_ids": [1]}]}'
+    )
+    result = agentx("traces", "check", str(tmp_path))
+    assert result.returncode == 1
+    assert result.stdout.count("bad.json") == 1
+    assert result.stdout.endswith("1 sessions read, 1 cannot be\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_nowhere_to_print_to_is_no_traceback() -> None:
+    with Path("/dev/full").open("w") as full:
+        result = subprocess.run(
+            [sys.executable, "-m", "agentx_replay", "traces", "stats"],
+            cwd=ROOT,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert result.returncode == 1
+    assert result.stderr.strip() == "agentx-replay: there is no space to print to."
