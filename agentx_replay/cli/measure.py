@@ -20,6 +20,7 @@ from agentx_replay.cli.options import (
     targets_option,
     workers,
 )
+from agentx_replay.cli.redaction import redacted_command
 from agentx_replay.cli.report import show
 from agentx_replay.cli.target import TargetOptions, open_target, target_options
 from agentx_replay.errors import UsageError
@@ -185,7 +186,7 @@ def _settings(concurrency: tuple[int, ...], options: dict[str, Any]) -> Settings
         levels=concurrency,
         out=options["out"] or Path("results") / time.strftime("%Y%m%d-%H%M%S"),
         salt=options["salt"] or secrets.token_hex(8),
-        command=tuple(sys.argv[1:]),
+        command=redacted_command(sys.argv[1:]),
         gpus=options["gpus"],
         max_context=options["max_context"],
         context_policy=options["max_context_policy"],

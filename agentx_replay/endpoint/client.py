@@ -42,6 +42,7 @@ class Client:
 
     def __init__(self, settings: EndpointSettings) -> None:
         self._settings = settings
+        self._secrets = settings.secrets
         self._now_ns = time.monotonic_ns
         self._loop = asyncio.get_running_loop()
         completions = settings.api == "completions"
@@ -98,11 +99,11 @@ class Client:
         try:
             exchange, connected, retries = await self.exchange(stream_id, request)
         except ConnectError as error:
-            text = short(error.text, self._settings.api_key)
+            text = short(error.text, self._secrets)
             return self._unconnected(asked_ns, Status.FAILED, error.category, text)
         except _CutWhileConnectingError:
             return self._unconnected(asked_ns, Status.CUT, None, None)
-        return response_of(exchange, connected, retries, self._settings.api_key)
+        return response_of(exchange, connected, retries, self._secrets)
 
     def _unconnected(
         self, asked_ns: int, status: Status, category: ErrorCategory | None, text: str | None

@@ -255,4 +255,4 @@ def _positive(value: object) -> int | None:
 
 
 def _unusable(what: str, what_to_do: str) -> UsageError:
-    return UsageError(short(what, None), what_to_do, exit_code=_UNUSABLE)
+    return UsageError(short(what), what_to_do, exit_code=_UNUSABLE)

@@ -5,6 +5,7 @@ Not for: I/O, or the meaning of single events (chunks.py).
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import orjson
@@ -54,9 +55,9 @@ class Connected:
 
 
 def response_of(
-    exchange: Exchange, connected: Connected, retries: int, secret: str | None
+    exchange: Exchange, connected: Connected, retries: int, secrets: Sequence[str]
 ) -> Response:
-    """Return the record of an exchange that is done. ``secret`` never shows in its text."""
+    """Return the record of an exchange that is done. ``secrets`` never show in its text."""
     failure = failure_of(exchange)
     stream = (exchange.body and exchange.body.stream) or ParsedStream()
     return Response(
@@ -72,10 +73,10 @@ def response_of(
         prompt_tokens=stream.prompt_tokens,
         cached_tokens=stream.cached_tokens,
         completion_tokens=stream.completion_tokens,
-        finish_reason=stream.finish_reason,
+        finish_reason=short(stream.finish_reason, secrets) if stream.finish_reason else None,
         http_status=exchange.http_status,
         error_category=failure.category if failure else None,
-        error_text=short(failure.text, secret) if failure and failure.text else None,
+        error_text=short(failure.text, secrets) if failure and failure.text else None,
         retries=retries,
     )
 
@@ -151,9 +152,9 @@ def overflows(text: str) -> bool:
     return _OVERFLOW.search(text) is not None
 
 
-def short(text: str, secret: str | None) -> str:
-    """Return a text fit for a record: one line, bounded, the secret out of it."""
-    if secret:
+def short(text: str, secrets: Sequence[str] = ()) -> str:
+    """Return a text fit for a record: one line, bounded, the secrets out of it."""
+    for secret in secrets:
         text = text.replace(secret, "***")
     text = " ".join(text.split())
     return text if len(text) <= MAX_ERROR_TEXT else text[: MAX_ERROR_TEXT - 1] + "…"

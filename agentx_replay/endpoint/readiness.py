@@ -258,4 +258,4 @@ def _no_key(settings: EndpointSettings) -> UsageError:
 
 
 def _unusable(what: str, what_to_do: str) -> UsageError:
-    return UsageError(short(what, None), what_to_do, exit_code=_UNUSABLE)
+    return UsageError(short(what), what_to_do, exit_code=_UNUSABLE)

@@ -24,6 +24,8 @@ Api = Literal["chat", "completions"]
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\x20-\x7e\t]*")
+_SECRET_NAME = re.compile("auth|key|token|secret|password|credential|cookie", re.IGNORECASE)
+_LEAST_SECRET_CHARACTERS = 6
 _FRAMING_HEADERS = frozenset({"host", "content-length", "transfer-encoding", "connection"})
 
 
@@ -74,6 +76,18 @@ class EndpointSettings:
     continuous_usage: bool = False
     api: Api = "chat"
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What must reach no file and no screen: the key, and the values of headers that by their
+        name carry one, with their scheme (``Bearer …``) and without.
+
+        A placeholder such as ``EMPTY`` is no secret, and cutting it out would spoil other words.
+        """
+        values = [value for name, value in self.extra_headers if is_secret_name(name)]
+        bare = [value.split(" ", 1)[1] for value in values if " " in value]
+        found = (self.api_key or "", *values, *bare)
+        return tuple(secret for secret in found if len(secret) >= _LEAST_SECRET_CHARACTERS)
+
     def __post_init__(self) -> None:
         _check_body(self.extra_body)
         _check_headers(self.extra_headers, self.api_key)
@@ -82,6 +96,11 @@ class EndpointSettings:
                 f"a timeout of {self.timeout_s:g} s would cut off responses and hide slow ones",
                 f"leave it out or give at least {MIN_TIMEOUT_S:.0f} s",
             )
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a header of that name carries something to be kept to oneself."""
+    return _SECRET_NAME.search(name) is not None
 
 
 def _check_body(fields: dict[str, Any]) -> None:
