@@ -20,7 +20,7 @@ _NS = 1_000_000_000
 _FINEST = 4.0
 _STEPS = 96
 _ENOUGH = 1_000_000
-"""Observations that a curve is drawn from at most: of more, every second, third … is taken."""
+"""Token events that a curve is drawn from, about; the numbers in tables are of all."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,8 +48,9 @@ def profile_of(responses: Responses, window: Window) -> Profile:
     """Return the spreads over the measured responses of the window."""
     window_set = sent_in(responses, window)
     ok = window_set.where(measured(window_set))
-    tokens = token_gaps(ok.events, tokens_of_events(ok))
-    told = present(ok.events.tokens)
+    some = _every_nth(ok)
+    tokens = token_gaps(some.events, tokens_of_events(some))
+    told = present(some.events.tokens)
     return Profile(
         response_itl=spread(present(response_itl(ok).itl_ns)),
         token_itl=spread(tokens.gap_ns, tokens.weight),
@@ -59,6 +60,12 @@ def profile_of(responses: Responses, window: Window) -> Profile:
     )
 
 
+def _every_nth(ok: Responses) -> Responses:
+    """Return all responses, or every second, third …, with at most about a million events."""
+    stride = max(1, -(-len(ok.events.row) // _ENOUGH))
+    return ok.where(np.arange(len(ok)) % stride == 0)
+
+
 def spread(values_ns: Floats, weights: Floats | None = None) -> Spread | None:
     """Return the curve of a distribution, evenly spaced in the logarithm of the share above.
 
@@ -66,8 +73,6 @@ def spread(values_ns: Floats, weights: Floats | None = None) -> Spread | None:
     """
     if not len(values_ns):
         return None
-    stride = -(-len(values_ns) // _ENOUGH)
-    values_ns, weights = values_ns[::stride], None if weights is None else weights[::stride]
     total = len(values_ns) if weights is None else float(weights.sum())
     finest = min(_FINEST, float(np.log10(max(total, 2.0))))
     shares = 1.0 - 10.0 ** -np.linspace(0.0, finest, _STEPS)
