@@ -35,7 +35,8 @@ from agentx_replay.results.rows import (
 )
 from agentx_replay.results.schema import PLAYS, REQUESTS, arrow_schema
 
-PART_INTERVAL_S = 5.0
+PART_INTERVAL_S = 4.0
+"""So that a response is on disk within 5 s, the writing included."""
 PART_EVENTS = 1_000_000
 BACKLOG_EVENTS = 16_000_000
 

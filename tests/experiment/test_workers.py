@@ -153,7 +153,7 @@ def test_a_stop_reaches_every_worker(tmp_path: Path) -> None:
 
 
 def test_a_worker_that_dies_fails_the_level_and_what_it_had_written_stays(tmp_path: Path) -> None:
-    # A part is written every 5 s, so that its first is on disk when it dies.
+    # A part is written every 4 s, so that its first is on disk when it dies.
     orders = Orders(tmp_path, deadly_lane=1, dies_after_s=6.0)
     crew = run(jobs(tmp_path, 2, orders, window_s=600.0))
     assert crew.result.failure == "worker 1 died by signal 9, so its lanes ended early"
