@@ -183,8 +183,9 @@ class _History:
         size, cost = self._session.block_size, self._cost
         tool_tokens, system_tokens = self._system_lengths[request.index]
         system_end = (tool_tokens + system_tokens + size // 2) // size * size
-        overhead = cost.with_system + cost.system + cost.user
-        if system_end + overhead > request.input_tokens:
+        lead = cost.lead(has_system=True)
+        overhead = cost.with_system - lead + cost.system + cost.user
+        if not lead < system_end <= request.input_tokens - overhead:
             system_end = 0
         shared = min(system_end // size, _whole_blocks(request, size))
         if shared:

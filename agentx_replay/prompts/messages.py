@@ -2,10 +2,10 @@
 
 Positions are those of the recorded prompt: block b of a path holds positions b·size and on. A
 template's overhead is charged behind the message that causes it, and the conversation's constant
-behind the last: a message's words fill its span up to ``end``, and the words of the next begin
-``cost`` positions later. On the wire some of that overhead stands *before* the words, which only
-pushes text to the right, so whatever two prompts share up to a position they also share in the
-server's tokens up to at least that position.
+behind the last, all but the lead that is surely before the first: a message's words fill its span
+up to ``end``, and the words of the next begin ``cost`` positions later. On the wire some of that
+overhead stands *before* the words, which only pushes text to the right, so whatever two prompts
+share up to a position they also share in the server's tokens up to at least that position.
 
 Everything here is a pure function. Which requests share what is in ``layout.py``; text is in
 ``text.py``.
@@ -34,9 +34,10 @@ class Message:
     has_system: bool
 
 
-def first_message(role: Role, end: int) -> Message:
-    """Return a message that opens a conversation."""
-    return Message(role, 0, end, None, 0, role == "system")
+def first_message(role: Role, end: int, cost: TemplateCost) -> Message:
+    """Return a message that opens a conversation: without words where ``end`` is in the lead."""
+    lead = cost.lead(has_system=role == "system")
+    return Message(role, lead, max(lead, end), None, 0, role == "system")
 
 
 def follow(before: Message, role: Role, end: int, cost: TemplateCost) -> Message:
@@ -49,12 +50,17 @@ def cut_at(last: Message, position: int) -> Message:
     """Return the conversation without what lies at ``position`` (> 0) or later."""
     while last.start >= position and last.before is not None:
         last = last.before
-    return last if last.end <= position else replace(last, end=position)
+    return last if last.end <= position else replace(last, end=max(last.start, position))
 
 
 def end_of_user(input_tokens: int, cost: TemplateCost, *, has_system: bool) -> int:
     """Return where a last user message must end for the whole to count ``input_tokens``."""
-    return input_tokens - cost.conversation(has_system=has_system) - cost.user
+    return input_tokens - _closing(cost, has_system=has_system) - cost.user
+
+
+def _closing(cost: TemplateCost, *, has_system: bool) -> int:
+    """Return what of a conversation's constant is charged behind its last message."""
+    return cost.conversation(has_system=has_system) - cost.lead(has_system=has_system)
 
 
 def end_in_user(last: Message | None, input_tokens: int, cost: TemplateCost) -> Message:
@@ -77,7 +83,7 @@ def end_in_user(last: Message | None, input_tokens: int, cost: TemplateCost) -> 
                 kept = last if last.end <= room else replace(last, end=room)
                 return follow(kept, "user", end, cost)
         last = last.before
-    return first_message("user", max(0, end_of_user(input_tokens, cost, has_system=False)))
+    return first_message("user", end_of_user(input_tokens, cost, has_system=False), cost)
 
 
 def open_conversation(input_tokens: int, system_end: int, cost: TemplateCost) -> Message:
@@ -87,7 +93,7 @@ def open_conversation(input_tokens: int, system_end: int, cost: TemplateCost) ->
     """
     if system_end == 0 or not cost.takes_system:
         return end_in_user(None, input_tokens, cost)
-    return end_in_user(first_message("system", system_end), input_tokens, cost)
+    return end_in_user(first_message("system", system_end, cost), input_tokens, cost)
 
 
 def extend(
@@ -118,8 +124,7 @@ def extend(
 
 def sent_tokens(last: Message, cost: TemplateCost) -> int:
     """Return the length the server should count of a whole conversation."""
-    constant = cost.conversation(has_system=last.has_system)
-    return last.end + cost.message(last.role) + constant
+    return last.end + cost.message(last.role) + _closing(cost, has_system=last.has_system)
 
 
 def _apart(earlier: Message | None, later: Message) -> tuple[list[Message], list[Message]]:

@@ -39,6 +39,14 @@ class TemplateCost:
         """Return the constant of a conversation."""
         return self.with_system if has_system else self.without_system
 
+    def lead(self, *, has_system: bool) -> int:
+        """Return how many of that constant's tokens surely stand before the first message.
+
+        Those that open the answer, at the end, are the head of an assistant's message: no more
+        than one costs.
+        """
+        return max(0, self.conversation(has_system=has_system) - self.assistant)
+
 
 CHATML = TemplateCost(with_system=3, without_system=3, system=6, user=6, assistant=6)
 """``<|im_start|>role\\n`` + opening word + … + ``<|im_end|>\\n``: 3 + 1 + 2 tokens a message, and

@@ -105,20 +105,25 @@ def test_every_prompt_of_a_play_has_the_recorded_length(name: str, template: str
     assert all(len(tokens) == request.input_tokens for request, tokens in prompts)
 
 
+@pytest.mark.parametrize("block_tokens", [64, 16])
 @EVERY_TEMPLATE
 def test_every_prompt_of_a_play_finds_the_recorded_blocks_in_a_cache(
-    name: str, template: str | None
+    name: str, template: str | None, block_tokens: int
 ) -> None:
+    # What harmony puts before a message is 16 tokens and more than is known for sure, so that a
+    # small block more can be alike.
+    more = {0, 1} if (template, block_tokens) == (chat_templates.HARMONY, 16) else {0}
     for play in plays(name, template):
-        held = UnlimitedCache(64)
+        held = UnlimitedCache(block_tokens)
         prompt_ends: set[int] = set()
         for request, tokens in play:
-            expected = predicted_blocks(request, 64)
+            expected = predicted_blocks(request, block_tokens)
             if template is chat_templates.DROPS_REASONING:
                 # Its prompts end in <think> and a newline, which it drops from the answer later:
                 # a block that ends in these two tokens can be in no later prompt.
-                expected -= not prompt_ends.isdisjoint({64 * expected, 64 * expected + 1})
-            assert held.blocks_hit(tokens) == expected
+                end = block_tokens * expected
+                expected -= not prompt_ends.isdisjoint({end, end + 1})
+            assert held.blocks_hit(tokens) - expected in more
             prompt_ends.add(request.input_tokens)
 
 

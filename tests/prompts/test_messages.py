@@ -21,7 +21,7 @@ Span = tuple[str, int, int]
 
 def conversation(*spans: tuple[Role, int]) -> Message:
     """Return messages from their roles and ends."""
-    last = first_message(*spans[0])
+    last = first_message(*spans[0], CHATML)
     for role, end in spans[1:]:
         last = follow(last, role, end, CHATML)
     return last
@@ -157,7 +157,7 @@ def test_a_cut_system_message_is_followed_by_the_user() -> None:
 
 
 def test_a_system_message_that_leaves_no_room_is_shortened_then_dropped() -> None:
-    system = first_message("system", 128)
+    system = first_message("system", 128, CHATML)
     assert spans(end_in_user(system, 100, CHATML)) == [("system", 0, 85), ("user", 91, 91)]
     assert spans(end_in_user(system, 14, CHATML)) == [("user", 0, 5)]
 
@@ -165,8 +165,9 @@ def test_a_system_message_that_leaves_no_room_is_shortened_then_dropped() -> Non
 def test_dropping_the_system_message_changes_the_conversation_constant() -> None:
     # 38 tokens cannot hold 3 + 30 + 6. A default system prompt comes back: 38 - 23 - 6 words.
     cost = TemplateCost(with_system=3, without_system=23, system=30, user=6, assistant=6)
-    last = end_in_user(first_message("system", 128), 38, cost)
-    assert spans(last) == [("user", 0, 9)]
+    last = end_in_user(first_message("system", 128, cost), 38, cost)
+    # Of the 23, 17 at least stand before: 23 less the 6 of an answer that may be opened.
+    assert spans(last) == [("user", 17, 26)]
     assert sent_tokens(last, cost) == 38
 
 
