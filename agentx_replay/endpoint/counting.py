@@ -6,6 +6,7 @@ and its usage read. Not for: what is asked and what the answers mean (the prompt
 """
 
 import asyncio
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -62,6 +63,18 @@ class Ways:
                 return self.usage or Way.USAGE
 
 
+@dataclass(frozen=True, slots=True)
+class Enough:
+    """When to begin no further probe: after ``within_s``, with ``at_least`` so many begun."""
+
+    within_s: float
+    at_least: int
+
+    def reached(self, begun: int, passed_s: float) -> bool:
+        """Whether it is enough."""
+        return begun >= self.at_least and passed_s > self.within_s
+
+
 class Counter:
     """Counts prompts at one server. Make it inside a running loop, and close its client after."""
 
@@ -91,18 +104,29 @@ class Counter:
                 return way
         return None
 
-    async def counts(self, probes: Sequence[Probe], ways: Ways) -> list[Count]:
-        """Return the count of each probe, over at most ``CONNECTIONS`` connections."""
+    async def counts(
+        self, probes: Sequence[Probe], ways: Ways, enough: Enough | None = None
+    ) -> list[Count]:
+        """Return the count of each probe, over at most ``CONNECTIONS`` connections.
+
+        Probes that are not begun when there is ``enough`` have no count.
+        """
         found: list[Count] = [None] * len(probes)
         waiting = iter(enumerate(probes))
+        begun_s = time.monotonic()
 
         async def lane(number: int) -> None:
             for place, probe in waiting:
+                if enough is not None and enough.reached(place, time.monotonic() - begun_s):
+                    return
                 found[place] = await self.count(probe, ways.of(probe), number)
 
-        async with asyncio.TaskGroup() as group:
-            for number in range(min(CONNECTIONS, len(probes))):
-                group.create_task(lane(number))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for number in range(min(CONNECTIONS, len(probes))):
+                    group.create_task(lane(number))
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from None
         return found
 
     async def count(self, probe: Probe, way: Way, connection: int = 0) -> Count:

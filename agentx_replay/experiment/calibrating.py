@@ -13,7 +13,7 @@ from typing import TypeVar
 import orjson
 
 from agentx_replay.endpoint.client import Client
-from agentx_replay.endpoint.counting import Counter, UncountedError, Way, Ways
+from agentx_replay.endpoint.counting import Counter, Enough, UncountedError, Way, Ways
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.errors import UsageError
 from agentx_replay.prompts.calibration import (
@@ -36,9 +36,10 @@ from agentx_replay.prompts.word_search import MOST_WORDS_A_TEXT, Words, find_wor
 from agentx_replay.prompts.word_search import UncountedError as UncountedTextError
 
 _T = TypeVar("_T")
-_PROOF_S = 1.0
-"""What proving may take, by the speed at which the words were counted."""
-_LEAST_BUDGET_TOKENS, _MOST_BUDGET_TOKENS = 2_000, 200_000
+_PROOF = Enough(within_s=1.5, at_least=8)
+"""How long proving may take, and how many probes it must have on however slow a server."""
+_LONG_PROBE_S = 0.3
+_LONGEST_PROBE_TOKENS = 65_536
 _REPEATED_WORDS = 300
 """Words of the prompt that is counted twice: several blocks of any prefix cache."""
 
@@ -170,19 +171,19 @@ class _Session:
             return MOST_WORDS_A_TEXT
         return min(MOST_WORDS_A_TEXT, self._context // 2)
 
-    async def _ask(self, asking: Asking[_T], ways: Ways) -> _T:
+    async def _ask(self, asking: Asking[_T], ways: Ways, enough: Enough | None = None) -> _T:
         """Put a calibration's questions to the server until it has its answer."""
         try:
             probes = next(asking)
             while True:
-                probes = asking.send(await self._counter.counts(probes, ways))
+                probes = asking.send(await self._counter.counts(probes, ways, enough))
         except StopIteration as stop:
             found: _T = stop.value
             return found
 
     async def _proven(self, calibration: Calibration, ways: Ways) -> Calibration:
         """Return the calibration with its cost proven on random prompts."""
-        room = Room(self._context, await self._budget(calibration, ways))
+        room = Room(self._context, await self._affordable(calibration, ways))
         probes = ProbeMaker(calibration.opening, calibration.words, self._rng)
         if calibration.ids:
             drawn = random_id_lists(calibration.ids, self._rng, room)
@@ -190,12 +191,12 @@ class _Session:
             drawn = random_conversations(probes, calibration.cost, room)
         else:
             drawn = random_texts(probes, room)
-        cost, verification = await self._ask(verify(calibration.cost, drawn), ways)
+        cost, verification = await self._ask(verify(calibration.cost, drawn), ways, _PROOF)
         by = ways.of(drawn[0]).value
         return replace(calibration, cost=cost, verification=verification, counted_by=by)
 
-    async def _budget(self, calibration: Calibration, ways: Ways) -> int:
-        """Return how many tokens can be counted in the time there is for the proof."""
+    async def _affordable(self, calibration: Calibration, ways: Ways) -> int:
+        """Return how many tokens can be counted in the time that one long probe may take."""
         words = min(_REPEATED_WORDS, self._words_a_text())
         if calibration.ids:
             probe: Probe = Ids(calibration.ids[:words], words - 1)
@@ -205,8 +206,7 @@ class _Session:
         begun_s = time.monotonic()
         await self._counter.counts([probe], ways)
         took_s = max(time.monotonic() - begun_s, 1e-4)
-        affordable = round(words / took_s * _PROOF_S)
-        return min(max(affordable, _LEAST_BUDGET_TOKENS), _MOST_BUDGET_TOKENS)
+        return min(max(round(words / took_s * _LONG_PROBE_S), words), _LONGEST_PROBE_TOKENS)
 
     async def _ids(self, calibration: Calibration, ways: Ways) -> tuple[int, ...]:
         """Return the token ids of the words, the opening's first; none where they do not serve."""

@@ -25,9 +25,9 @@ from agentx_replay.prompts.template_cost import flat_cost
 from agentx_replay.prompts.vocabulary import common_words, opening_words
 
 PROBES = 40
-FEWEST_PROBES = 8
 MOST_MESSAGES = 60
 _WORDS_A_MESSAGE = 12
+_USUAL_WORDS = 500
 _FORMAT = 1
 
 Api = Literal["chat", "completions"]
@@ -108,18 +108,18 @@ _Counted = Sequence[tuple[Probe, int]]
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What verification may use: ``context_tokens`` of the server (None: not known) and
-    ``budget_tokens`` in all, which is a bound on time.
+    """How long probes may be: ``context_tokens`` is the server's (None: not known), and
+    ``affordable_tokens`` what one probe may have for the time it takes.
     """
 
     context_tokens: int | None
-    budget_tokens: int
+    affordable_tokens: int
 
     @property
     def longest(self) -> int:
-        """Tokens of the longest probe: near half the context, and a third of the budget."""
-        third = self.budget_tokens // 3
-        return third if self.context_tokens is None else min(third, self.context_tokens // 2)
+        """Tokens of the longest probe: near half the context, if it can be afforded."""
+        half = self.affordable_tokens if self.context_tokens is None else self.context_tokens // 2
+        return min(self.affordable_tokens, half)
 
 
 def expected_tokens(probe: Probe, cost: TemplateCost) -> int:
@@ -165,19 +165,13 @@ def _recentred(cost: TemplateCost, counted: _Counted) -> TemplateCost:
 
 
 def random_conversations(probes: ProbeMaker, cost: TemplateCost, room: Room) -> list[Probe]:
-    """Return up to ``PROBES`` random conversations, the first of the longest allowed, the second
-    with the most messages; fewer where the budget is small, but ``FEWEST_PROBES``.
+    """Return ``PROBES`` random conversations, the first of the longest allowed, the second with
+    the most messages.
     """
     long_words = room.longest - expected_tokens(probes.conversation([("user", 0)]), cost)
-    drawn: list[Probe] = [probes.conversation([("user", max(0, long_words))])]
-    spent = expected_tokens(drawn[0], cost)
-    most = MOST_MESSAGES
-    while len(drawn) < PROBES and (spent < room.budget_tokens or len(drawn) < FEWEST_PROBES):
-        probe = _random_conversation(probes, cost, room, most)
-        drawn.append(probe)
-        spent += expected_tokens(probe, cost)
-        most = probes.rng.randint(1, MOST_MESSAGES)
-    return drawn
+    longest = probes.conversation([("user", max(0, long_words))])
+    counts = [MOST_MESSAGES, *(probes.rng.randint(1, MOST_MESSAGES) for _ in range(PROBES - 2))]
+    return [longest, *(_random_conversation(probes, cost, room, most) for most in counts)]
 
 
 def _random_conversation(
@@ -213,7 +207,7 @@ def random_id_lists(ids: Sequence[int], rng: random.Random, room: Room) -> list[
 
 
 def _random_lengths(rng: random.Random, room: Room) -> list[int]:
-    usual = max(1, min(room.longest, room.budget_tokens // PROBES))
+    usual = min(room.longest, _USUAL_WORDS)
     return [room.longest, *(rng.randint(0, usual) for _ in range(PROBES - 1))]
 
 

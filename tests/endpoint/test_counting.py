@@ -20,7 +20,7 @@ from counting_server import (
 )
 
 from agentx_replay.endpoint.client import Client
-from agentx_replay.endpoint.counting import Counter, UncountedError, Way, Ways, wait_s
+from agentx_replay.endpoint.counting import Counter, Enough, UncountedError, Way, Ways, wait_s
 from agentx_replay.endpoint.settings import Api, EndpointSettings
 from agentx_replay.endpoint.url import parse_base_url
 from agentx_replay.errors import UsageError
@@ -217,6 +217,31 @@ def test_a_server_that_stays_busy_is_told_after_five_times() -> None:
     with pytest.raises(UsageError, match=r"too busy .*HTTP 429, 5 times.*--calibration") as raised:
         with_counter(busy, lambda counter: counter.count(TALK, Way.USAGE))
     assert raised.value.exit_code == 3
+
+
+def test_one_connection_that_gives_up_ends_them_all() -> None:
+    def busy(path: str, body: Body) -> Reply:
+        return Reply(429, {}, headers=("Retry-After: 0",))
+
+    ways = Ways(Way.USAGE, Way.USAGE, Way.USAGE)
+    with pytest.raises(UsageError, match="too busy"):
+        with_counter(busy, lambda counter: counter.counts([TALK] * 20, ways))
+
+
+def test_no_probe_is_begun_when_there_is_enough() -> None:
+    ways = Ways(Way.USAGE, Way.USAGE, Way.USAGE)
+    at_once = Enough(within_s=-1.0, at_least=3)
+    counts, server = with_counter(by_usage, lambda c: c.counts([TALK] * 20, ways, at_once))
+    assert counts == [TALK_TOKENS] * 3 + [None] * 17
+    assert len(server.asked) == 3
+
+
+def test_a_connection_that_is_closed_on_a_prompt_is_told() -> None:
+    def bad(path: str, body: Body) -> Reply:
+        return Reply(0)
+
+    with pytest.raises(UsageError):
+        with_counter(bad, lambda counter: counter.count(TALK, Way.USAGE))
 
 
 @pytest.mark.parametrize(
