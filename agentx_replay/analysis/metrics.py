@@ -155,7 +155,7 @@ def count(window_set: Responses) -> Counts:
         overflow=by_status["overflow"],
         cut=by_status["cut"],
         without_usage=int(np.isnan(usage[measured(window_set)]).sum()),
-        retries=int(window_set.retries.sum()),
+        retries=int(np.nansum(window_set.retries)),
         categories=tuple(sorted(categories.items(), key=lambda item: (-item[1], item[0]))),
     )
 

@@ -24,6 +24,11 @@ def _named_numbers(_: click.Context, parameter: click.Parameter, value: Any) -> 
     option = (parameter.name or "").replace("_", "-")
     found: dict[str, float] = {}
     for name, number in parts:
+        if not name:
+            raise UsageError(
+                f"--{option} {number} names no run",
+                f"write it as --{option} NAME=NUMBER,NAME=NUMBER with the names of the runs",
+            )
         try:
             found[name] = float(number)
         except (TypeError, ValueError):

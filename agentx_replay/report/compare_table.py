@@ -50,7 +50,9 @@ def compare_text(comparison: Comparison, price_source: str | None) -> str:
         notes = [
             line
             for note in section.notes
-            for line in textwrap.wrap(note, _WIDTH, subsequent_indent="  ")
+            for line in textwrap.wrap(
+                note, _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+            )
         ]
         blocks.append("\n".join([section.heading, *table[:1], *rule, *table[1:], *notes]))
     return "\n\n".join(blocks)

@@ -32,9 +32,6 @@ def curve_lines(curve: Curve, width: int = 100) -> list[str]:
             f"{head}  {row[2]}".rstrip(),
             width,
             subsequent_indent=" " * (len(heads[0]) + 2),
-            drop_whitespace=True,
-            initial_indent="",
-            replace_whitespace=False,
         )
     frontier = ", ".join(str(point.concurrency) for point in curve.frontier)
     lines += ["", f"frontier (points no other is better than in both): concurrency {frontier}"]

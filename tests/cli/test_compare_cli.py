@@ -1,0 +1,190 @@
+"""``compare`` and ``report`` as a person meets them: on sound runs and on what runs can become."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import orjson
+import pyarrow.parquet as pq
+import pytest
+from made_runs import Level, make_run
+
+from agentx_replay.replay.ports import Status
+from agentx_replay.results.compaction import request_files
+from agentx_replay.results.run_directory import PointStatus, RunDirectory
+
+ROOT = Path(__file__).resolve().parents[2]
+A = (Level(12, 60.0, 6000.0), Level(16, 40.0, 9134.0))
+B = (Level(12, 60.0, 5000.0), Level(16, 40.0, 7166.0))
+
+
+def agentx(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "agentx_replay", *map(str, arguments)],
+        cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+
+
+def refusal(*arguments: object) -> str:
+    """What is said to a wrong use: two sentences, exit code 2, nothing on standard output."""
+    result = agentx(*arguments)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "Traceback" not in result.stderr
+    return result.stderr
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    where = tmp_path_factory.mktemp("runs")
+    return make_run(where / "a", A), make_run(where / "b", B)
+
+
+def test_a_comparison_says_ratio_split_cost_work_and_sensitivity(runs: tuple[Path, Path]) -> None:
+    result = agentx(
+        "compare", *runs, "--at", "50", "--price", "a=1.50,b=2.26", "--price-source", "the list"
+    )
+    assert result.returncode == 0, result.stderr
+    for said in (
+        "a / b: 1.244 in throughput (+24.4%) [1.244, 1.244]",
+        "a / b: 1.874 in tokens per dollar (+87.4%) [1.874, 1.874]; cost per token -46.6%",
+        "of which throughput 1.244 × price 1.507; by logarithms 35% and 65%",
+        "Prices from: the list.",
+        "The runs replayed the same work by the same rules.",
+        "The winner is the same under every definition that has one.",
+    ):
+        assert said in result.stdout
+    assert max(map(len, result.stdout.splitlines())) <= 100
+
+
+def test_json_is_one_object_and_markdown_has_the_same_numbers(runs: tuple[Path, Path]) -> None:
+    found = json.loads(agentx("compare", *runs, "--at", "50", "--json").stdout)
+    assert found["did_same_work"] is True
+    (ratio,) = found["targets"][0]["ratios"]
+    assert ratio["throughput"] == pytest.approx(7567 / 6083, rel=1e-4)
+    markdown = agentx("compare", *runs, "--at", "50", "--markdown").stdout
+    assert "### At 50 tok/s/user" in markdown
+    assert "| a | 7,567 \\[7,567, 7,567] | - | - |" in markdown
+
+
+def test_without_a_ratio_or_without_the_same_work_the_exit_code_is_1(
+    runs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    far = agentx("compare", *runs, "--at", "500")
+    assert far.returncode == 1
+    assert "a / b: not reached, so no ratio" in far.stdout
+    assert "No run reaches it under any definition." in far.stdout
+    other = agentx("compare", runs[0], make_run(tmp_path / "o", B, corpus="0ther"), "--at", "50")
+    assert other.returncode == 1
+    assert "NOT KNOWN TO BE THE SAME WORK" in other.stdout
+
+
+def test_two_runs_called_the_same_are_named_by_their_paths(
+    runs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    other = make_run(tmp_path / "a", B)
+    result = agentx("compare", runs[0], other, "--at", "50")
+    assert f"{runs[0]} / {other}: 1.244 in throughput" in " ".join(result.stdout.split())
+
+
+def test_a_gpu_count_can_be_given_afterwards(runs: tuple[Path, Path], tmp_path: Path) -> None:
+    bare = make_run(tmp_path / "bare", B, gpus=None)
+    assert "bare has no GPU count" in refusal("compare", runs[0], bare)
+    result = agentx("compare", runs[0], bare, "--at", "50", "--gpus", "bare=8")
+    assert "a / bare: 1.244 in throughput" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (("--price", "c=1"), "names 'c', which is none of the runs"),
+        (("--price", "a=free"), "a=free is not a number above 0"),
+        (("--price", "a=0"), "a=0 is not a number above 0"),
+        (("--power", "1400"), "--power 1400 names no run"),
+        (("--gpus", "a=1.5"), "is not a whole number"),
+        (("--at", "fast"), "is not a list of speeds"),
+        (("--at", "0"), "is not a list of speeds"),
+        (("--json", "--markdown"), "are two formats"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(
+    runs: tuple[Path, Path], more: tuple[str, ...], told: str
+) -> None:
+    assert told in refusal("compare", *runs, *more)
+
+
+def test_one_run_or_one_twice_is_no_comparison(runs: tuple[Path, Path]) -> None:
+    assert "at least two" in refusal("compare", runs[0])
+    assert "named twice" in refusal("compare", runs[0], runs[0])
+
+
+# --- what a run directory can become -------------------------------------------------------------
+
+
+def test_a_report_prints_the_curve_and_writes_page_and_points(runs: tuple[Path, Path]) -> None:
+    result = agentx("report", runs[0], "--at", "50")
+    assert "50  7,567 [7,567, 7,567]  between concurrency 12 and 16" in result.stdout
+    assert (runs[0] / "report.html").read_text().startswith("<!doctype html>")
+    assert pq.read_table(runs[0] / "points.parquet")["concurrency"].to_pylist() == [12, 16]
+
+
+def test_a_report_as_json_holds_points_and_curve(runs: tuple[Path, Path]) -> None:
+    found = json.loads(agentx("report", runs[0], "--at", "50,500", "--json").stdout)
+    assert [value["at"]["throughput"] is None for value in found["curve"]["at"]] == [False, True]
+    assert found["curve"]["clusters"] == {"12": 12, "16": 16}
+
+
+def interrupted(run: Path) -> None:
+    document = orjson.loads((run / "c0016" / "point.json").read_bytes())
+    document["facts"]["conduct"]["interrupted"] = True
+    del document["concurrency"], document["status"]
+    RunDirectory(run).write_point(16, PointStatus.INTERRUPTED, document)
+
+
+def killed(run: Path) -> None:
+    document = orjson.loads((run / "c0016" / "point.json").read_bytes())
+    facts = document["facts"] | {"window": None}
+    RunDirectory(run).write_point(16, PointStatus.RUNNING, {"facts": facts})
+
+
+def without_a_column(run: Path) -> None:
+    (file,) = request_files(run / "c0016")
+    table = pq.read_table(file).drop_columns(["retries", "shared_blocks"])
+    pq.write_table(table, file)
+
+
+@pytest.mark.parametrize(
+    ("becomes", "code", "told"),
+    [
+        (interrupted, 1, "concurrency 16 is not valid: interrupted"),
+        (killed, 1, "concurrency 16 is not valid: not finished: still running, or killed"),
+        (without_a_column, 0, "50  7,567"),
+    ],
+)
+def test_a_run_that_was_cut_short_or_is_older_is_still_told(
+    tmp_path: Path, becomes: Callable[[Path], None], code: int, told: str
+) -> None:
+    run = make_run(tmp_path / "r", A)
+    becomes(run)
+    result = agentx("report", run, "--at", "50")
+    assert result.returncode == code
+    assert told in result.stdout
+    assert (run / "report.html").exists()
+
+
+def test_one_point_failed_points_and_no_success_have_clear_answers(tmp_path: Path) -> None:
+    one = agentx("report", make_run(tmp_path / "one", A[:1]), "--at", "50")
+    assert "not reached  nearest: 60.0 tok/s/user at concurrency 12, 6,000 tok/s/GPU" in one.stdout
+    none = make_run(tmp_path / "none", [Level(4, 50.0, 100.0, status=Status.FAILED)])
+    result = agentx("report", none)
+    assert result.returncode == 1
+    assert "no valid point: no curve, and no throughput at any speed" in result.stdout
+    assert "none has no valid point to compare" in refusal("compare", tmp_path / "one", none)
+
+
+def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
+    assert "is not a run directory" in refusal("report", tmp_path)
+    RunDirectory(tmp_path / "empty").path.mkdir()
+    RunDirectory(tmp_path / "empty").write_sweep({})
+    assert "has no point yet" in refusal("report", tmp_path / "empty")
