@@ -8,7 +8,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,8 +32,12 @@ class Command:
 
     def wait_until_it_says(self, text: str) -> None:
         """Return once standard error holds ``text``; the process must not end before."""
+        self.wait_until(lambda: text in self.said)
+
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Return once it is so; the process must not end before."""
         deadline_s = time.monotonic() + _DEADLINE_S
-        while text not in self.said:
+        while not condition():
             assert self.process.poll() is None, self.said
             assert time.monotonic() < deadline_s, self.said
             time.sleep(0.02)

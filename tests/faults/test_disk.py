@@ -1,0 +1,101 @@
+"""A disk that is full, read-only or gone: a clear end, and what was written stays."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from command_line import ROOT, SHORT, finished, started
+
+from agentx_replay.results.run_directory import read_points
+
+LONG_RUN = ("run", "--concurrency", "8", "--workers", "1", "--override", "window_s=600", *SHORT)
+
+
+def mounted(where: Path, options: str) -> None:
+    where.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(where)]
+    tried = subprocess.run(command, capture_output=True, text=True, check=False)
+    if tried.returncode:
+        pytest.skip(f"no file system can be mounted here: {tried.stderr.strip()}")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 300 KB."""
+    where = tmp_path / "disk"
+    mounted(where, "size=300k")
+    yield where
+    subprocess.run(["umount", str(where)], check=True)
+
+
+@pytest.fixture
+def read_only_disk(tmp_path: Path) -> Iterator[Path]:
+    where = tmp_path / "disk"
+    mounted(where, "size=1m,ro")
+    yield where
+    subprocess.run(["umount", str(where)], check=True)
+
+
+def told(result: subprocess.CompletedProcess[str]) -> str:
+    assert "Traceback" not in result.stderr
+    return " ".join(result.stderr.strip().splitlines()[-2:])
+
+
+def test_a_disk_that_fills_ends_the_run_and_keeps_what_was_written(
+    small_disk: Path, tmp_path: Path
+) -> None:
+    out = small_disk / "out"
+    with started(tmp_path, *LONG_RUN, "--out", str(out)) as command:
+        command.wait_until(lambda: any(out.glob("c0008/requests.parquet/part-*")))
+        free = os.statvfs(small_disk)
+        (small_disk / "somebody else's").write_bytes(b"x" * free.f_bavail * free.f_bsize)
+        assert command.ended() == 2
+        assert "Traceback" not in command.said
+        assert "the disk is full" in command.said
+        assert "what was written so far stays" in command.said
+    (point,) = read_points(out)
+    assert str(point.status) == "running"
+    assert len(point.requests(("request_id",))) > 0
+
+
+def test_a_disk_that_is_full_before_the_start_is_told_at_once(small_disk: Path) -> None:
+    free = os.statvfs(small_disk)
+    (small_disk / "somebody else's").write_bytes(b"x" * free.f_bavail * free.f_bsize)
+    result = finished("run", "--virtual", "--out", str(small_disk / "out"))
+    assert result.returncode == 2
+    assert "the disk is full" in told(result)
+
+
+def test_a_read_only_disk_is_told_before_anything_is_measured(read_only_disk: Path) -> None:
+    result = finished("run", "--virtual", "--out", str(read_only_disk / "out"))
+    assert result.returncode == 2
+    assert "the file system is read-only. Choose another --out." in told(result)
+
+
+def test_a_file_size_limit_is_told(tmp_path: Path) -> None:
+    """``ulimit -f 8``: 8 blocks of 1,024 bytes a file, which a point's records exceed."""
+    out = tmp_path / "out"
+    script = 'ulimit -f 8; exec "$0" -m agentx_replay run --virtual --out "$1"'
+    result = subprocess.run(
+        ["bash", "-c", script, sys.executable, str(out)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 2
+    assert "a file grew over the limit" in told(result)
+
+
+def test_a_directory_that_vanishes_ends_the_run_and_says_so(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with started(tmp_path, *LONG_RUN, "--out", str(out)) as command:
+        command.wait_until_it_says("c=8 window")
+        shutil.rmtree(out)
+        assert command.ended() == 2
+        assert "Traceback" not in command.said
+        assert "the directory has vanished" in command.said

@@ -1,0 +1,82 @@
+"""A server that drops everybody and comes back, one that hangs for good, one that is gone."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from socket_replay import Controls, replayed
+
+from agentx_replay.replay.window import WindowResult
+from agentx_replay.simulator.faults import Act, Break, Fault, Point
+
+LANES = 12
+WARMED_UP = 200
+"""Requests before anything goes wrong: a tenth of all that ended may fail."""
+
+
+@dataclass(slots=True)
+class Drops:
+    """Resets every connection once, then serves on; the run ends some requests later."""
+
+    dropped: bool = False
+
+    def __call__(self, controls: Controls, number: int, body: bytes) -> Fault | None:
+        if number >= WARMED_UP and not self.dropped and controls.server is not None:
+            self.dropped = True
+            controls.server.server.disconnect()
+        if number == 2 * WARMED_UP and controls.replay is not None:
+            controls.replay.stop()
+        return None
+
+
+def test_a_server_that_drops_everybody_and_comes_back_is_measured_on(tmp_path: Path) -> None:
+    outcome = replayed(tmp_path, Drops(), lanes=LANES)
+    assert outcome.played.result.failure is None
+    failed = [row for row in outcome.rows if row["status"] == "failed"]
+    assert 0 < len(failed) <= LANES
+    assert {row["error_category"] for row in failed} == {"reset"}
+    last_failure_ns = max(row["end_ns"] for row in failed)
+    for lane in range(LANES):
+        later = [
+            row for row in outcome.rows if row["lane"] == lane and row["send_ns"] > last_failure_ns
+        ]
+        assert any(row["status"] == "ok" for row in later), lane
+    assert outcome.tasks_left == 0
+
+
+@dataclass(slots=True)
+class Hangs:
+    """From some request on nothing is said any more, for an hour."""
+
+    def __call__(self, controls: Controls, number: int, body: bytes) -> Fault | None:
+        stall = Break(Act.STALL, Point.BETWEEN_EVENTS, stall_s=3600.0)
+        return Fault(breaks=stall) if number >= WARMED_UP else None
+
+
+def test_a_server_that_hangs_is_left_at_the_end_of_window_and_grace(tmp_path: Path) -> None:
+    outcome = replayed(tmp_path, Hangs(), lanes=LANES, window_s=4.0, grace_s=0.5)
+    window = outcome.played.result.window
+    assert isinstance(window, WindowResult)
+    assert window.close_ns - window.open_ns >= 4_000_000_000
+    assert 0.0 <= outcome.overtime_s < 5.0  # a busy machine's slack
+    assert outcome.tasks_left == 0
+    cut = [row for row in outcome.rows if row["status"] == "cut"]
+    assert {row["lane"] for row in cut} == set(range(LANES))
+    assert {row["request_id"] for row in outcome.rows} == outcome.sent.keys()
+
+
+@dataclass(slots=True)
+class Goes:
+    """From some request on every connection is reset before a word."""
+
+    def __call__(self, controls: Controls, number: int, body: bytes) -> Fault | None:
+        gone = Break(Act.RESET, Point.BEFORE_HEADERS)
+        return Fault(breaks=gone) if number >= WARMED_UP else None
+
+
+def test_a_server_that_is_gone_ends_the_level_with_the_count_of_failures(tmp_path: Path) -> None:
+    outcome = replayed(tmp_path, Goes(), lanes=LANES)
+    failure = outcome.played.result.failure or ""
+    failed = sum(row["status"] == "failed" for row in outcome.rows)
+    assert failure.endswith("requests failed, over 10% of them")
+    assert failed >= 20
+    assert {row["request_id"] for row in outcome.rows} == outcome.sent.keys()
