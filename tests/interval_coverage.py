@@ -171,9 +171,9 @@ def sweep(seed: int, known: tuple[float, float, float]) -> Held:
         replicate(sample, drawn) for sample, drawn in zip(samples, draws, strict=True)
     ]
     return Held(
-        holds(interval(levels[-1].interactivity), known[0]),
-        holds(interval(levels[-1].throughput), known[1]),
-        holds(interval(replicates_at(levels, TARGET)), known[2]),
+        holds(interval(levels[-1].interactivity, levels[-1].clusters), known[0]),
+        holds(interval(levels[-1].throughput, levels[-1].clusters), known[1]),
+        holds(interval(replicates_at(levels, TARGET), levels[0].clusters), known[2]),
     )
 
 

@@ -224,7 +224,9 @@ def _ratio(
     if pair[0].price is not None and pair[1].price is not None:
         cost = advantage((a, b), (pair[0].price, pair[1].price))
     reason = next((v.no_interval for v in values if v.no_interval is not None), None)
-    found = None if reason is not None else interval(replicate_ratios(first, other))
+    found = None
+    if reason is None:
+        found = interval(replicate_ratios(first, other), min(value.clusters for value in values))
     return Ratio(name, a / b, found, reason, cost)
 
 

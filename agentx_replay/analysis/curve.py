@@ -37,10 +37,11 @@ class PointInterval:
 @dataclass(frozen=True, slots=True)
 class TargetValue:
     """Throughput at a target; ``interval`` is None where none can be given, ``no_interval`` says
-    why.
+    why. ``clusters`` is the fewest of the levels it was read off, 0 where it was not reached.
     """
 
     at: AtTarget
+    clusters: int
     interval: Interval | None
     no_interval: str | None
 
@@ -90,7 +91,8 @@ def curve_from_draws(run: Run, targets: Sequence[float], draws: Sequence[Counts]
         clusters=clusters,
         intervals={
             each.concurrency: PointInterval(
-                interval(each.interactivity), interval(each.throughput / divisor)
+                interval(each.interactivity, each.clusters),
+                interval(each.throughput / divisor, each.clusters),
             )
             for each in replicates
             if each.clusters >= MIN_CLUSTERS
@@ -106,10 +108,12 @@ def curve_from_draws(run: Run, targets: Sequence[float], draws: Sequence[Counts]
 def _value(
     at: AtTarget, clusters: Mapping[int, int], replicates: Sequence[Replicates], divisor: int
 ) -> TargetValue:
+    fewest = min((clusters[level] for level in at.between or ()), default=0)
     reason = why_no_interval(at, clusters)
     if reason is not None:
-        return TargetValue(at, None, reason)
-    return TargetValue(at, interval(replicates_at(replicates, at.target) / divisor), None)
+        return TargetValue(at, fewest, None, reason)
+    found = interval(replicates_at(replicates, at.target) / divisor, fewest)
+    return TargetValue(at, fewest, found, None)
 
 
 def why_no_interval(at: AtTarget, clusters: Mapping[int, int]) -> str | None:

@@ -165,7 +165,7 @@ def _uncertainty(ratio: Ratio) -> str:
     if ratio.no_interval is not None:
         return f"; {ratio.no_interval}"
     said = bounds(ratio.interval, digits=3)
-    return f" {said}" if said else "; no bound: over 2.5 % of replicates miss the target"
+    return f" {said}" if said else "; no bound: too many replicates miss the target"
 
 
 def _price_section(comparison: Comparison, source: str | None) -> list[_Section]:

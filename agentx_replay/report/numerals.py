@@ -75,7 +75,7 @@ def target_note(value: TargetValue, unit: str) -> str:
     if value.no_interval is not None:
         notes.append(value.no_interval)
     if value.interval is not None and None in (value.interval.low, value.interval.high):
-        notes.append("a bound: over 2.5 % of replicates miss the target")
+        notes.append("a bound: too many replicates miss the target")
     return "; ".join(notes)
 
 

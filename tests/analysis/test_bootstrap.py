@@ -12,6 +12,7 @@ from agentx_replay.analysis.bootstrap import (
     level_sample,
     replicate,
     replicates_at,
+    tail,
 )
 from agentx_replay.analysis.frontier import CurvePoint, throughput_at
 from agentx_replay.analysis.metrics import summarise
@@ -214,6 +215,10 @@ def test_a_replicate_that_misses_the_target_says_on_which_side(
 # --- intervals -----------------------------------------------------------------------------------
 
 
+MANY = 10**9
+"""Clusters so many that Student's t is the normal distribution."""
+
+
 def values(finite: int, below: int = 0, above: int = 0, unknown: int = 0) -> list[float]:
     return [-INF] * below + [INF] * above + [NAN] * unknown + [float(k) for k in range(finite)]
 
@@ -221,15 +226,35 @@ def values(finite: int, below: int = 0, above: int = 0, unknown: int = 0) -> lis
 @pytest.mark.parametrize(
     ("replicates", "low", "high"),
     [
-        (values(1001), 25.0, 975.0),  # ranks 25 and 975 of 0 … 1,000
-        (values(981, below=20), 5.0, 955.0),  # 2 % below: still two bounds
-        (values(971, below=30), None, 945.0),  # over 2.5 % below: only "at most"
-        (values(971, above=30), 25.0, None),  # over 2.5 % above: only "at least"
-        (values(971, unknown=30), None, None),  # who knows on which side
-        (values(941, below=30, above=30), None, None),
+        (values(1021), 25.0, 995.0),  # ranks 25.5 and 994.5 of 0 … 1,020, outwards
+        (values(1001, below=20), 5.0, 975.0),  # 2.0 % below: still two bounds
+        (values(991, below=30), None, 965.0),  # 2.9 % below: only "at most"
+        (values(991, above=30), 25.0, None),  # 2.9 % above: only "at least"
+        (values(991, unknown=30), None, None),  # who knows on which side
+        (values(961, below=30, above=30), None, None),
     ],
 )
-def test_an_interval_holds_the_middle_95_percent_and_a_side_that_is_missed_is_open(
+def test_of_many_clusters_it_holds_the_middle_95_percent_and_is_open_where_values_are_missed(
     replicates: list[float], low: float | None, high: float | None
 ) -> None:
-    assert interval(np.array(replicates)) == Interval(low, high)
+    assert interval(np.array(replicates), MANY) == Interval(low, high)
+
+
+@pytest.mark.parametrize(
+    ("clusters", "t", "expected"),
+    [
+        (10, 2.262, 0.00855),  # 2.262 · √(10/9) = 2.3844
+        (32, 2.040, 0.01911),  # 2.040 · √(32/31) = 2.0726
+        (MANY, 1.960, 0.02500),
+    ],
+)
+def test_of_few_clusters_it_reaches_as_much_further_as_students_t(
+    clusters: int, t: float, expected: float
+) -> None:
+    # t from tables; the share of the normal distribution beyond t · √(n/(n − 1)) likewise.
+    assert tail(clusters) == pytest.approx(expected, abs=2e-5), t
+
+
+def test_the_interval_of_10_clusters_is_wider_than_that_of_many() -> None:
+    replicates = np.arange(1001.0)
+    assert interval(replicates, 10) == Interval(8.0, 992.0)  # ranks 8.55 and 991.45
