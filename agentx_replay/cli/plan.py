@@ -27,6 +27,7 @@ from agentx_replay.traces.statistics import duplicate_families
 
 if TYPE_CHECKING:
     from agentx_replay.analysis.point import Point
+    from agentx_replay.experiment.memory import LevelMemory
 
 _SIMULATED_SALT = "plan"
 """Two simulations of one plan are the same to the byte."""
@@ -96,8 +97,15 @@ def _lines(
         *corpus_lines(corpus, selection, rules),
         f"  {totals['input_tokens']:,} tokens in, {totals['output_tokens']:,} out, "
         f"{totals['reuse']:.1%} reusable with an unlimited cache",
-        *(line for level in plans for line in plan_lines(level)),
+        *(line for level in plans for line in plan_lines(level, _memory(selection, level).lines())),
     ]
+
+
+def _memory(selection: Selection, level: LevelPlan) -> "LevelMemory":
+    from agentx_replay.experiment.memory import level_memory
+    from agentx_replay.experiment.workers import workers_for
+
+    return level_memory(selection, level.text_bytes, workers_for(level.concurrency, None))
 
 
 def _document(
@@ -114,7 +122,9 @@ def _document(
         "near_duplicates": duplicate_families(selection.sources),
         "skipped": corpus.skipped,
         "scenario": {**asdict(rules), "fingerprint": rules.fingerprint},
-        "levels": [asdict(level) for level in plans],
+        "levels": [
+            {**asdict(level), "memory": asdict(_memory(selection, level))} for level in plans
+        ],
     }
     if points:
         from agentx_replay.report.points_table import points_json

@@ -1,5 +1,6 @@
 """A plan for a reader: per lane what is played and from where, and the totals of a level."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,8 +116,8 @@ def selection_totals(selection: Selection) -> dict[str, Any]:
     }
 
 
-def plan_lines(level: LevelPlan) -> list[str]:
-    """Return a level's plan in lines of at most 100 columns."""
+def plan_lines(level: LevelPlan, memory: Sequence[str]) -> list[str]:
+    """Return a level's plan in lines of at most 100 columns; ``memory`` is what it may take."""
     wrapped = f", {level.wrapping}" if level.wrapping else ""
     lines = [
         f"concurrency {level.concurrency}: plan {level.fingerprint}{wrapped}",
@@ -124,7 +125,7 @@ def plan_lines(level: LevelPlan) -> list[str]:
         f"{level.primer_tokens:,} tokens; then {level.warmup_requests:,} requests",
         f"  window {level.window_s:g} s, drain up to {level.grace_s:g} s: in all "
         f"{_duration(level.least_s)} and the server's warm-up, at most {_duration(level.most_s)}",
-        f"  text of live plays: at most {level.text_bytes / 1e6:,.0f} MB",
+        *(f"  {line}" for line in memory),
     ]
     for lane in level.lanes:
         lines.append(

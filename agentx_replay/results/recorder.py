@@ -39,6 +39,7 @@ PART_INTERVAL_S = 4.0
 """So that a response is on disk within 5 s, the writing included."""
 PART_EVENTS = 1_000_000
 BACKLOG_EVENTS = 16_000_000
+EVENT_BYTES = 12
 
 _SLICE_ROWS = 128
 _SLICE_EVENTS = 32_768
