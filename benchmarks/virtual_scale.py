@@ -1,0 +1,181 @@
+"""What an hour of lanes costs in virtual time, and whether a timer costs more with more lanes.
+
+    python benchmarks/virtual_scale.py TRACES
+
+First a simulated hour of scenario agentx over the sessions in TRACES, at 64 and at 512 lanes, each
+in a process of its own: contents of prompts, an engine with a prefix cache, records on disk, the
+fidelity report; the metrics are not computed. The engine is fast enough to carry 512 lanes. Then
+short sessions at 10 to 2,000 lanes, on a server that only waits: what is left is the closed loop
+and its timers.
+"""
+
+import asyncio
+import gc
+import resource
+import subprocess
+import sys
+import time
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path += [str(ROOT), str(ROOT / "tests")]
+
+from stream_graphs import graph, step  # noqa: E402
+from virtual_replay import SCENARIO, NoText, S, plan_of  # noqa: E402
+
+from agentx_replay.analysis.window import Window  # noqa: E402
+from agentx_replay.experiment.conformity import level_fidelity  # noqa: E402
+from agentx_replay.experiment.prompting import Prompting  # noqa: E402
+from agentx_replay.plan.graph import SessionGraph  # noqa: E402
+from agentx_replay.plan.plan import GraphLibrary, Plan  # noqa: E402
+from agentx_replay.plan.selection import select_sessions  # noqa: E402
+from agentx_replay.prompts.template import CHATML  # noqa: E402
+from agentx_replay.prompts.text import chat_wording  # noqa: E402
+from agentx_replay.prompts.vocabulary import builtin_vocabulary  # noqa: E402
+from agentx_replay.replay.driver import Replay, ReplayResult  # noqa: E402
+from agentx_replay.replay.ports import Clock, Dispatch, Response, Status  # noqa: E402
+from agentx_replay.replay.virtual_time import run_virtual, virtual_clock  # noqa: E402
+from agentx_replay.results.recorder import ParquetRecorder  # noqa: E402
+from agentx_replay.scenario import load_scenario  # noqa: E402
+from agentx_replay.simulator.engine import EngineModel  # noqa: E402
+from agentx_replay.simulator.inprocess import InProcessEndpoint  # noqa: E402
+from agentx_replay.traces.corpus import read_corpus  # noqa: E402
+
+HOUR_LANES = (64, 512)
+TIMER_LANES = (10, 50, 200, 500, 1000, 2000)
+TIMER_RUNS = 3
+SESSIONS = 200
+TURNS = 20
+FAST = EngineModel(
+    per_sequence_ms=0.005,
+    per_context_token_ms=0.0,
+    per_prefill_token_ms=0.001,
+    prefill_budget_tokens=65_536,
+    cache_blocks=4_000_000,
+    max_running=1024,
+)
+
+
+def hour(traces: Path, lanes: int) -> None:
+    """Play a simulated hour and print what it cost this process."""
+    begun_s = time.perf_counter()
+    scenario = load_scenario("agentx")
+    corpus = read_corpus(traces)
+    selection = select_sessions(corpus, max_context=None, max_sessions=scenario.max_sessions)
+    plan = Plan(scenario, corpus.fingerprint, GraphLibrary(selection, scenario), lanes)
+    prompting = Prompting(
+        chat_wording(builtin_vocabulary()), CHATML, "salt", scenario.shared_prefix
+    )
+
+    async def play(directory: Path) -> ReplayResult:
+        clock = virtual_clock()
+        prompts = prompting.level(lanes, 0)
+        with closing(ParquetRecorder(directory, origin_ns=0)) as recorder:
+            endpoint = InProcessEndpoint(clock, FAST)
+            return await Replay(plan, prompts, clock, endpoint, recorder, run_id="t").run()
+
+    with TemporaryDirectory() as scratch:
+        result = run_virtual(play(Path(scratch)))
+        report = level_fidelity(plan, Path(scratch), _window(result))
+    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    kept = report is not None and not report.violations
+    requests = report.conformity.requests if report else 0
+    print(
+        f"{lanes:>5} lanes: {requests:>7,} requests, {time.perf_counter() - begun_s:6.1f} s "
+        f"({time.process_time():.1f} s of CPU), {peak_mb:6,.0f} MB, "
+        f"{'all' if kept else 'NOT all'} kept",
+        flush=True,
+    )
+
+
+def _window(result: ReplayResult) -> Window | None:
+    if result.window is None:
+        return None
+    open_ns, close_ns = result.window.open_ns, result.window.close_ns
+    return Window(open_ns, close_ns, (close_ns - open_ns) / S)
+
+
+class _Waits:
+    """A server that takes a second and a little, and a recorder that counts."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.requests = 0
+
+    async def send(self, dispatch: Dispatch) -> Response:
+        """Wait for as long as the lane says."""
+        send_ns = self._clock.now_ns()
+        over = asyncio.get_running_loop().create_future()
+        wait_ns = S + 100_000 * dispatch.lane
+        self._clock.call_at(send_ns + wait_ns, lambda: over.set_result(None))
+        await over
+        end_ns = self._clock.now_ns()
+        return Response(Status.OK, send_ns, end_ns, completion_tokens=dispatch.max_tokens)
+
+    def cut(self) -> None:
+        """Let what is in flight come to its end."""
+
+    def stream_ended(self, stream_id: str) -> None:
+        """Hold nothing for a stream."""
+
+    async def close(self) -> None:
+        """Hold nothing."""
+
+    def record(self, *_: object) -> None:
+        """Count a response."""
+        self.requests += 1
+
+    def record_play(self, *_: object) -> None:
+        """Plays are not counted."""
+
+
+def short_session(number: int) -> SessionGraph:
+    """Return a session of ``TURNS`` requests with gaps of 1 to 10 s."""
+    steps = [step(i, 5.0 * i, gap_s=1.0 + (7 * i + number) % 10) for i in range(TURNS)]
+    return graph(steps, session_id=f"s{number}")
+
+
+def timers(lanes: int) -> tuple[int, float]:
+    """Return how many requests were played and the microseconds of CPU for each.
+
+    The window is as long as it takes for about 40,000 requests; both caps are on.
+    """
+    rules = replace(
+        SCENARIO, window_s=7.0 * 40_000 / lanes, system_idle_cap_s=10.0, tree_idle_cap_s=300.0
+    )
+    plan = plan_of([short_session(number) for number in range(SESSIONS)], lanes, rules)
+
+    async def play() -> int:
+        clock = virtual_clock()
+        server = _Waits(clock)
+        await Replay(plan, lambda *_: NoText(), clock, server, server, run_id="t").run()
+        return server.requests
+
+    begun_s = time.process_time()
+    requests = run_virtual(play())
+    return requests, (time.process_time() - begun_s) * 1e6 / requests
+
+
+def main(traces: Path) -> None:
+    """Print both tables."""
+    print("a simulated hour of agentx:", flush=True)
+    for lanes in HOUR_LANES:
+        subprocess.run([sys.executable, __file__, str(traces), str(lanes)], check=True)
+    # As in a run: the collector does not walk all that is loaded again and again.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(700, 10, 1_000_000_000)
+    print("the closed loop and its timers alone:")
+    for lanes in TIMER_LANES:
+        requests, used_us = min((timers(lanes) for _ in range(TIMER_RUNS)), key=lambda r: r[1])
+        print(f"{lanes:>5} lanes: {requests:>7,} requests, {used_us:6.1f} us of CPU each")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 3:
+        hour(Path(sys.argv[1]), int(sys.argv[2]))
+    else:
+        main(Path(sys.argv[1]))
