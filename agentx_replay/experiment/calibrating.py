@@ -40,8 +40,8 @@ _PROOF = Enough(within_s=1.5, at_least=8)
 """How long proving may take, and how many probes it must have on however slow a server."""
 _LONG_PROBE_S = 0.3
 _LONGEST_PROBE_TOKENS = 65_536
-_REPEATED_WORDS = 300
-"""Words of the prompt that is counted twice: several blocks of any prefix cache."""
+_SAMPLE_WORDS = 300
+"""Words of a prompt that is timed, or counted twice: several blocks of any prefix cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,6 @@ class _Session:
         self._chat = settings.api == "chat"
         self._context = context_tokens
         self._rng = random.Random(time.time_ns())  # a cache must not know the probes
-        self._started_s = time.monotonic()
 
     async def calibration(self, candidates: Candidates, earlier: Calibration | None) -> Calibration:
         """Find, prove, and check against usage."""
@@ -197,16 +196,20 @@ class _Session:
 
     async def _affordable(self, calibration: Calibration, ways: Ways) -> int:
         """Return how many tokens can be counted in the time that one long probe may take."""
-        words = min(_REPEATED_WORDS, self._words_a_text())
-        if calibration.ids:
-            probe: Probe = Ids(calibration.ids[:words], words - 1)
-        else:
-            maker = ProbeMaker(calibration.opening, calibration.words, self._rng)
-            probe = maker.conversation([("user", words)]) if self._chat else maker.text(words)
+        probe = self._sample(calibration)
         begun_s = time.monotonic()
         await self._counter.counts([probe], ways)
         took_s = max(time.monotonic() - begun_s, 1e-4)
-        return min(max(round(words / took_s * _LONG_PROBE_S), words), _LONGEST_PROBE_TOKENS)
+        affordable = round(probe.words / took_s * _LONG_PROBE_S)
+        return min(max(affordable, probe.words), _LONGEST_PROBE_TOKENS)
+
+    def _sample(self, calibration: Calibration) -> Probe:
+        """Return a prompt of some blocks, of the kind that a run will send."""
+        count = min(_SAMPLE_WORDS, self._words_a_text() - 1)
+        if calibration.ids:
+            return Ids((calibration.ids[0], *self._rng.choices(calibration.ids, k=count)), count)
+        maker = ProbeMaker(calibration.opening, calibration.words, self._rng)
+        return maker.conversation([("user", count)]) if self._chat else maker.text(count)
 
     async def _ids(self, calibration: Calibration, ways: Ways) -> tuple[int, ...]:
         """Return the token ids of the words, the opening's first; none where they do not serve."""
@@ -222,11 +225,9 @@ class _Session:
 
     async def _usage(self, calibration: Calibration, ways: Ways) -> "_UsageCheck":
         """Count one prompt twice by usage, as the run's records will."""
-        probe: Probe = ProbeMaker(calibration.opening, calibration.words, self._rng).conversation(
-            [("user", min(_REPEATED_WORDS, self._words_a_text() - 1))]
-        )
-        if ways.usage is None or calibration.cost.assumed or not self._chat:
+        if ways.usage is None or calibration.cost.assumed:
             return _UsageCheck(0, 0, 0)
+        probe = self._sample(calibration)
         first = await self._counter.count(probe, ways.usage)
         again = await self._counter.count(probe, ways.usage)
         return _UsageCheck(expected_tokens(probe, calibration.cost), first, again)

@@ -125,6 +125,18 @@ def test_tokenize_that_says_other_than_usage_is_not_believed() -> None:
     assert found.exact
 
 
+def test_so_it_is_for_completions() -> None:
+    # Here usage counts a begin-of-text that /tokenize does not add.
+    def forgetful(path: str, body: Body) -> Reply:
+        if path == "/tokenize":
+            return Reply(json={"count": words_in(body)})
+        return completion(body, 1 + words_in(body)) if path == COMPLETIONS else NOT_FOUND
+
+    found, _ = calibrated(forgetful, api="completions")
+    assert (found.cost.without_system, found.counted_by, found.ids) == (2, "usage", ())
+    assert found.exact
+
+
 def test_completions_go_by_token_ids_where_the_server_tells_and_takes_them() -> None:
     ids: dict[str, int] = {}
     fresh = count(100)

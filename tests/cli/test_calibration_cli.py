@@ -1,0 +1,71 @@
+"""Calibration as a person meets it: its line, its file, its reuse, its refusals."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SHORT = ("--concurrency", "1", "--override", "window_s=1.0", "--override", "grace_s=5.0")
+EXACT = "prompt lengths exact on 40 of 40 probes (1,234 built-in words, counted by "
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "agentx_replay", "run", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def first_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    out = tmp_path_factory.mktemp("runs") / "first"
+    return out, run(*SHORT, "--out", str(out)).stderr
+
+
+def test_a_run_says_in_one_line_that_lengths_are_exact(first_run: tuple[Path, str]) -> None:
+    _, said = first_run
+    assert EXACT + "/tokenize)\n" in said
+
+
+def test_a_run_keeps_its_calibration_whole_and_the_sweep_its_numbers(
+    first_run: tuple[Path, str],
+) -> None:
+    out, _ = first_run
+    whole = json.loads((out / "calibration.json").read_text())
+    summary = json.loads((out / "sweep.json").read_text())["calibration"]
+    assert len(whole["words"]) == summary["words"] == 1_234
+    assert whole["cost"] == summary["cost"]
+    assert summary["verification"]["exact"] == 40
+
+
+def test_a_calibration_is_used_again(first_run: tuple[Path, str], tmp_path: Path) -> None:
+    file = first_run[0] / "calibration.json"
+    said = run(*SHORT, "--calibration", str(file), "--out", str(tmp_path / "again")).stderr
+    assert EXACT + "/tokenize)\n" in said
+
+
+def test_completions_are_calibrated_by_token_ids(tmp_path: Path) -> None:
+    said = run(*SHORT, "--endpoint", "completions", "--out", str(tmp_path / "ids")).stderr
+    assert EXACT + "usage)\n" in said
+    assert len(json.loads((tmp_path / "ids" / "calibration.json").read_text())["ids"]) == 1_235
+
+
+def test_without_a_wire_lengths_are_assumed_and_said_to_be(tmp_path: Path) -> None:
+    said = run(*SHORT, "--virtual", "--out", str(tmp_path / "virtual")).stderr
+    assert "prompt lengths assumed, not measured (1,234 built-in words)\n" in said
+
+
+def test_a_file_that_is_no_calibration_is_refused_in_two_sentences(tmp_path: Path) -> None:
+    file = tmp_path / "other.json"
+    file.write_text("{}")
+    ended = run(*SHORT, "--calibration", str(file), "--out", str(tmp_path / "never"))
+    assert ended.returncode == 2
+    assert "Traceback" not in ended.stderr
+    assert "other.json is not a calibration" in ended.stderr
