@@ -1,0 +1,80 @@
+"""What a run says against itself: on screen, in point.json and by its exit code."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(out: Path, *arguments: str, command: str = "run") -> subprocess.CompletedProcess[str]:
+    where = ("--virtual", "--concurrency", "2", "--out", str(out)) if command == "run" else ()
+    return subprocess.run(
+        [sys.executable, "-m", "agentx_replay", command, *where, *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def point(out: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((out / "c0002" / "point.json").read_text())
+    return found
+
+
+def test_an_overridden_rule_is_recorded_and_not_comparable(tmp_path: Path) -> None:
+    out = tmp_path / "o"
+    told = run(out, "--scenario", "agentx", "--override", "window_s=30.0", "--override", "seed=42")
+    reasons = point(out)["incomparable_reasons"]
+    # A seed of 42 is the scenario's own: nothing is changed by saying so.
+    assert reasons == [
+        "rules overridden: window_s",
+        "the window is 30 s, under 900 s",
+        "another corpus: the bundled synthetic sessions",
+    ]
+    for reason in reasons:
+        assert reason in " ".join(told.stdout.split())
+    sweep = json.loads((out / "sweep.json").read_text())
+    assert sweep["scenario"]["overridden"] == ["window_s"]
+    assert "overridden: window_s" in told.stderr
+
+
+def test_a_rule_is_changed_by_override_alone(tmp_path: Path) -> None:
+    told = run(tmp_path / "o", "--scenario", "agentx", "--window", "30")
+    assert told.returncode == 2
+    assert not (tmp_path / "o").exists()
+
+
+def test_a_warm_up_that_fails_is_not_valid_and_says_so(tmp_path: Path) -> None:
+    out = tmp_path / "o"
+    told = run(out, "--override", "warmup_timeout_s=0.001")
+    assert told.returncode == 1
+    found = point(out)
+    assert (found["status"], found["valid"]) == ("failed", False)
+    (reason,) = found["invalid_reasons"]
+    assert reason.startswith("warm-up failed: ")
+    assert reason.endswith("requests had not returned after 0.001 s")
+    assert found["fidelity"] is None
+    assert "not valid: warm-up failed" in " ".join(told.stdout.split())
+
+
+def test_requests_that_are_cut_are_not_valid_and_counted(tmp_path: Path) -> None:
+    out = tmp_path / "o"
+    told = run(out, "--override", "window_s=2.0", "--override", "grace_s=0.0")
+    assert told.returncode == 1
+    assert any("were cut at the end of the grace" in r for r in point(out)["invalid_reasons"])
+
+
+def test_the_fidelity_report_is_kept_and_repeated(tmp_path: Path) -> None:
+    out = tmp_path / "o"
+    ran = run(out)
+    kept = point(out)["fidelity"]
+    assert kept["conformity"]["requests"] > 0
+    assert (kept["trees_least"], kept["trees_most"]) == (2, 2)
+    line = "concurrency 2 kept: prompt lengths exact; output lengths exact"
+    assert line in " ".join(ran.stdout.split())
+    assert line in " ".join(run(out, str(out), command="report").stdout.split())
