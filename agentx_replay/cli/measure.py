@@ -21,7 +21,6 @@ from agentx_replay.cli.options import (
     workers,
 )
 from agentx_replay.cli.redaction import redacted_command
-from agentx_replay.cli.report import show
 from agentx_replay.cli.target import TargetOptions, open_target, target_options
 from agentx_replay.errors import UsageError
 from agentx_replay.experiment.interrupts import INTERRUPTED_EXIT_CODE
@@ -175,6 +174,8 @@ def _measure(concurrency: tuple[int, ...], options: dict[str, Any]) -> None:
         ):
             screen.say(line)
         points = list(sweep.run(screen))
+    from agentx_replay.cli.report import show  # what only the end needs does not delay the start
+
     found = show(settings.out, at, as_json=as_json)
     sys.exit(_exit_code(points, found.run.points))
 
