@@ -31,7 +31,7 @@ def machine() -> dict[str, Any]:
         "cores": len(os.sched_getaffinity(0)),
         "memory_gb": round(memory / 1e9),
         "architecture": platform.machine(),
-        "system": f"{platform.system()} {platform.release()}",
+        "system": platform.system(),
         "python": platform.python_version(),
         "load": [round(load, 1) for load in os.getloadavg()],
     }
