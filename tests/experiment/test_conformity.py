@@ -118,6 +118,22 @@ def test_a_request_that_waits_for_one_never_sent_is_found() -> None:
     assert (found.order, found.joins) == (0, 1)
 
 
+def test_a_stream_whose_spawning_request_was_never_sent_is_found() -> None:
+    run = replay([FAMILY], scenario=replace(SCENARIO, window_s=1.5))
+    pairs = [pair for pair in run.log.requests if pair[0].stream == 1]
+    assert len(pairs) == 1
+    assert conformity(plan_of([FAMILY], 1, SCENARIO), table(pairs)).spawns == 1
+
+
+def test_a_stream_that_starts_with_the_play_waits_for_no_request() -> None:
+    early = graph([step(0, 0)], (Spawn(None, at_issue=False, offset_s=5.0), [step(1, 5)]))
+    assert checked(early).spawns == 0
+    # Sent or not yet: nobody has to have spawned it.
+    run = replay([early], scenario=replace(SCENARIO, window_s=2.0))
+    found = conformity(plan_of([early], 1, SCENARIO), table(run.log.requests))
+    assert (found.requests, found.spawns, found.abandoned_requests) == (1, 0, 0)
+
+
 def test_lateness_counts_from_the_earliest_instant() -> None:
     found = checked(FAMILY, at(0, 2, send_ns=7 * S + 5_000_000)).gaps
     assert found is not None
