@@ -12,6 +12,7 @@ from agentx_replay.replay.ports import Clock, TimerHandle
 
 SAMPLE_EVERY_NS = 10_000_000
 _COLUMNS = 3
+_NS_A_US = 1000
 _LOAD_SAMPLES = 1000
 """The last ten seconds, or fewer where the loop is late."""
 
@@ -25,18 +26,26 @@ class ClientLoad:
 
 
 class LagSampler:
-    """Samples every 10 ms from ``start`` to ``stop``; 24 bytes a sample."""
+    """Samples every 10 ms from ``start`` to ``stop``, in whole µs.
+
+    12 bytes a sample, 0.7 MB in ten minutes: time and CPU are kept as steps from the sample before.
+    """
 
     def __init__(self, clock: Clock, cpu_ns: Callable[[], int] = time.process_time_ns) -> None:
         self._clock = clock
         self._cpu_ns = cpu_ns
-        self._samples = array("q")
+        self._samples = array("I")
+        self._start_us = self._start_cpu_us = 0
+        self._last_us = self._last_cpu_us = 0
         self._due_ns = 0
         self._timer: TimerHandle | None = None
 
     def start(self) -> None:
         """Begin sampling."""
-        self._arm(self._clock.now_ns())
+        now_ns = self._clock.now_ns()
+        self._start_us = self._last_us = now_ns // _NS_A_US
+        self._start_cpu_us = self._last_cpu_us = self._cpu_ns() // _NS_A_US
+        self._arm(now_ns)
 
     def stop(self) -> None:
         """Take no more samples."""
@@ -47,16 +56,19 @@ class LagSampler:
         """Return the samples, shape ``(n, 3)``: when it was, how late the timer for it fired, and
         the CPU time used by then, all in ns.
         """
-        return np.array(self._samples, np.int64).reshape(-1, _COLUMNS)
+        steps = np.array(self._samples, np.int64).reshape(-1, _COLUMNS)
+        at_us = self._start_us + np.cumsum(steps[:, 0])
+        cpu_us = self._start_cpu_us + np.cumsum(steps[:, 2])
+        return np.stack((at_us, steps[:, 1], cpu_us), axis=1) * _NS_A_US
 
     def load(self) -> ClientLoad:
         """Return the load over the last 1,000 samples: ten seconds."""
         latest = np.array(self._samples[-_LOAD_SAMPLES * _COLUMNS :], np.int64)
-        at_ns, lag_ns, cpu_ns = latest.reshape(-1, _COLUMNS).T
-        if len(at_ns) < 2:
+        gap_us, lag_us, cpu_us = latest.reshape(-1, _COLUMNS).T
+        if len(gap_us) < 2:
             return ClientLoad(0.0, 0.0)
-        share = (cpu_ns[-1] - cpu_ns[0]) / (at_ns[-1] - at_ns[0])
-        return ClientLoad(float(share), float(np.percentile(lag_ns, 99)))
+        share = cpu_us[1:].sum() / gap_us[1:].sum()
+        return ClientLoad(float(share), float(np.percentile(lag_us, 99)) * _NS_A_US)
 
     def _arm(self, now_ns: int) -> None:
         # Counted from now, not from the last due time: after a stall one late sample tells it.
@@ -65,5 +77,8 @@ class LagSampler:
 
     def _sample(self) -> None:
         now_ns = self._clock.now_ns()
-        self._samples.extend((now_ns, now_ns - self._due_ns, self._cpu_ns()))
+        now_us, cpu_us = now_ns // _NS_A_US, self._cpu_ns() // _NS_A_US
+        lag_us = (now_ns - self._due_ns) // _NS_A_US
+        self._samples.extend((now_us - self._last_us, lag_us, cpu_us - self._last_cpu_us))
+        self._last_us, self._last_cpu_us = now_us, cpu_us
         self._arm(now_ns)

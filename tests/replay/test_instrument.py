@@ -27,7 +27,7 @@ class LateClock:
 def test_a_late_timer_is_recorded_with_its_lateness_and_the_next_counts_from_it() -> None:
     async def main() -> list[list[int]]:
         clock = LateClock()
-        cpu = iter(range(100, 200))
+        cpu = iter(range(0, 9_000, 1_000))
         sampler = LagSampler(clock, lambda: next(cpu))
         sampler.start()
         done = virtual_clock().loop.create_future()
@@ -38,10 +38,10 @@ def test_a_late_timer_is_recorded_with_its_lateness_and_the_next_counts_from_it(
         return rows
 
     assert run_virtual(main()) == [
-        [10 * MS, 0, 100],
-        [20 * MS, 0, 101],
-        [37 * MS, 7 * MS, 102],
-        [47 * MS, 0, 103],
+        [10 * MS, 0, 1_000],
+        [20 * MS, 0, 2_000],
+        [37 * MS, 7 * MS, 3_000],
+        [47 * MS, 0, 4_000],
     ]
 
 
@@ -64,3 +64,19 @@ def test_the_load_is_cpu_over_time_and_the_p99_of_the_lag_of_the_last_ten_second
     # lies at rank 2.97, 97 % of the way from 0 to 7.
     assert load.cpu_share == pytest.approx(12 / 37)
     assert load.loop_lag_p99_ns == pytest.approx(0.97 * 7 * MS)
+
+
+def test_stamps_are_whole_microseconds_that_do_not_drift_over_many_samples() -> None:
+    async def main() -> list[int]:
+        clock = virtual_clock()
+        sampler = LagSampler(clock, lambda: clock.now_ns() // 3)  # a third of a core
+        sampler.start()
+        done = clock.loop.create_future()
+        clock.call_at(10_005 * MS, lambda: done.set_result(None))
+        await done
+        sampler.stop()
+        last: list[int] = sampler.table()[-1].tolist()
+        return last
+
+    # A thousand samples: 10 s, of which 3,333,333 µs of CPU.
+    assert run_virtual(main()) == [10_000 * MS, 0, 3_333_333_000]
