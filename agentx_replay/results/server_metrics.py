@@ -38,11 +38,6 @@ class Metric(StrEnum):
     ACCEPTED_AT = "accepted_at_total"
     ACCEPT_LENGTH = "accept_length"
 
-    @property
-    def is_counter(self) -> bool:
-        """Whether it only grows, until the server restarts."""
-        return self.endswith("_total")
-
 
 _TRITON_REQUESTS = "nv_trt_llm_request_metrics"
 _TRITON_BLOCKS = "nv_trt_llm_kv_cache_block_metrics"

@@ -1,0 +1,77 @@
+import pytest
+
+from agentx_replay.analysis.bootstrap import Interval
+from agentx_replay.analysis.curve import TargetValue
+from agentx_replay.analysis.frontier import AtTarget, CurvePoint
+from agentx_replay.report.numerals import bounds, columns, rate, target_note, target_text
+
+NEAREST = CurvePoint(32, 43.6, 131_572.0)
+
+
+def value(
+    throughput: float | None,
+    between: tuple[int, int] | None = None,
+    *,
+    several: bool = False,
+    interval: Interval | None = None,
+    no_interval: str | None = None,
+    nearest: CurvePoint | None = NEAREST,
+) -> TargetValue:
+    at = AtTarget(50.0, throughput, between, several, nearest)
+    return TargetValue(at, 12, interval, no_interval)
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (None, "-"), (0.0123, "0.0123"), (12.34, "12.3"), (99.96, "100."), (1234.0, "1,234"),
+        (12_345_678.0, "12.35M"),
+    ],
+)  # fmt: skip
+def test_a_rate_has_three_significant_digits_at_least(number: float | None, text: str) -> None:
+    assert rate(number) == text
+
+
+@pytest.mark.parametrize(
+    ("interval", "digits", "text"),
+    [
+        (Interval(110_128.0, 132_909.0), None, "[110,128, 132,909]"),
+        (Interval(1.4, 1.5), 3, "[1.400, 1.500]"),
+        (Interval(1.4, None), 2, "≥ 1.40"),
+        (Interval(None, 1.5), 2, "≤ 1.50"),
+        (Interval(None, None), 2, ""),
+        (None, 2, ""),
+    ],
+)
+def test_an_interval_with_one_side_is_a_bound(
+    interval: Interval | None, digits: int | None, text: str
+) -> None:
+    assert bounds(interval, digits) == text
+
+
+@pytest.mark.parametrize(
+    ("shown", "text", "note"),
+    [
+        (value(7567.0, (16, 32), interval=Interval(7000.0, 8000.0)), "7,567 [7,000, 8,000]",
+         "between concurrency 16 and 32"),
+        (value(7567.0, (16, 16)), "7,567", "at concurrency 16"),
+        (value(7567.0, (16, 32), several=True), "7,567",
+         "between concurrency 16 and 32; the curve passes it more than once: the highest"),
+        (value(7567.0, (8, 16), no_interval="no interval: few"), "7,567",
+         "between concurrency 8 and 16; no interval: few"),
+        (value(7567.0, (16, 32), interval=Interval(None, 8000.0)), "7,567 ≤ 8,000",
+         "between concurrency 16 and 32; a bound: too many replicates miss the target"),
+        (value(None), "not reached",
+         "nearest: 43.6 tok/s/user at concurrency 32, 131,572 tok/s/GPU"),
+        (value(None, nearest=None), "not reached", "no valid point"),
+    ],
+)  # fmt: skip
+def test_a_value_at_a_target_says_where_it_comes_from(
+    shown: TargetValue, text: str, note: str
+) -> None:
+    assert target_text(shown) == text
+    assert target_note(shown, "tok/s/GPU") == note
+
+
+def test_columns_are_as_wide_as_their_widest_cell() -> None:
+    assert columns([["run", "x"], ["a", "1,234"]]) == ["run      x", "a    1,234"]
