@@ -23,6 +23,7 @@ from agentx_replay.endpoint.framing import (
     framing_of,
 )
 from agentx_replay.endpoint.parsing import (
+    SEGMENT_BYTES,
     Body,
     BodyJob,
     EventSink,
@@ -31,7 +32,6 @@ from agentx_replay.endpoint.parsing import (
     TextSink,
 )
 
-SEGMENT_BYTES = 16_384
 _NS = 1_000_000_000
 _READ_BYTES = 262_144
 _WRITE_BYTES = 262_144
@@ -126,6 +126,7 @@ class Connection(asyncio.BufferedProtocol):
         self._offsets = array("q")
         self._stamps = array("q")
         self._look_at = 0
+        self._segment_bytes = SEGMENT_BYTES
         self._framing: Framing = UntilClose()
         self._job: BodyJob | None = None
         self._reusable = True
@@ -261,6 +262,7 @@ class Connection(asyncio.BufferedProtocol):
         self._framing = framing
         self._job = BodyJob(decoder, EventSink() if _streams(exchange) else TextSink())
         self._raw = self._head[len(head) :]
+        self._segment_bytes = self._parses.first_segment_bytes()
         return None
 
     def _stop_upload(self) -> None:
@@ -272,7 +274,7 @@ class Connection(asyncio.BufferedProtocol):
         """Frame what has come, hand it on, and end the response where it ends."""
         framing = self._framing
         given_up = self._hand_on()
-        self._look_at = min(SEGMENT_BYTES, framing.next_look() or SEGMENT_BYTES)
+        self._look_at = min(self._segment_bytes, framing.next_look() or self._segment_bytes)
         if framing.ended:
             self._reusable = self._reusable and not framing.excess
             self._finish(Ending.COMPLETE, stamp_ns)
@@ -286,6 +288,8 @@ class Connection(asyncio.BufferedProtocol):
         raw, job = self._raw, self._job
         if not raw or job is None:
             return False
+        if len(raw) >= self._segment_bytes:
+            self._segment_bytes = SEGMENT_BYTES
         spans = self._framing.scan(raw)
         self._parses.add(job, Segment(raw, self._offsets, self._stamps, spans))
         self._raw, self._offsets, self._stamps = bytearray(), array("q"), array("q")

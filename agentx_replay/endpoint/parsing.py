@@ -21,10 +21,12 @@ from agentx_replay.endpoint.framing import Spans
 from agentx_replay.endpoint.sse import Event, EventSplitter, EventTooLargeError
 
 SLICE_NS = 500_000
+SEGMENT_BYTES = 16_384
 MAX_HELD_BYTES = 64 * 1024 * 1024
 LIVE_PARSE_BYTES = 256 * 1024
 MAX_TEXT_BYTES = 4_000_000
 _STEP_BYTES = 4_096
+_GOLDEN_RATIO = 0.618_033_988_749_895
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,15 +226,32 @@ class ParseQueue:
     unfinished segment more); ``parsed_at_once`` how often the bound forced a parse on the spot.
     """
 
-    __slots__ = ("_jobs", "_limit_bytes", "_loop", "_now_ns", "held_bytes", "parsed_at_once")
+    __slots__ = (
+        "_jobs",
+        "_limit_bytes",
+        "_loop",
+        "_now_ns",
+        "_phase",
+        "held_bytes",
+        "parsed_at_once",
+    )
 
     def __init__(self, loop: asyncio.AbstractEventLoop, limit_bytes: int = MAX_HELD_BYTES) -> None:
         self._loop = loop
         self._limit_bytes = limit_bytes
         self._now_ns = time.monotonic_ns
         self._jobs: deque[BodyJob] = deque()
+        self._phase = 0.0
         self.held_bytes = 0
         self.parsed_at_once = 0
+
+    def first_segment_bytes(self) -> int:
+        """Return how long a new response's first segment may grow: another share of a whole one
+        for each, evenly spread. Streams that grow in step, as an engine's do, would otherwise
+        all close a segment at the same token, and the last of them be stamped behind all that.
+        """
+        self._phase = (self._phase + _GOLDEN_RATIO) % 1.0
+        return 1 + int(self._phase * SEGMENT_BYTES)
 
     def add(self, job: BodyJob, segment: Segment) -> None:
         """Hold a segment of a live response; read it when there are enough of them."""

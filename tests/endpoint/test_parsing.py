@@ -158,3 +158,17 @@ def test_a_plain_body_is_bounded() -> None:
     sink.feed(b"x", 2)
     assert sink.finished
     assert sink.body(complete=False).too_large
+
+
+def test_responses_that_grow_in_step_do_not_close_their_first_segments_together() -> None:
+    """Shares 0.6180, 0.2361, 0.8541, 0.4721 … of 16,384 (multiples of the golden ratio, mod 1):
+    of 256 streams that gain 235 bytes a step, at most 5 close a segment at one step."""
+
+    async def test() -> list[int]:
+        queue = ParseQueue(asyncio.get_running_loop())
+        return [queue.first_segment_bytes() for _ in range(256)]
+
+    sizes = asyncio.run(test())
+    assert sizes[:4] == [10_126, 3_868, 13_994, 7_736]
+    at_step = [size // 235 for size in sizes]
+    assert max(at_step.count(step) for step in at_step) <= 5
