@@ -2,11 +2,10 @@
 
     python benchmarks/coverage.py [SWEEPS]
 
-prints one JSON object; what it printed stands in benchmarks/results/coverage.json. About three
-minutes. The population, the truth and a sweep are in tests/interval_coverage.py.
+writes benchmarks/results/coverage.json. About three minutes. The population, the truth and a
+sweep are in tests/interval_coverage.py.
 """
 
-import json
 import sys
 from dataclasses import fields
 from pathlib import Path
@@ -16,9 +15,11 @@ sys.path += [str(ROOT), str(ROOT / "tests")]
 
 from interval_coverage import LEVELS, TARGET, WINDOW_S, Held, sweep, truth  # noqa: E402
 
+from benchmarks.results_file import write_result  # noqa: E402
+
 
 def main() -> None:
-    """Replay the sweeps and print how many intervals held."""
+    """Replay the sweeps and write how many intervals held."""
     sweeps = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
     known = truth(seed=1)
     held = [sweep(1000 + number, known) for number in range(sweeps)]
@@ -31,7 +32,7 @@ def main() -> None:
         "truth": dict(zip(names, known, strict=True)),
         "held": {name: sum(getattr(each, name) for each in held) for name in names},
     }
-    print(json.dumps(result, indent=2))
+    print(write_result("coverage", result))
 
 
 if __name__ == "__main__":

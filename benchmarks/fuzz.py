@@ -18,7 +18,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
-from long_results import RESULTS, write_result  # noqa: E402 - found by the line before
+from benchmarks.results_file import RESULTS, write_result  # noqa: E402 - found by the line before
 
 _SLOW_INPUT_S = 10
 _LONGEST_INPUT_BYTES = 4096

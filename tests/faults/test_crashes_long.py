@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 from crash_runs import Left, Victim, killed_runs, simulator
-from long_results import write_result
+
+from benchmarks.results_file import write_result
 
 ROUNDS = 10
 RUNS: list[tuple[Victim, int]] = [

@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 from command_line import Command, started
 from faulty_server import faulty_server
-from long_results import write_result
 from small_corpus import corpus, request, session
 
 from agentx_replay.results.run_directory import read_points
+from benchmarks.results_file import write_result
 
 STREAMS = 500
 WINDOW_S = 420

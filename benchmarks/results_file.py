@@ -1,4 +1,8 @@
-"""Figures of the long tests, kept in the repository: what, when, on which kind of machine."""
+"""Figures kept in the repository: what, when, on which kind of machine.
+
+Written by the benchmarks and by the tests marked long; ``tests/test_claims.py`` holds the README's
+claims to them.
+"""
 
 import datetime
 import os
@@ -8,7 +12,7 @@ from typing import Any
 
 import orjson
 
-RESULTS = Path(__file__).resolve().parents[1] / "benchmarks" / "results"
+RESULTS = Path(__file__).resolve().parent / "results"
 
 
 def write_result(name: str, figures: dict[str, Any]) -> Path:
