@@ -45,7 +45,11 @@ server_options = (
 target_options = (
     _URL,
     *server_options,
-    click.option("--session-headers", is_flag=True, help="Send X-Session-ID, for routers."),
+    click.option(
+        "--session-headers",
+        is_flag=True,
+        help="Name each session in headers, for routers that keep it on one engine.",
+    ),
     click.option(
         "--keepalive",
         type=Seconds(),

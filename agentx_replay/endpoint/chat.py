@@ -39,9 +39,20 @@ class ChatRequests:
 
 
 def id_headers(dispatch: Dispatch, *, session: bool) -> dict[str, str]:
-    """Return the headers that name a request, its stream and, if asked for, its play."""
+    """Return the headers that name a request and its stream and, if asked for, those by which
+    routers keep a session together: the whole play's, and Dynamo's for a stream and its parent.
+    """
     ids = {"X-Correlation-ID": dispatch.stream_id, "X-Request-ID": dispatch.request_id}
-    return ids | {"X-Session-ID": dispatch.play_id} if session else ids
+    if not session:
+        return ids
+    ids |= {
+        "X-Session-ID": dispatch.play_id,
+        "X-SMG-Routing-Key": dispatch.play_id,
+        "X-Dynamo-Session-ID": dispatch.stream_id,
+    }
+    if dispatch.parent_stream_id is not None:
+        ids["X-Dynamo-Parent-Session-ID"] = dispatch.parent_stream_id
+    return ids
 
 
 def post(head_start: bytes, headers: dict[str, str], body: tuple[bytes, ...]) -> bytes:

@@ -57,10 +57,10 @@ class EndpointSettings:
 
     ``max_tokens_field`` is the name of the body field that limits the output (of completions it is
     always ``max_tokens``). ``extra_body`` and ``extra_headers`` pass through. ``session_headers``
-    adds ``X-Session-ID``. ``keepalive_s`` is how long an idle connection may be used again where
-    neither the server's announcement nor a measurement says less. ``timeout_s`` limits one
-    response; None is no limit. ``continuous_usage`` asks for usage in every event, which costs the
-    server time.
+    adds what routers keep a session together by (``chat.id_headers``). ``keepalive_s`` is how long
+    an idle connection may be used again where neither the server's announcement nor a measurement
+    says less. ``timeout_s`` limits one response; None is no limit. ``continuous_usage`` asks for
+    usage in every event, which costs the server time.
     """
 
     url: BaseUrl

@@ -61,7 +61,7 @@ class Lane:
         """Return the request of a step as it goes out now; warm-up asks for one token."""
         step = self.play.step(step_id)
         request = step.request
-        stream_id = f"{self.play_id}-s{step_id.stream}"
+        stream_id = self._stream_id(step_id.stream)
         primer = "-primer" if phase is Phase.PRIMER else ""
         prompt = self.prompts.prompt(step_id.stream, request)
         kept = self._sent_blocks.send(step_id.stream, prompt.block_ids)
@@ -91,7 +91,18 @@ class Lane:
             kept_blocks=kept.play_blocks,
             stream_kept_blocks=kept.stream_blocks,
             skipped_ns=skipped_ns - self._skipped_at_end_ns.get(step_id.stream, skipped_ns),
+            parent_stream_id=self._parent_stream_id(step_id.stream),
         )
+
+    def _stream_id(self, stream: int) -> str:
+        return f"{self.play_id}-s{stream}"
+
+    def _parent_stream_id(self, stream: int) -> str | None:
+        """Return who spawned a stream; the main stream where it starts with the play."""
+        spawn = self.planned.graph.streams[stream].spawn
+        if spawn is None:
+            return None
+        return self._stream_id(0 if spawn.after is None else spawn.after.stream)
 
     def returned(self, step_id: StepId) -> None:
         """Say that the request of a step is not in flight any more."""

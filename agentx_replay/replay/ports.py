@@ -63,7 +63,7 @@ class Dispatch:
     """One request as the protocol decided to send it.
 
     ``play_id`` names one live replay of a session (level, lane and ordinal); ``stream_id`` one
-    of its streams; ``turn`` the request's place in its stream and ``request_index`` its place in
+    of its streams, ``parent_stream_id`` the one that spawned it (None: the main stream); ``turn`` the request's place in its stream and ``request_index`` its place in
     the session. ``gap_s`` is the recorded end-to-start gap before it and ``intended_start_ns``
     when the protocol said to send, after idle caps. ``recorded_input_tokens`` and
     ``recorded_output_tokens`` are the recording's; ``max_tokens`` is what is asked of the server.
@@ -96,6 +96,7 @@ class Dispatch:
     kept_blocks: int = 0
     stream_kept_blocks: int = 0
     skipped_ns: int = 0
+    parent_stream_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

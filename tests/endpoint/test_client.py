@@ -5,6 +5,7 @@ import gzip
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -124,7 +125,7 @@ def test_the_request_is_what_the_protocol_says(run: Run) -> None:
         extra = {"temperature": 0, "ignore_eos": False}
         async with scripted([WHOLE]) as server:
             async with client_of(server, extra_body=extra, continuous_usage=True, **more) as client:
-                await client.send(dispatch())
+                await client.send(replace(dispatch(), parent_stream_id="main"))
             head, _, body = server.requests[0].partition(b"\r\n\r\n")
         lines = head.decode().split("\r\n")
         assert lines[0] == "POST /v1/chat/completions HTTP/1.1"
@@ -136,6 +137,9 @@ def test_the_request_is_what_the_protocol_says(run: Run) -> None:
             "X-Correlation-ID": "s",
             "X-Request-ID": "r-1",
             "X-Session-ID": "p-1",
+            "X-SMG-Routing-Key": "p-1",
+            "X-Dynamo-Session-ID": "s",
+            "X-Dynamo-Parent-Session-ID": "main",
             "Content-Type": "application/json",
             "Content-Length": str(len(body)),
         }

@@ -198,3 +198,19 @@ def test_stopping_in_the_window_drains_and_says_interrupted() -> None:
 def test_the_same_plan_gives_the_same_requests_twice() -> None:
     graphs = [graph([step(0, 0), step(1, 3, gap_s=i)], session_id=f"{i}") for i in range(5)]
     assert replay(graphs, lanes=3).log.sent() == replay(graphs, lanes=3).log.sent()
+
+
+def test_a_request_names_the_stream_that_spawned_its_own() -> None:
+    """Stream 2 is spawned by the child that is stream 1, stream 3 by nobody: by the main stream."""
+    by_main = (Spawn(StepId(0, 0), at_issue=True, offset_s=0.0), [step(1, 0)])
+    by_child = (Spawn(StepId(1, 0), at_issue=True, offset_s=0.0), [step(2, 0)])
+    with_play = (Spawn(None, at_issue=True, offset_s=0.0), [step(3, 0)])
+    run = replay([graph([step(0, 0)], by_main, by_child, with_play)])
+    first = [d for d, _ in run.log.requests if d.ordinal == 0]
+    play = first[0].play_id
+    assert {d.stream: d.parent_stream_id for d in first} == {
+        0: None,
+        1: f"{play}-s0",
+        2: f"{play}-s1",
+        3: f"{play}-s0",
+    }
