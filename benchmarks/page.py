@@ -30,11 +30,11 @@ from agentx_replay.analysis.point import PointFacts, facts_document  # noqa: E40
 from agentx_replay.analysis.validity import Conduct, Rules  # noqa: E402
 from agentx_replay.analysis.window import Window  # noqa: E402
 from agentx_replay.report.rebuild import Report  # noqa: E402
-from agentx_replay.results.layout import plays_file, requests_directory  # noqa: E402
+from agentx_replay.results.layout import instrument_file, plays_file, requests_directory  # noqa: E402
 from agentx_replay.results.parquet import write_parquet  # noqa: E402
 from agentx_replay.results.rows import RequestRow, request_batch, request_row, table_of  # noqa: E402
 from agentx_replay.results.run_directory import PointStatus, RunDirectory  # noqa: E402
-from agentx_replay.results.schema import PLAYS, REQUESTS, arrow_schema  # noqa: E402
+from agentx_replay.results.schema import INSTRUMENT, PLAYS, REQUESTS, arrow_schema  # noqa: E402
 
 LANES = 512
 HOUR_S = 3600.0
@@ -69,7 +69,8 @@ def make(path: Path) -> int:
     )  # fmt: skip
     run.write_point(LANES, PointStatus.COMPLETE, facts_document(facts))
     samples = [(LANES, 0, s * SECOND, 150_000, s * SECOND // 2) for s in range(int(HOUR_S))]
-    run.write_instrument(LANES, samples)
+    schema = arrow_schema(INSTRUMENT)
+    write_parquet(instrument_file(directory), schema, [table_of(schema, samples)])
     return sent
 
 

@@ -18,10 +18,13 @@ from agentx_replay.analysis.validity import Conduct, Rules
 from agentx_replay.analysis.window import Window
 from agentx_replay.replay.ports import Dispatch, PlayRecord, Response, Status
 from agentx_replay.results.compaction import compact, request_files
+from agentx_replay.results.layout import instrument_parts
 from agentx_replay.results.parquet import read_parquet
 from agentx_replay.results.recorder import ParquetRecorder
+from agentx_replay.results.rows import table_of
 from agentx_replay.results.run_directory import PointStatus, RunDirectory
-from agentx_replay.results.schema import REQUESTS
+from agentx_replay.results.sample_parts import SampleParts
+from agentx_replay.results.schema import INSTRUMENT, REQUESTS, arrow_schema
 
 WINDOW = Window(0, 100 * SECOND, 100.0)
 RULES = Rules(scenario="agentx", comparable=True, window_s=100.0)
@@ -69,6 +72,12 @@ def make_run(
     for level in levels:
         _write_level(run, level, gpus)
     return path
+
+
+def write_instrument(point: Path, rows: Sequence[tuple[int, ...]]) -> None:
+    """Write samples of the client's load, tuples in the order of ``INSTRUMENT``, into a level."""
+    schema = arrow_schema(INSTRUMENT)
+    SampleParts(instrument_parts(point), INSTRUMENT).write(table_of(schema, rows))
 
 
 def _write_level(run: RunDirectory, level: Level, gpus: int | None) -> None:

@@ -6,6 +6,7 @@ Pure functions of samples. Who takes them is the run's business; the rules are m
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from agentx_replay.analysis.latency import present, response_itl, send_lag_ns
@@ -39,6 +40,12 @@ class Samples:
         return Samples(
             self.worker[inside], self.at_ns[inside], self.loop_lag_ns[inside], self.cpu_ns[inside]
         )
+
+
+def samples_of(table: pa.Table) -> Samples | None:
+    """Return the samples of ``instrument.parquet``; None where there are none."""
+    names = ("worker", "at_ns", "loop_lag_ns", "cpu_ns")
+    return Samples(*(table[name].to_numpy() for name in names)) if len(table) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 from agentx_replay.analysis.fidelity import Fidelity, stored_fidelity
 from agentx_replay.analysis.frontier import CurvePoint
-from agentx_replay.analysis.instrument import InstrumentReport, Samples, examine
+from agentx_replay.analysis.instrument import InstrumentReport, Samples, examine, samples_of
 from agentx_replay.analysis.metrics import PointSummary, summarise
 from agentx_replay.analysis.percentiles import Distribution
 from agentx_replay.analysis.responses import COLUMNS, Responses, responses_of
@@ -111,10 +111,7 @@ def point_from_records(stored: StoredPoint, responses: Responses) -> Point:
         window = facts.window or observed_window(responses, facts.rules.window_s)
         conduct = Conduct(failure="not finished: still running, or killed")
         facts = PointFacts(facts.concurrency, facts.gpus, window, facts.rules, conduct)
-    table = stored.instrument()
-    columns = ("worker", "at_ns", "loop_lag_ns", "cpu_ns")
-    samples = Samples(*(table[c].to_numpy() for c in columns)) if len(table) else None
-    point = measure_point(responses, samples, facts, stored.status)
+    point = measure_point(responses, samples_of(stored.instrument()), facts, stored.status)
     return replace(point, fidelity=stored_fidelity(stored.document.get("fidelity")))
 
 

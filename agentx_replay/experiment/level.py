@@ -9,11 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
 import uvloop
-from numpy.typing import NDArray
 
-from agentx_replay.analysis.instrument import Samples, loop_lag_series
+from agentx_replay.analysis.instrument import loop_lag_series, samples_of
 from agentx_replay.analysis.metrics import latency_series
 from agentx_replay.analysis.point import (
     Point,
@@ -28,7 +26,7 @@ from agentx_replay.analysis.window import Window
 from agentx_replay.experiment.conformity import level_fidelity
 from agentx_replay.experiment.interrupts import stopping_on_signals
 from agentx_replay.experiment.job import Job
-from agentx_replay.experiment.part import Look, Part, Played, play, together
+from agentx_replay.experiment.part import Look, Part, play, together
 from agentx_replay.experiment.prompting import Prompting
 from agentx_replay.experiment.server_metrics import recorded_metrics
 from agentx_replay.experiment.sessions import SessionSource
@@ -41,11 +39,12 @@ from agentx_replay.replay.ports import Clock
 from agentx_replay.replay.virtual_time import run_virtual, virtual_clock
 from agentx_replay.results.compaction import compact, request_files
 from agentx_replay.results.histograms import write_log
-from agentx_replay.results.layout import latency_log
+from agentx_replay.results.layout import instrument_file, instrument_parts, latency_log
 from agentx_replay.results.parquet import read_parquet
 from agentx_replay.results.recorder import ParquetRecorder
 from agentx_replay.results.run_directory import PointStatus, RunDirectory
-from agentx_replay.results.schema import REQUESTS
+from agentx_replay.results.sample_parts import compact_samples, sample_files
+from agentx_replay.results.schema import INSTRUMENT, REQUESTS
 
 _T = TypeVar("_T")
 
@@ -68,17 +67,13 @@ class Level:
     gpus: int | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class _Replayed:
-    """What a level's replay leaves behind beside its records.
-
-    ``samples`` (int64, shape ``(n, 4)``): worker, instant, loop lag and CPU in ns.
-    """
+    """What a level's replay leaves behind beside its records."""
 
     result: ReplayResult
     origin_ns: int
     origin_unix_s: float
-    samples: NDArray[np.int64]
 
 
 def run_level(level: Level, target: Target, run: RunDirectory, screen: Screen) -> Point:
@@ -91,7 +86,8 @@ def run_level(level: Level, target: Target, run: RunDirectory, screen: Screen) -
     directory = run.start_point(concurrency, _document(level, None))
     replayed = _run(target, _replay(level, target, directory, screen))
     compact(directory)
-    point = _point(level, replayed, run, directory)
+    compact_samples(instrument_file(directory), instrument_parts(directory), INSTRUMENT)
+    point = _point(level, replayed, directory)
     run.write_point(concurrency, point.status, _document(level, point))
     return point
 
@@ -118,7 +114,7 @@ async def _replay_virtually(level: Level, target: Target, directory: Path) -> _R
         prompts = level.prompting.level(level.plan.concurrency, level.attempt)
         replay = Replay(level.plan, prompts, clock, endpoint, recorder, run_id=level.run_id)
         result = await replay.run()
-    return _Replayed(result, origin_ns, origin_unix_s, _samples([]))
+    return _Replayed(result, origin_ns, origin_unix_s)
 
 
 async def _replay_live(
@@ -131,7 +127,6 @@ async def _replay_live(
     def show(looks: list[Look]) -> None:
         screen.show(*together(looks))
 
-    played: tuple[Played | None, ...]
     concurrency = level.plan.concurrency
     async with recorded_metrics(target.metrics, clock, origin_ns, directory, concurrency):
         if alone:
@@ -139,13 +134,12 @@ async def _replay_live(
             one = await play(
                 part, clock, lambda replay: stopping(replay.stop), lambda look: show([look])
             )
-            result, played = one.result, (one,)
+            result = one.result
         else:
             jobs = _jobs(level, target, directory, origin_ns)
             crew = await play_on_workers(jobs, clock, stopping, show)
-            result, played = crew.result, crew.played
-    tables = [(worker, each.samples) for worker, each in enumerate(played) if each is not None]
-    return _Replayed(result, origin_ns, origin_unix_s, _samples(tables))
+            result = crew.result
+    return _Replayed(result, origin_ns, origin_unix_s)
 
 
 def _stopping(screen: Screen, stop: Callable[[], None]) -> AbstractContextManager[None]:
@@ -185,14 +179,8 @@ def _jobs(level: Level, target: Target, directory: Path, origin_ns: int) -> list
     ]
 
 
-def _samples(tables: list[tuple[int, NDArray[np.int64]]]) -> NDArray[np.int64]:
-    """Return the workers' samples in one table, the worker's number first."""
-    numbered = [np.insert(table, 0, worker, axis=1) for worker, table in tables]
-    return np.concatenate([np.empty((0, 4), np.int64), *numbered])
-
-
-def _point(level: Level, replayed: _Replayed, run: RunDirectory, directory: Path) -> Point:
-    """Compute a point from its records, and write its histograms and samples."""
+def _point(level: Level, replayed: _Replayed, directory: Path) -> Point:
+    """Compute a point from its records, and write its histograms."""
     result, origin_ns = replayed.result, replayed.origin_ns
     window = None
     if result.window is not None:
@@ -203,7 +191,8 @@ def _point(level: Level, replayed: _Replayed, run: RunDirectory, directory: Path
         )
     conduct = Conduct(interrupted=result.interrupted, failure=result.failure)
     facts = PointFacts(level.plan.concurrency, level.gpus, window, level.rules, conduct)
-    samples = _written_samples(run, level.plan.concurrency, replayed)
+    whole, parts = instrument_file(directory), instrument_parts(directory)
+    samples = samples_of(read_parquet(sample_files(whole, parts), INSTRUMENT))
     responses = responses_of(read_parquet(request_files(directory), REQUESTS, COLUMNS))
     if window is not None:
         series = latency_series(responses, window)
@@ -212,18 +201,6 @@ def _point(level: Level, replayed: _Replayed, run: RunDirectory, directory: Path
         write_log(latency_log(directory), series, replayed.origin_unix_s)
     point = measure_point(responses, samples, facts, _status(result))
     return replace(point, fidelity=level_fidelity(level.plan, directory, window))
-
-
-def _written_samples(run: RunDirectory, concurrency: int, replayed: _Replayed) -> Samples | None:
-    """Return the client's samples since the origin, on disk by then; None where there are none."""
-    if not len(replayed.samples):
-        return None
-    worker, at_ns, lag_ns, cpu_ns = replayed.samples.T
-    samples = Samples(worker, at_ns - replayed.origin_ns, lag_ns, cpu_ns)
-    columns = (samples.worker, samples.at_ns, samples.loop_lag_ns, samples.cpu_ns)
-    rows = zip(*(column.tolist() for column in columns), strict=True)
-    run.write_instrument(concurrency, [(concurrency, *row) for row in rows])
-    return samples
 
 
 def _status(result: ReplayResult) -> PointStatus:

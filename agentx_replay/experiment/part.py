@@ -18,17 +18,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from agentx_replay.experiment.ahead import prepared_ahead
+from agentx_replay.experiment.keeping import kept_in_parts
 from agentx_replay.plan.plan import Plan
 from agentx_replay.replay.driver import Progress, Replay, ReplayResult, Stage
 from agentx_replay.replay.instrument import ClientLoad, LagSampler
 from agentx_replay.replay.lane import PromptSources
 from agentx_replay.replay.peers import Peers
 from agentx_replay.replay.ports import Clock, Endpoint
+from agentx_replay.results.layout import instrument_parts
 from agentx_replay.results.recent import Glimpse, Recent, Snapshot, snapshot_of
 from agentx_replay.results.recorder import ParquetRecorder
+from agentx_replay.results.sample_parts import SampleParts
+from agentx_replay.results.schema import INSTRUMENT, arrow_schema
 
 _SHOW_EVERY_S = 1.0
 _OLDEST_GENERATION_OFF = 1_000_000_000
@@ -81,12 +86,11 @@ def together(looks: Sequence[Look]) -> tuple[Progress, Snapshot, ClientLoad]:
     return progress, snapshot_of([look.recent for look in looks]), load
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Played:
-    """How a part went. ``samples`` (int64, shape ``(n, 3)``): instant, loop lag and CPU, in ns."""
+    """How a part went."""
 
     result: ReplayResult
-    samples: NDArray[np.int64]
 
 
 async def play(
@@ -101,6 +105,7 @@ async def play(
     Raises ``UsageError`` where the disk fails; what was written stays.
     """
     sampler = LagSampler(clock)
+    parts = SampleParts(instrument_parts(part.directory), INSTRUMENT, part.worker)
     with (
         closing(
             ParquetRecorder(part.directory, origin_ns=part.origin_ns, worker=part.worker)
@@ -126,12 +131,22 @@ async def play(
                 replay.stop()
 
         try:
-            with steered(replay), quiet_collector(), _sampling(sampler):
-                async with _every_second(look):
-                    result = await replay.run()
+            async with kept_in_parts(parts, lambda: _samples(part, sampler.take())):
+                with steered(replay), quiet_collector(), _sampling(sampler):
+                    async with _every_second(look):
+                        result = await replay.run()
         finally:
             await endpoint.close()
-    return Played(result, sampler.table())
+    return Played(result)
+
+
+def _samples(part: Part, taken: NDArray[np.int64]) -> pa.Table:
+    """Return samples of the client's load as rows of ``INSTRUMENT``."""
+    at_ns, lag_ns, cpu_ns = taken.T
+    level = np.full(len(taken), part.plan.concurrency, np.int32)
+    worker = np.full(len(taken), part.worker, np.int32)
+    columns = [level, worker, at_ns - part.origin_ns, lag_ns, cpu_ns]
+    return pa.Table.from_arrays(list(map(pa.array, columns)), schema=arrow_schema(INSTRUMENT))
 
 
 @asynccontextmanager

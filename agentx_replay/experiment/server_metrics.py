@@ -7,12 +7,12 @@ from pathlib import Path
 from agentx_replay.endpoint.scrape import MetricsPage, lines_of, page_at, scraping, server_page
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.errors import UsageError
+from agentx_replay.experiment.keeping import kept_in_parts
 from agentx_replay.replay.ports import Clock
-from agentx_replay.results.server_metrics import (
-    ServerSamples,
-    known_samples,
-    write_server_metrics,
-)
+from agentx_replay.results.layout import server_file, server_parts
+from agentx_replay.results.sample_parts import SampleParts, compact_samples
+from agentx_replay.results.schema import SERVER
+from agentx_replay.results.server_metrics import ServerSamples, known_samples
 
 _UNUSABLE = 3
 
@@ -44,18 +44,24 @@ async def _is_known(page: MetricsPage) -> bool:
 async def recorded_metrics(
     pages: Sequence[MetricsPage], clock: Clock, origin_ns: int, point: Path, concurrency: int
 ) -> AsyncIterator[None]:
-    """Scrape while the context is open and write ``server.parquet`` of the point at its end.
+    """Scrape while the context is open; the samples are parts on disk within seconds, and
+    ``server.parquet`` of the point at its end.
 
     Raises ``UsageError`` where the disk refuses.
     """
+    if not pages:
+        yield
+        return
     samples = ServerSamples()
 
     def keep(endpoint: str, at_ns: int, lines: list[str]) -> None:
         for series, value in known_samples(lines):
             samples.add(endpoint, at_ns - origin_ns, series, value)
 
-    try:
-        async with scraping(pages, clock, keep):
-            yield
-    finally:
-        write_server_metrics(point, concurrency, samples)
+    parts = SampleParts(server_parts(point), SERVER)
+    async with (
+        kept_in_parts(parts, lambda: samples.take(concurrency)),
+        scraping(pages, clock, keep),
+    ):
+        yield
+    compact_samples(server_file(point), server_parts(point), SERVER)

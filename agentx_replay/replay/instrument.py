@@ -28,14 +28,15 @@ class ClientLoad:
 class LagSampler:
     """Samples every 10 ms from ``start`` to ``stop``, in whole µs.
 
-    12 bytes a sample, 0.7 MB in ten minutes: time and CPU are kept as steps from the sample before.
+    12 bytes a sample until it is taken: time and CPU are kept as steps from the sample before.
     """
 
     def __init__(self, clock: Clock, cpu_ns: Callable[[], int] = time.process_time_ns) -> None:
         self._clock = clock
         self._cpu_ns = cpu_ns
         self._samples = array("I")
-        self._start_us = self._start_cpu_us = 0
+        self._taken = 0
+        self._taken_us = self._taken_cpu_us = 0
         self._last_us = self._last_cpu_us = 0
         self._due_ns = 0
         self._timer: TimerHandle | None = None
@@ -43,8 +44,8 @@ class LagSampler:
     def start(self) -> None:
         """Begin sampling."""
         now_ns = self._clock.now_ns()
-        self._start_us = self._last_us = now_ns // _NS_A_US
-        self._start_cpu_us = self._last_cpu_us = self._cpu_ns() // _NS_A_US
+        self._taken_us = self._last_us = now_ns // _NS_A_US
+        self._taken_cpu_us = self._last_cpu_us = self._cpu_ns() // _NS_A_US
         self._arm(now_ns)
 
     def stop(self) -> None:
@@ -52,13 +53,17 @@ class LagSampler:
         if self._timer is not None:
             self._timer.cancel()
 
-    def table(self) -> NDArray[np.int64]:
-        """Return the samples, shape ``(n, 3)``: when it was, how late the timer for it fired, and
-        the CPU time used by then, all in ns.
+    def take(self) -> NDArray[np.int64]:
+        """Return the samples since the last call, shape ``(n, 3)``: when it was, how late the timer
+        for it fired, and the CPU time used by then, all in ns.
         """
-        steps = np.array(self._samples, np.int64).reshape(-1, _COLUMNS)
-        at_us = self._start_us + np.cumsum(steps[:, 0])
-        cpu_us = self._start_cpu_us + np.cumsum(steps[:, 2])
+        steps = np.array(self._samples[self._taken :], np.int64).reshape(-1, _COLUMNS)
+        at_us = self._taken_us + np.cumsum(steps[:, 0])
+        cpu_us = self._taken_cpu_us + np.cumsum(steps[:, 2])
+        if len(steps):
+            self._taken_us, self._taken_cpu_us = int(at_us[-1]), int(cpu_us[-1])
+        del self._samples[: -_LOAD_SAMPLES * _COLUMNS]  # what ``load`` still needs stays
+        self._taken = len(self._samples)
         return np.stack((at_us, steps[:, 1], cpu_us), axis=1) * _NS_A_US
 
     def load(self) -> ClientLoad:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agentx_replay.analysis.instrument import Samples, lag_p99_by_second
+from agentx_replay.analysis.instrument import lag_p99_by_second, samples_of
 from agentx_replay.analysis.responses import Floats
 from agentx_replay.analysis.run import MeasuredLevel
 from agentx_replay.analysis.server import (
@@ -234,11 +234,10 @@ def _kv(metrics: Metrics, stage: _Stage) -> str:
 
 def _client(level: MeasuredLevel, window: Window, stage: _Stage) -> str:
     """Return the instrument's own lag over time; nothing for a run in virtual time."""
-    table = level.stored.instrument()
-    if not len(table):
+    samples = samples_of(level.stored.instrument())
+    if samples is None:
         return ""
-    columns = ("worker", "at_ns", "loop_lag_ns", "cpu_ns")
-    lag_ns = lag_p99_by_second(Samples(*(table[name].to_numpy() for name in columns)))
+    lag_ns = lag_p99_by_second(samples)
     at_s = np.array([second + 0.5 - window.open_ns / _NS for second in lag_ns])
     lag_ms = np.array(list(lag_ns.values())) / 1e6
     kept = (at_s >= stage.x.low) & (at_s <= stage.x.high)

@@ -39,13 +39,23 @@ def plays_parts(point: Path) -> Path:
 
 
 def instrument_file(point: Path) -> Path:
-    """Samples of the client's own load."""
+    """Samples of the client's own load, written when the point ends."""
     return point / "instrument.parquet"
 
 
+def instrument_parts(point: Path) -> Path:
+    """What ``instrument_file`` is made of, while the point runs."""
+    return point / ".instrument-parts"
+
+
 def server_file(point: Path) -> Path:
-    """Samples of the server's own metrics."""
+    """Samples of the server's own metrics, written when the point ends."""
     return point / "server.parquet"
+
+
+def server_parts(point: Path) -> Path:
+    """What ``server_file`` is made of, while the point runs."""
+    return point / ".server-parts"
 
 
 def latency_log(point: Path) -> Path:

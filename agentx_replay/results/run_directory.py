@@ -19,6 +19,7 @@ from agentx_replay.results.durable import disk_faults_explained, sync_directory,
 from agentx_replay.results.layout import (
     calibration_file,
     instrument_file,
+    instrument_parts,
     point_directory,
     point_file,
     points_file,
@@ -28,6 +29,7 @@ from agentx_replay.results.layout import (
 from agentx_replay.results.parquet import read_parquet, write_parquet
 from agentx_replay.results.reuse import reusable_tokens, with_reuse
 from agentx_replay.results.rows import table_of
+from agentx_replay.results.sample_parts import sample_files
 from agentx_replay.results.schema import INSTRUMENT, PLAYS, POINTS, REQUESTS, Column, arrow_schema
 
 _NOT_KEPT = "(not kept)"
@@ -64,9 +66,9 @@ class StoredPoint:
         return read_parquet(play_files(self.directory), PLAYS)
 
     def instrument(self) -> pa.Table:
-        """Return the samples of the client's own load; empty where none were written."""
-        path = instrument_file(self.directory)
-        return read_parquet([path] if path.exists() else [], INSTRUMENT)
+        """Return the samples of the client's own load, as far as they were written."""
+        whole, parts = instrument_file(self.directory), instrument_parts(self.directory)
+        return read_parquet(sample_files(whole, parts), INSTRUMENT)
 
 
 class RunDirectory:
@@ -143,11 +145,6 @@ class RunDirectory:
         """Replace ``point.json``; ``concurrency`` and ``status`` are added to the document."""
         path = point_file(point_directory(self.path, concurrency))
         self._write_json(path, {"concurrency": concurrency, "status": status, **document})
-
-    def write_instrument(self, concurrency: int, rows: Collection[tuple[int, ...]]) -> None:
-        """Write samples of the client's load: tuples in the order of ``INSTRUMENT``."""
-        path = instrument_file(point_directory(self.path, concurrency))
-        self._write_table(path, INSTRUMENT, rows)
 
     def write_points(self, rows: Collection[Mapping[str, Any]]) -> None:
         """Replace ``points.parquet``: one mapping a level with the columns of ``POINTS``."""

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from agentx_replay.results.durable import disk_faults_explained
-from agentx_replay.results.layout import server_file
-from agentx_replay.results.parquet import read_parquet, write_parquet
+from agentx_replay.results.layout import server_file, server_parts
+from agentx_replay.results.parquet import read_parquet
+from agentx_replay.results.sample_parts import sample_files
 from agentx_replay.results.schema import SERVER, arrow_schema
 
 
@@ -143,7 +143,7 @@ def _value(text: str) -> float | None:
 
 @dataclass(slots=True)
 class ServerSamples:
-    """Samples as they come: 24 bytes each, since an hour brings hundreds of thousands."""
+    """Samples as they come, 24 bytes each until they are taken."""
 
     _series: dict[tuple[str, Series], int] = field(default_factory=dict)
     _at_ns: "array[int]" = field(default_factory=lambda: array("q"))
@@ -160,39 +160,28 @@ class ServerSamples:
         self._index.append(index)
         self._value.append(value)
 
-    def table(self, concurrency: int) -> pa.Table:
-        """Return the samples as rows of ``SERVER``."""
-        index = np.frombuffer(self._index, np.int64)
+    def take(self, concurrency: int) -> pa.Table:
+        """Return the samples since the last call as rows of ``SERVER``."""
+        index = pa.array(np.array(self._index, np.int64))
         keys = list(self._series)
 
         def text(values: list[str]) -> pa.Array:
-            return pa.array(values, pa.string()).take(pa.array(index))
+            return pa.array(values, pa.string()).take(index)
 
         columns = [
             pa.array(np.full(len(self), concurrency, np.int32)),
-            pa.array(np.frombuffer(self._at_ns, np.int64)),
+            pa.array(np.array(self._at_ns, np.int64)),
             text([endpoint for endpoint, _ in keys]),
             text([series.metric.value for _, series in keys]),
             text([series.name for _, series in keys]),
             text([series.labels for _, series in keys]),
-            pa.array(np.frombuffer(self._value, np.float64)),
+            pa.array(np.array(self._value, np.float64)),
         ]
+        for kept in (self._at_ns, self._index, self._value):
+            del kept[:]
         return pa.Table.from_arrays(columns, schema=arrow_schema(SERVER))
 
 
-def write_server_metrics(point: Path, concurrency: int, samples: ServerSamples) -> None:
-    """Write ``server.parquet`` of a point; nothing where there is no sample.
-
-    Raises ``UsageError`` where the disk refuses.
-    """
-    if not len(samples):
-        return
-    path = server_file(point)
-    with disk_faults_explained(path):
-        write_parquet(path, arrow_schema(SERVER), [samples.table(concurrency)])
-
-
 def read_server_metrics(point: Path) -> pa.Table:
-    """Return the samples of a point; empty where none were taken."""
-    path = server_file(point)
-    return read_parquet([path] if path.exists() else [], SERVER)
+    """Return the samples of a point, as far as they were written; empty where none were taken."""
+    return read_parquet(sample_files(server_file(point), server_parts(point)), SERVER)

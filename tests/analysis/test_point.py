@@ -3,6 +3,7 @@ from pathlib import Path
 
 import orjson
 import pytest
+from made_runs import write_instrument
 from record_cases import SECOND, dispatch, recorded, response
 
 from agentx_replay.analysis.point import (
@@ -52,7 +53,7 @@ def store(tmp_path: Path, point: Point, status: PointStatus) -> None:
     if status is not PointStatus.RUNNING:
         compact(directory)
         run.write_point(2, status, point_document(point))
-    run.write_instrument(2, [(2, 0, 0, 1000, 0), (2, 0, 5 * SECOND, 1000, SECOND)])
+    write_instrument(directory, [(2, 0, 0, 1000, 0), (2, 0, 5 * SECOND, 1000, SECOND)])
 
 
 def test_a_report_gives_the_numbers_the_run_gave(tmp_path: Path) -> None:

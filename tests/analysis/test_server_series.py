@@ -27,7 +27,7 @@ def told(*rows: tuple[str, str, str, float, float]) -> dict[Metric, tuple[Sample
         metric = next(m for m, known, _ in NAMES if known == name)
         at_ns = round((100 + at_s) * S)
         samples.add(endpoint, at_ns, Series(metric, name, labels), value)
-    return dict(metrics_of(samples.table(8), WINDOW))
+    return dict(metrics_of(samples.take(8), WINDOW))
 
 
 def test_requests_add_up_over_engines_and_shares_are_averaged() -> None:

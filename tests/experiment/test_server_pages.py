@@ -84,6 +84,7 @@ def test_what_was_scraped_is_on_record_since_the_origin(tmp_path: Path) -> None:
                 return clock.now_ns() - origin_ns
 
     took_ns = asyncio.run(main())
+    assert [path.name for path in tmp_path.iterdir()] == ["server.parquet"]
     rows = read_server_metrics(tmp_path).to_pylist()
     assert rows
     assert {(row["concurrency"], row["metric"], row["value"]) for row in rows} == {

@@ -30,8 +30,9 @@ from agentx_replay.replay.clock import real_clock
 from agentx_replay.replay.driver import ReplayResult
 from agentx_replay.replay.window import WindowResult
 from agentx_replay.results.compaction import compact, request_files
+from agentx_replay.results.layout import instrument_parts
 from agentx_replay.results.parquet import read_parquet
-from agentx_replay.results.schema import REQUESTS
+from agentx_replay.results.schema import INSTRUMENT, REQUESTS
 from agentx_replay.scenario import load_scenario
 from agentx_replay.shipped import shipped_directory
 
@@ -134,13 +135,14 @@ def test_each_lane_is_played_by_one_worker_and_all_in_one_window(tmp_path: Path)
         assert played.result.window is not None
         assert crew.result.window is not None
         assert played.result.window.open_ns == crew.result.window.open_ns
-        assert len(played.samples)
     parts = {(path.name.split("-")[1], path) for path in request_files(tmp_path)}
     lanes = {
         int(worker): set(read_parquet([path], REQUESTS, ("lane",))["lane"].to_pylist())
         for worker, path in sorted(parts)
     }
     assert lanes == {0: {0, 3}, 1: {1, 4}, 2: {2, 5}}
+    samples = read_parquet(sorted(instrument_parts(tmp_path).iterdir()), INSTRUMENT)
+    assert set(samples["worker"].to_pylist()) == {0, 1, 2}
     compact(tmp_path)
 
 

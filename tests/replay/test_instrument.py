@@ -1,5 +1,7 @@
 """What the client records of its own lateness."""
 
+from functools import partial
+
 import pytest
 
 from agentx_replay.replay.instrument import ClientLoad, LagSampler
@@ -34,7 +36,7 @@ def test_a_late_timer_is_recorded_with_its_lateness_and_the_next_counts_from_it(
         virtual_clock().call_at(48 * MS, lambda: done.set_result(None))
         await done
         sampler.stop()
-        rows: list[list[int]] = sampler.table().tolist()
+        rows: list[list[int]] = sampler.take().tolist()
         return rows
 
     assert run_virtual(main()) == [
@@ -43,6 +45,27 @@ def test_a_late_timer_is_recorded_with_its_lateness_and_the_next_counts_from_it(
         [37 * MS, 7 * MS, 3_000],
         [47 * MS, 0, 4_000],
     ]
+
+
+def test_each_sample_is_taken_once_and_goes_on_from_the_last_taken() -> None:
+    async def main() -> tuple[list[list[int]], list[list[int]], list[list[int]], ClientLoad]:
+        clock = virtual_clock()
+        sampler = LagSampler(clock, lambda: clock.now_ns() // 4)  # a quarter of a core
+        sampler.start()
+        taken: list[list[list[int]]] = []
+        for until_ms in (25, 45):
+            done = clock.loop.create_future()
+            clock.call_at(until_ms * MS, partial(done.set_result, None))
+            await done
+            taken.append(sampler.take().tolist())
+        sampler.stop()
+        return taken[0], taken[1], sampler.take().tolist(), sampler.load()
+
+    first, second, rest, load = run_virtual(main())
+    assert first == [[10 * MS, 0, 2_500_000], [20 * MS, 0, 5_000_000]]
+    assert second == [[30 * MS, 0, 7_500_000], [40 * MS, 0, 10_000_000]]
+    assert rest == []
+    assert load == ClientLoad(0.25, 0.0)  # the load is of all four
 
 
 def test_the_load_is_cpu_over_time_and_the_p99_of_the_lag_of_the_last_ten_seconds() -> None:
@@ -75,7 +98,7 @@ def test_stamps_are_whole_microseconds_that_do_not_drift_over_many_samples() -> 
         clock.call_at(10_005 * MS, lambda: done.set_result(None))
         await done
         sampler.stop()
-        last: list[int] = sampler.table()[-1].tolist()
+        last: list[int] = sampler.take()[-1].tolist()
         return last
 
     # A thousand samples: 10 s, of which 3,333,333 µs of CPU.

@@ -6,17 +6,15 @@ from pathlib import Path
 
 import pytest
 from chromium import CHROMIUM, browser
-from made_runs import Level, make_run
+from made_runs import Level, make_run, write_instrument
 from record_cases import SECOND
 
 from agentx_replay.replay.ports import Status
 from agentx_replay.report.rebuild import Report
-from agentx_replay.results.run_directory import RunDirectory
-from agentx_replay.results.server_metrics import (
-    ServerSamples,
-    known_samples,
-    write_server_metrics,
-)
+from agentx_replay.results.layout import point_directory, server_parts
+from agentx_replay.results.sample_parts import SampleParts
+from agentx_replay.results.schema import SERVER
+from agentx_replay.results.server_metrics import ServerSamples, known_samples
 
 EVIL = "</script><script>alert(1)</script><img src=http://127.0.0.1:1/x onerror=alert(2)>"
 LEVELS = (Level(12, 160.0, 1500.0), Level(16, 60.0, 6000.0), Level(20, 40.0, 9000.0))
@@ -47,11 +45,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         corpus=EVIL,
         command=[EVIL],
     )
-    run = RunDirectory(path)
     for level in LEVELS:
+        point = point_directory(path, level.concurrency)
         lag = [(level.concurrency, 0, s * SECOND, 200_000, s * SECOND // 10) for s in range(100)]
-        run.write_instrument(level.concurrency, lag)
-        write_server_metrics(path / f"c{level.concurrency:04d}", level.concurrency, _server())
+        write_instrument(point, lag)
+        SampleParts(server_parts(point), SERVER).write(_server().take(level.concurrency))
     return path
 
 

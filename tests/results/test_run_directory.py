@@ -3,6 +3,7 @@ from pathlib import Path
 
 import orjson
 import pytest
+from made_runs import write_instrument
 from record_cases import dispatch, response
 
 from agentx_replay.errors import UsageError
@@ -87,10 +88,9 @@ def test_a_secret_reaches_no_file_wherever_it_stands(tmp_path: Path) -> None:
 
 
 def test_samples_of_the_client_are_kept_or_there_are_none(tmp_path: Path) -> None:
-    run = RunDirectory.create(tmp_path)
-    run.start_point(1, {})
+    directory = RunDirectory.create(tmp_path).start_point(1, {})
     assert len(read_points(tmp_path)[0].instrument()) == 0
-    run.write_instrument(1, [(1, 0, 10_000_000, 5, 900), (1, 0, 20_000_000, 7, 950)])
+    write_instrument(directory, [(1, 0, 10_000_000, 5, 900), (1, 0, 20_000_000, 7, 950)])
     table = read_points(tmp_path)[0].instrument()
     assert table["loop_lag_ns"].to_pylist() == [5, 7]
 

@@ -2,13 +2,15 @@ from pathlib import Path
 
 import pytest
 
+from agentx_replay.results.layout import server_parts
+from agentx_replay.results.sample_parts import SampleParts
+from agentx_replay.results.schema import SERVER
 from agentx_replay.results.server_metrics import (
     Metric,
     Series,
     ServerSamples,
     known_samples,
     read_server_metrics,
-    write_server_metrics,
 )
 
 # One line of each engine's page, as its documentation or source shows them.
@@ -78,7 +80,7 @@ def test_samples_come_back_as_they_were_written(tmp_path: Path) -> None:
     samples.add("http://a/metrics", 5, running, 3.0)
     samples.add("http://b/metrics", 6, running, 4.0)
     samples.add("http://a/metrics", 7, running, 5.0)
-    write_server_metrics(tmp_path, 8, samples)
+    SampleParts(server_parts(tmp_path), SERVER).write(samples.take(8))
     rows = read_server_metrics(tmp_path).to_pylist()
     assert [(row["endpoint"], row["at_ns"], row["value"]) for row in rows] == [
         ("http://a/metrics", 5, 3.0), ("http://b/metrics", 6, 4.0), ("http://a/metrics", 7, 5.0),
@@ -88,7 +90,13 @@ def test_samples_come_back_as_they_were_written(tmp_path: Path) -> None:
     }
 
 
-def test_a_server_that_told_nothing_leaves_no_file(tmp_path: Path) -> None:
-    write_server_metrics(tmp_path, 8, ServerSamples())
-    assert list(tmp_path.iterdir()) == []
-    assert len(read_server_metrics(tmp_path)) == 0
+def test_a_sample_is_taken_once_and_its_series_stays_known() -> None:
+    samples = ServerSamples()
+    running = Series(Metric.RUNNING, "vllm:num_requests_running", "")
+    samples.add("http://a/metrics", 5, running, 3.0)
+    first = samples.take(8)
+    samples.add("http://a/metrics", 6, running, 4.0)
+    second = samples.take(8)
+    assert (first["value"].to_pylist(), second["value"].to_pylist()) == ([3.0], [4.0])
+    assert second["name"].to_pylist() == ["vllm:num_requests_running"]
+    assert len(samples.take(8)) == 0
