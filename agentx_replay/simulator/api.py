@@ -16,7 +16,7 @@ DEFAULT_MAX_TOKENS = 16
 simulated here has no end of its own."""
 
 _MAX_TOKEN_ID = 2**32
-_JSON_TYPE = b"application/json"
+JSON_TYPE = b"application/json"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,12 +63,17 @@ def models_body(model: str, max_model_len: int, created_s: int) -> bytes:
 
 
 def http_response(
-    status: int, body: bytes, *, keep_alive: bool, retry_after_s: int | None = None
+    status: int,
+    body: bytes,
+    *,
+    keep_alive: bool,
+    retry_after_s: int | None = None,
+    content_type: bytes = JSON_TYPE,
 ) -> bytes:
-    """Return a whole JSON response."""
+    """Return a whole response."""
     head = [
         b"HTTP/1.1 %d %b" % (status, _REASONS.get(status, b"Status")),
-        b"content-type: " + _JSON_TYPE,
+        b"content-type: " + content_type,
         b"content-length: %d" % len(body),
     ]
     if not keep_alive:

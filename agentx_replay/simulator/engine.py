@@ -128,12 +128,17 @@ class StepOutcome(NamedTuple):
 
 
 class Engine:
-    """The engine's state between two steps, and the step in progress."""
+    """The engine's state between two steps, and the step in progress.
+
+    ``looked_up_tokens`` of the prompts admitted so far, ``found_tokens`` were in the prefix cache.
+    """
 
     def __init__(self, model: EngineModel) -> None:
         self.model = model
         self.cache = PrefixCache(model.cache_blocks)
         self.next_step_end_ns: int | None = None
+        self.looked_up_tokens = 0
+        self.found_tokens = 0
         self._waiting: deque[Sequence] = deque()
         self._prefilling: list[Sequence] = []
         self._chunks: list[tuple[Sequence, int]] = []
@@ -274,6 +279,8 @@ class Engine:
         sequence.lease = lease
         sequence.cached_tokens = sequence.computed_tokens = lease.blocks * block_tokens
         sequence.state = SequenceState.PREFILL
+        self.looked_up_tokens += sequence.prompt_tokens
+        self.found_tokens += sequence.cached_tokens
         return True
 
     def _advance_prefills(self, step: int) -> list[Sequence]:

@@ -64,6 +64,11 @@ class PrefixCache:
         self._filings = 0
         self._evictable: list[tuple[int, int, _Run]] = []
 
+    @property
+    def used_blocks(self) -> int:
+        """Blocks that leases hold or have reserved; the others may be evicted."""
+        return self._pinned_blocks + self.reserved_blocks
+
     def admit(self, ids: Ids, match_limit: int, total_blocks: int) -> Lease | None:
         """Pin the longest leading run of ``ids`` that is held and reserve room for the rest.
 

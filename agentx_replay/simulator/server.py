@@ -18,6 +18,7 @@ from agentx_replay.errors import UsageError
 from agentx_replay.replay.clock import LoopClock
 from agentx_replay.replay.ports import Clock
 from agentx_replay.simulator.api import (
+    JSON_TYPE,
     Completion,
     RefusedError,
     http_response,
@@ -29,6 +30,7 @@ from agentx_replay.simulator.connection import Connection, HttpRequest, Limits
 from agentx_replay.simulator.engine import Engine, EngineModel, Sequence, SequenceState
 from agentx_replay.simulator.events import Events
 from agentx_replay.simulator.faults import PLAIN, Fault, FaultPlan, NoFaults, Shape
+from agentx_replay.simulator.metrics import CONTENT_TYPE, metrics_page
 from agentx_replay.simulator.reply import Reply, StreamReply, WholeReply
 from agentx_replay.simulator.tokens import Renderer, WordRenderer, block_ids
 from agentx_replay.simulator.truth import ResponseTruth, TruthLog
@@ -109,12 +111,10 @@ class Server:
                 _require("POST", request)
                 self._complete(connection, request)
                 return
-            body = self._look_up(request)
+            answer = self._look_up(request)
         except RefusedError as refused:
-            status, body = refused.status, refused.body
-        else:
-            status = 200
-        connection.send(http_response(status, body, keep_alive=request.keep_alive))
+            answer = http_response(refused.status, refused.body, keep_alive=request.keep_alive)
+        connection.send(answer)
         connection.finish(keep_alive=request.keep_alive)
 
     def lost(self, connection: Connection) -> None:
@@ -123,6 +123,15 @@ class Server:
         self._abandon(connection)
 
     def _look_up(self, request: HttpRequest) -> bytes:
+        """Return the whole answer to a question that generates nothing."""
+        if request.path == "/metrics":
+            _require("GET", request)
+            body, kind = metrics_page(self.engine, self._config.model), CONTENT_TYPE
+        else:
+            body, kind = self._json(request), JSON_TYPE
+        return http_response(200, body, keep_alive=request.keep_alive, content_type=kind)
+
+    def _json(self, request: HttpRequest) -> bytes:
         if request.path == "/tokenize":
             _require("POST", request)
             limit = self.engine.model.context_limit_tokens
