@@ -1,7 +1,7 @@
 """What follows from a server's own metrics: series over time, its cache against the client's count,
 and what speculative decoding brings.
 
-Of several names of one meaning only one is believed (``server_metrics.RANK``), so that an engine
+Of several names of one meaning the best is believed (``server_metrics.RANK``), so that an engine
 and the router before it are not added up.
 """
 
@@ -41,21 +41,19 @@ Metrics = Mapping[Metric, tuple[Samples, ...]]
 def metrics_of(table: pa.Table, window: Window) -> Metrics:
     """Return the samples of ``server.parquet`` by meaning, one entry an endpoint and label set."""
     text = {name: np.array(table[name].to_pylist(), object) for name in ("metric", "name")}
-    best: dict[str, str] = {}
-    for metric, name in sorted(set(zip(text["metric"], text["name"], strict=True))):
-        if (metric, name) in RANK:
-            best.setdefault(metric, name)
-            best[metric] = min(best[metric], name, key=lambda n: RANK[metric, n])
+    told = {pair for pair in set(zip(text["metric"], text["name"], strict=True)) if pair in RANK}
+    best = {metric: min(RANK[m, n] for m, n in told if m == metric) for metric, _ in told}
     where = np.array(table["endpoint"].to_pylist(), object)
     labels = np.array(table["labels"].to_pylist(), object)
     at_s = (table["at_ns"].to_numpy() - window.open_ns) / _NS
     values = table["value"].to_numpy()
     found: dict[Metric, tuple[Samples, ...]] = {}
-    for metric, name in best.items():
+    for metric, name in sorted(pair for pair in told if RANK[pair] == best[pair[0]]):
         chosen = (text["metric"] == metric) & (text["name"] == name)
         lines = sorted(set(zip(where[chosen], labels[chosen], strict=True)))
         masks = [(chosen & (where == w) & (labels == line), line) for w, line in lines]
-        found[Metric(metric)] = tuple(Samples(line, at_s[m], values[m]) for m, line in masks)
+        more = tuple(Samples(line, at_s[m], values[m]) for m, line in masks)
+        found[Metric(metric)] = found.get(Metric(metric), ()) + more
     return found
 
 
@@ -94,15 +92,15 @@ def growth_over_time(samples: tuple[Samples, ...], edges_s: Floats) -> Floats:
 def growth_in(metrics: Metrics, metric: Metric, length_s: float) -> float | None:
     """Return how much a counter grew in the window; None where it was not told."""
     samples = metrics.get(metric)
-    return _grown(samples, length_s) if samples else None
+    return _grown(samples, 0.0, length_s) if samples else None
 
 
-def _grown(samples: tuple[Samples, ...], length_s: float) -> float:
-    """Sum the increases seen in (0, ``length_s``]: one seen at 0 came before."""
+def _grown(samples: tuple[Samples, ...], after_s: float, until_s: float) -> float:
+    """Sum the increases seen in (``after_s``, ``until_s``]: one seen at its start came before."""
     total = 0.0
     for each in samples:
         at_s, steps = growth(each)
-        total += float(steps[(at_s > 0) & (at_s <= length_s)].sum())
+        total += float(steps[(at_s > after_s) & (at_s <= until_s)].sum())
     return total
 
 
@@ -111,13 +109,20 @@ def _grown(samples: tuple[Samples, ...], length_s: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class CacheAgreement:
-    """Cache hit in the window by the server's counters and by the usage the client was told, for
-    prompts whose first token came in it; ``foreign_share``: how many more prompt tokens the server
-    looked up than this client sent, relatively.
+    """Cache hit between the same two scrapes, by the server's counters and by the usage that the
+    client was told.
+
+    A prompt is counted by the server somewhere between its send and its first token, so one that
+    straddles a scrape may stand on either side of it. ``client_hit`` counts it as of its first
+    token; ``least_hit`` and ``most_hit`` are what it may be with those prompts left out or in.
+    ``foreign_share`` is how many more prompt tokens the server looked up than this client can have
+    sent, relatively; below 0, how many fewer than it certainly sent.
     """
 
     server_hit: float
     client_hit: float
+    least_hit: float
+    most_hit: float
     foreign_share: float
 
     @property
@@ -128,7 +133,13 @@ class CacheAgreement:
                 f"the server looked up {self.foreign_share:.0%} more prompt tokens than this run "
                 "sent: somebody else used it, or it computed prompts again"
             )
-        if abs(self.server_hit - self.client_hit) > MAX_HIT_DIFFERENCE:
+        if self.foreign_share < -MAX_FOREIGN_SHARE:
+            return (
+                f"the server looked up {-self.foreign_share:.0%} fewer prompt tokens than this run "
+                "sent: engines behind it are not scraped (--metrics-url), or do not count"
+            )
+        low, high = self.least_hit - MAX_HIT_DIFFERENCE, self.most_hit + MAX_HIT_DIFFERENCE
+        if not low <= self.server_hit <= high:
             return (
                 f"the server's counters say {self.server_hit:.1%} of prompt tokens were cached, "
                 f"its responses say {self.client_hit:.1%}"
@@ -137,15 +148,50 @@ class CacheAgreement:
 
 
 def cache_agreement(metrics: Metrics, requests: Requests, length_s: float) -> CacheAgreement | None:
-    """Return how server and client agree; None where either does not tell."""
-    hits = growth_in(metrics, Metric.CACHE_HITS, length_s)
-    queries = growth_in(metrics, Metric.CACHE_QUERIES, length_s)
-    inside = (requests.first_s >= 0) & (requests.first_s < length_s) & requests.good
-    prompt, cached = requests.prompt[inside], requests.cached[inside]
-    if hits is None or not queries or np.isnan(cached).all() or not np.nansum(prompt):
+    """Return how server and client agree from the last scrape before the window opened to the last
+    in it; None where either does not tell.
+    """
+    queries_told, hits_told = (
+        metrics.get(metric, ()) for metric in (Metric.CACHE_QUERIES, Metric.CACHE_HITS)
+    )
+    spans = [_scraped_span(each, length_s) for each in queries_told]
+    if not hits_told or not spans or np.isnan(requests.cached).all():
         return None
-    sent = float(np.nansum(prompt))
-    return CacheAgreement(hits / queries, float(np.nansum(cached)) / sent, queries / sent - 1.0)
+    queries = sum(_grown((s,), *span) for s, span in zip(queries_told, spans, strict=True))
+    hits = sum(_grown((s,), *_scraped_span(s, length_s)) for s in hits_told)
+    after, until = zip(*spans, strict=True)
+    sent = np.nan_to_num(np.where(requests.good, requests.prompt, requests.planned))
+    cached = np.nan_to_num(requests.cached)
+    counted = requests.good & (requests.first_s > max(after)) & (requests.first_s <= min(until))
+    surely = counted & (requests.send_s > max(after))
+    maybe = (requests.send_s <= max(until)) & (requests.first_s > min(after)) & ~surely
+    if not queries or not sent[counted].sum():
+        return None
+    certain, possible = float(sent[surely].sum()), float(sent[surely | maybe].sum())
+    beyond = min(queries / certain - 1.0, 0.0) if certain else 0.0
+    if queries > possible:
+        beyond = queries / possible - 1.0
+    # Of the prompts in doubt the least hit counts what was computed alone, the most what was found.
+    least = cached[surely].sum() / max(certain + (sent - cached)[maybe].sum(), 1.0)
+    most = 1.0 - (sent - cached)[surely].sum() / max(certain + cached[maybe].sum(), 1.0)
+    return CacheAgreement(
+        server_hit=hits / queries,
+        client_hit=float(cached[counted].sum() / sent[counted].sum()),
+        least_hit=float(least),
+        most_hit=float(most),
+        foreign_share=float(beyond),
+    )
+
+
+def _scraped_span(samples: Samples, length_s: float) -> tuple[float, float]:
+    """Return the instants of the last sample before the window opened (of the first, where there
+    is none) and of the last in it.
+    """
+    inside = samples.at_s[samples.at_s <= length_s]
+    if not len(inside):
+        return length_s, length_s
+    before = inside[inside <= 0]
+    return float(before[-1] if len(before) else inside[0]), float(inside[-1])
 
 
 # --- speculative decoding ----------------------------------------------------------------------
@@ -207,7 +253,7 @@ def _by_position(samples: tuple[Samples, ...], length_s: float) -> list[float]:
     for each in samples:
         position = _POSITION.search(each.labels)
         if position is not None:
-            more = _grown((each,), length_s)
+            more = _grown((each,), 0.0, length_s)
             grown[int(position[1])] = grown.get(int(position[1]), 0.0) + more
     return [grown[position] for position in sorted(grown)]
 

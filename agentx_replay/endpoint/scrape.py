@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from agentx_replay.endpoint.chat import head_start
 from agentx_replay.endpoint.client import Client, ConnectError
+from agentx_replay.endpoint.connection import Ending
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.endpoint.url import parse_base_url
 from agentx_replay.replay.ports import Clock
@@ -57,17 +58,25 @@ def page_at(url: str, server: EndpointSettings) -> MetricsPage:
     return MetricsPage(settings)
 
 
-async def fetch(client: Client, page: MetricsPage) -> list[str] | None:
-    """Return the lines of a page; None where it does not answer with one in time."""
+async def fetch(
+    client: Client, page: MetricsPage, timeout_s: float = _TIMEOUT_S
+) -> list[str] | None:
+    """Return the lines of a page; None where it does not answer with a whole one in time.
+
+    Half a page is none: its last number may lack digits.
+    """
     request = head_start(page.settings, "GET", "") + b"\r\n"
     try:
-        async with asyncio.timeout(_TIMEOUT_S):
+        async with asyncio.timeout(timeout_s):
             exchange, _, _ = await client.exchange(_STREAM, request, streamed=False)
     except (ConnectError, TimeoutError):
         return None
-    if exchange.http_status != _OK or exchange.body is None:
+    body = exchange.body
+    if exchange.http_status != _OK or body is None or body.too_large:
         return None
-    return exchange.body.text.decode("utf-8", "replace").splitlines()
+    if exchange.ending is not Ending.COMPLETE or body.malformed is not None:
+        return None
+    return body.text.decode("utf-8", "replace").split("\n")
 
 
 async def lines_of(page: MetricsPage) -> list[str] | None:
@@ -80,9 +89,11 @@ async def lines_of(page: MetricsPage) -> list[str] | None:
 
 
 @asynccontextmanager
-async def scraping(pages: Sequence[MetricsPage], clock: Clock, keep: Keep) -> AsyncIterator[None]:
+async def scraping(
+    pages: Sequence[MetricsPage], clock: Clock, keep: Keep, timeout_s: float = _TIMEOUT_S
+) -> AsyncIterator[None]:
     """Fetch every page each second while the context is open, and hand its lines to ``keep``."""
-    tasks = [asyncio.create_task(_scrape(page, clock, keep)) for page in pages]
+    tasks = [asyncio.create_task(_scrape(page, clock, keep, timeout_s)) for page in pages]
     try:
         yield
     finally:
@@ -93,13 +104,13 @@ async def scraping(pages: Sequence[MetricsPage], clock: Clock, keep: Keep) -> As
                 await task
 
 
-async def _scrape(page: MetricsPage, clock: Clock, keep: Keep) -> None:
+async def _scrape(page: MetricsPage, clock: Clock, keep: Keep, timeout_s: float) -> None:
     client = Client(page.settings)
     loop = asyncio.get_running_loop()
     next_s = loop.time()
     try:
         while True:
-            lines = await fetch(client, page) or []
+            lines = await fetch(client, page, timeout_s) or []
             at_ns = clock.now_ns()
             for start in range(0, len(lines), _SLICE_LINES):
                 keep(page.name, at_ns, lines[start : start + _SLICE_LINES])

@@ -5,6 +5,7 @@ file keeps both, and the value as it was told. Fetching is in ``endpoint/scrape.
 from the samples in ``analysis/server.py``.
 """
 
+import re
 from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -73,10 +74,13 @@ NAMES: tuple[tuple[Metric, str, str], ...] = (
     (Metric.CACHE_QUERIES, "vllm:gpu_prefix_cache_queries_total", ""),
     (Metric.CACHE_QUERIES, "sglang:prompt_tokens_total", ""),
     (Metric.CACHE_QUERIES, "trtllm_prompt_tokens_total", ""),
+    (Metric.CACHE_QUERIES, "llamacpp:prompt_tokens_total", ""),
+    (Metric.CACHE_QUERIES, "llamacpp:prompt_tokens_cached_total", ""),
     (Metric.CACHE_HITS, "vllm:prefix_cache_hits_total", ""),
     (Metric.CACHE_HITS, "vllm:gpu_prefix_cache_hits_total", ""),
     (Metric.CACHE_HITS, "sglang:cached_tokens_total", ""),
     (Metric.CACHE_HITS, "trtllm_prompt_cached_tokens_total", ""),
+    (Metric.CACHE_HITS, "llamacpp:prompt_tokens_cached_total", ""),
     (Metric.CACHE_HIT, "sglang:cache_hit_rate", ""),
     (Metric.CACHE_HIT, "trtllm_kv_cache_hit_rate", ""),
     (Metric.CACHE_HIT, "dynamo_component_kvstats_gpu_prefix_cache_hit_rate", ""),
@@ -87,17 +91,27 @@ NAMES: tuple[tuple[Metric, str, str], ...] = (
     (Metric.GENERATED_TOKENS, "llamacpp:tokens_predicted_total", ""),
     (Metric.GENERATED_TOKENS, "dynamo_frontend_output_tokens_total", ""),
     (Metric.DRAFTS, "vllm:spec_decode_num_drafts_total", ""),
+    (Metric.DRAFTS, "llamacpp:spec_decode_num_drafts_total", ""),
     (Metric.DRAFT_TOKENS, "vllm:spec_decode_num_draft_tokens_total", ""),
+    (Metric.DRAFT_TOKENS, "llamacpp:spec_decode_num_draft_tokens_total", ""),
     (Metric.DRAFT_TOKENS, "trtllm_spec_decode_drafted_tokens_total", ""),
     (Metric.ACCEPTED_TOKENS, "vllm:spec_decode_num_accepted_tokens_total", ""),
+    (Metric.ACCEPTED_TOKENS, "llamacpp:spec_decode_num_accepted_tokens_total", ""),
     (Metric.ACCEPTED_TOKENS, "trtllm_spec_decode_accepted_tokens_total", ""),
     (Metric.ACCEPTED_AT, "vllm:spec_decode_num_accepted_tokens_per_pos_total", ""),
+    (Metric.ACCEPTED_AT, "llamacpp:spec_decode_num_accepted_tokens_per_pos_total", ""),
     (Metric.ACCEPT_LENGTH, "sglang:spec_accept_length", ""),
     (Metric.ACCEPT_LENGTH, "trtllm_spec_decode_acceptance_length", ""),
 )
 
 RANK = {(metric.value, name): rank for rank, (metric, name, _) in enumerate(NAMES)}
-"""Which of several names of one meaning is to be believed: the lowest."""
+"""Which of several names of one meaning is to be believed: the lowest, and those that share it add
+up."""
+
+# llama.cpp's prompt_tokens_total is without the cached tokens, which it counts apart.
+RANK[Metric.CACHE_QUERIES.value, "llamacpp:prompt_tokens_cached_total"] = RANK[
+    Metric.CACHE_QUERIES.value, "llamacpp:prompt_tokens_total"
+]
 
 _BY_NAME: dict[str, list[tuple[Metric, str]]] = {}
 for _metric, _name, _labels in NAMES:
@@ -113,39 +127,51 @@ class Series:
     labels: str
 
 
+_LINE = re.compile(
+    r"""\s*([A-Za-z_:][A-Za-z0-9_:]*)              # name
+    (?:\s*\{((?:[^"}]|"(?:[^"\\]|\\.)*+")*+)\}\s*|\s+)  # labels, whose texts hold what they like
+    ([-+]?[0-9.][0-9.eE+-]*)(?!\S)               # a finite number; a time or exemplar may follow
+    """,
+    re.VERBOSE,
+)
+
+
 def known_samples(lines: Iterable[str]) -> Iterator[tuple[Series, float]]:
     """Yield what is known among lines of the Prometheus text format; other lines are passed over.
 
-    A value that is no finite number (an engine that has nothing to say yet) is left out.
+    A value that is no finite number (an engine that has nothing to say yet) is left out. A parser
+    of our own, because it works line by line, so that the closed loop is never kept waiting for a
+    whole page, and because one bad line must not cost the others.
     """
     for line in lines:
-        name_end = line.find("{")
-        labels_end = line.rfind("}") if name_end >= 0 else -1
-        name = line[:name_end] if labels_end >= 0 else line.partition(" ")[0]
-        meanings = _BY_NAME.get(name)
-        if meanings is None:
+        found = _LINE.match(line)
+        meanings = _BY_NAME.get(found[1]) if found else None
+        value = _number(found[3]) if found and meanings else None
+        if found is None or meanings is None or value is None:
             continue
-        labels = line[name_end + 1 : labels_end] if labels_end >= 0 else ""
-        value = _value(line[max(labels_end + 1, len(name)) :])
+        labels = (found[2] or "").strip()
         for metric, needed in meanings:
-            if value is not None and needed in labels:
-                yield Series(metric, name, labels), value
+            if needed in labels:
+                yield Series(metric, found[1], labels), value
 
 
-def _value(text: str) -> float | None:
-    """Return the value of the rest of a line; a timestamp may follow it."""
+def _number(text: str) -> float | None:
     try:
-        value = float(text.split()[0])
-    except (IndexError, ValueError):
+        value = float(text)
+    except ValueError:
         return None
     return value if np.isfinite(value) else None
 
 
 @dataclass(slots=True)
 class ServerSamples:
-    """Samples as they come, 24 bytes each until they are taken."""
+    """Samples as they come, 24 bytes each until they are taken.
+
+    Of a series that a page tells twice the first is kept: the second is no later value.
+    """
 
     _series: dict[tuple[str, Series], int] = field(default_factory=dict)
+    _last_ns: "array[int]" = field(default_factory=lambda: array("q"))
     _at_ns: "array[int]" = field(default_factory=lambda: array("q"))
     _index: "array[int]" = field(default_factory=lambda: array("q"))
     _value: "array[float]" = field(default_factory=lambda: array("d"))
@@ -156,6 +182,11 @@ class ServerSamples:
     def add(self, endpoint: str, at_ns: int, series: Series, value: float) -> None:
         """Keep one sample; ``at_ns`` since the point's origin."""
         index = self._series.setdefault((endpoint, series), len(self._series))
+        if index == len(self._last_ns):
+            self._last_ns.append(at_ns)
+        elif self._last_ns[index] == at_ns:
+            return
+        self._last_ns[index] = at_ns
         self._at_ns.append(at_ns)
         self._index.append(index)
         self._value.append(value)

@@ -24,9 +24,9 @@ def told(*rows: tuple[str, str, str, float, float]) -> dict[Metric, tuple[Sample
     """Rows of endpoint, name, labels, second of the window, value."""
     samples = ServerSamples()
     for endpoint, name, labels, at_s, value in rows:
-        metric = next(m for m, known, _ in NAMES if known == name)
         at_ns = round((100 + at_s) * S)
-        samples.add(endpoint, at_ns, Series(metric, name, labels), value)
+        for metric in (m for m, known, _ in NAMES if known == name):
+            samples.add(endpoint, at_ns, Series(metric, name, labels), value)
     return dict(metrics_of(samples.take(8), WINDOW))
 
 
@@ -80,19 +80,76 @@ def counters(hits: float, queries: float) -> dict[Metric, tuple[Samples, ...]]:
 
 
 def test_server_and_client_agree_where_both_count_the_same() -> None:
-    # 240 of 300 tokens in both, by the three prompts whose first token came inside.
+    # 240 of 300 tokens in both, by the three prompts whose first token came between the scrapes at
+    # 0 and 9 s. The first of them was sent at 0 s, and may have been counted before that scrape:
+    # without it 160 of 200, and only its 20 computed or its 80 cached tokens may be there too.
     agreement = cache_agreement(counters(240, 300), requests(), 10.0)
     assert agreement is not None
-    assert agreement == CacheAgreement(0.8, 0.8, 0.0)
+    assert agreement.server_hit == pytest.approx(0.8)
+    assert agreement.client_hit == pytest.approx(0.8)
+    assert agreement.least_hit == pytest.approx(160 / 220)
+    assert agreement.most_hit == pytest.approx(1 - 40 / 280)
+    assert agreement.foreign_share == 0
+    assert agreement.disagreement is None
+
+
+@pytest.mark.parametrize("queries", [200, 250, 300])
+def test_a_prompt_under_way_at_a_scrape_may_be_counted_on_either_side_or_in_part(
+    queries: float,
+) -> None:
+    agreement = cache_agreement(counters(0.8 * queries, queries), requests(), 10.0)
+    assert agreement is not None
+    assert agreement.disagreement is None
+
+
+@pytest.mark.parametrize(
+    ("hits", "queries", "beyond"),
+    [(320, 400, 400 / 300 - 1), (80, 100, 100 / 200 - 1)],
+)
+def test_tokens_looked_up_are_held_against_the_most_and_the_least_this_run_can_have_sent(
+    hits: float, queries: float, beyond: float
+) -> None:
+    agreement = cache_agreement(counters(hits, queries), requests(), 10.0)
+    assert agreement is not None
+    assert agreement.foreign_share == pytest.approx(beyond)
+    assert agreement.disagreement is not None
+
+
+def test_counters_of_several_engines_add_up_each_over_its_own_scrapes() -> None:
+    found = told(*(
+        (engine, f"vllm:prefix_cache_{name}_total", "", at_s, value)
+        for engine, first_s, last_s, name, before, after in (
+            ("a", -0.25, 8.5, "queries", 10, 210), ("a", -0.25, 8.5, "hits", 5, 165),
+            ("b", -0.5, 9.5, "queries", 70, 170), ("b", -0.5, 9.5, "hits", 0, 80),
+        )
+        for at_s, value in ((first_s, before), (last_s, after), (10.5, 999))
+    ))  # fmt: skip
+    agreement = cache_agreement(found, requests(), 10.0)
+    assert agreement is not None
+    assert agreement.server_hit == pytest.approx(240 / 300)  # 160 and 80 of 200 and 100
+    assert agreement.disagreement is None
+
+
+def test_llama_cpp_counts_cached_tokens_apart_from_those_it_processed() -> None:
+    found = told(*(
+        ("e", f"llamacpp:prompt_tokens_{name}total", "", at_s, value)
+        for name, value_at_9 in (("", 60.0), ("cached_", 240.0))
+        for at_s, value in ((0, 0.0), (9, value_at_9))
+    ))  # fmt: skip
+    agreement = cache_agreement(found, requests(), 10.0)
+    assert agreement is not None
+    assert agreement.server_hit == pytest.approx(240 / 300)
     assert agreement.disagreement is None
 
 
 @pytest.mark.parametrize(
     ("agreement", "words"),
     [
-        (CacheAgreement(0.80, 0.805, 0.01), None),
-        (CacheAgreement(0.80, 0.90, 0.01), "80.0% of prompt tokens were cached"),
-        (CacheAgreement(0.80, 0.80, 0.30), "30% more prompt tokens than this run sent"),
+        (CacheAgreement(0.80, 0.805, 0.805, 0.805, 0.01), None),
+        (CacheAgreement(0.80, 0.90, 0.80, 0.90, 0.01), None),
+        (CacheAgreement(0.80, 0.90, 0.82, 0.90, 0.01), "80.0% of prompt tokens were cached"),
+        (CacheAgreement(0.80, 0.80, 0.80, 0.80, 0.30), "30% more prompt tokens than this run sent"),
+        (CacheAgreement(0.80, 0.80, 0.80, 0.80, -0.50), "50% fewer prompt tokens than this run"),
     ],
 )
 def test_a_disagreement_is_said(agreement: CacheAgreement, words: str | None) -> None:

@@ -48,7 +48,7 @@ def test_a_page_is_fetched_from_the_root_of_the_server_with_its_key() -> None:
             return await lines_of(server_page(settings(url + "/v1", api_key="secret"))), heads
 
     lines, heads = asyncio.run(main())
-    assert lines == ["a 1", "b 2"]
+    assert lines == ["a 1", "b 2", ""]
     assert heads[0].startswith(b"GET /metrics HTTP/1.1\r\n")
     assert b"Authorization: Bearer secret\r\n" in heads[0]
 
@@ -84,8 +84,70 @@ def test_a_page_that_is_not_there_has_no_lines() -> None:
     assert asyncio.run(main()) == (None, None)
 
 
+def broken(body: bytes, *headers: str) -> bytes:
+    """An answer whose head promises more than comes, or something else than comes."""
+    return ("\r\n".join(["HTTP/1.1 200 OK", *headers]) + "\r\n\r\n").encode() + body
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        ok("vllm:num_requests_running 1", "500 Internal Server Error"),
+        ok("", "401 Unauthorized"),
+        ok("", "302 Found"),
+        b"NOT HTTP\r\n\r\n",
+        broken(b"\x1f\x8bno gzip at all", "Content-Encoding: gzip", "Content-Length: 16"),
+        broken(b"x 1\n" * 1_100_000, "Content-Length: 100000000"),
+        broken(b"5\r\nx 123\r\nZZ\r\n", "Transfer-Encoding: chunked"),
+    ],
+    ids=["500", "401", "302", "no HTTP", "no gzip", "100 MB", "chunks broken off"],
+)
+def test_a_page_that_is_no_whole_page_has_no_lines(answer: bytes) -> None:
+    async def main() -> list[str] | None:
+        async with serving(lambda _: answer) as (url, _):
+            return await lines_of(server_page(settings(url)))
+
+    assert asyncio.run(main()) is None
+
+
+def test_a_page_that_breaks_off_has_no_lines_since_its_last_number_may_lack_digits() -> None:
+    async def breaks_off(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(broken(b"a 1\nb 12", "Content-Length: 11"))
+        writer.close()
+
+    async def main() -> list[str] | None:
+        server = await asyncio.start_server(breaks_off, "127.0.0.1", 0)
+        async with server:
+            port = server.sockets[0].getsockname()[1]
+            return await lines_of(server_page(settings(f"http://127.0.0.1:{port}")))
+
+    assert asyncio.run(main()) is None
+
+
+def test_a_page_that_hangs_is_a_gap_and_the_next_answer_is_not_taken_for_it() -> None:
+    kept: list[list[str]] = []
+
+    async def main() -> None:
+        again = asyncio.Event()
+
+        def keep(_: str, __: int, lines: list[str]) -> None:
+            kept.append(lines)
+            again.set()
+
+        # The first request is never answered.
+        async with serving(lambda n: b"" if n == 1 else ok(f"answer {n}")) as (url, heads):
+            with real_clock(asyncio.get_running_loop()) as clock:
+                page = server_page(settings(url))
+                async with scraping([page], clock, keep, timeout_s=0.2):
+                    await again.wait()
+            assert len(heads) >= 2
+
+    asyncio.run(main())
+    assert kept[0] == ["answer 2"]
+
+
 def test_lines_come_in_slices_each_with_the_instant_of_its_answer_until_the_end() -> None:
-    body = "".join(f"m {k}\n" for k in range(450))
+    body = "\n".join(f"m {k}" for k in range(450))
     kept: list[tuple[str, int, list[str]]] = []
 
     async def main() -> MetricsPage:

@@ -32,6 +32,15 @@ LINES = [
     ("llamacpp:requests_processing 4", Metric.RUNNING, 4.0),
     ("llamacpp:requests_deferred 46", Metric.WAITING, 46.0),
     ("llamacpp:kv_cache_usage_ratio 0.1", Metric.KV_USAGE, 0.1),
+    ("llamacpp:tokens_predicted_total 50", Metric.GENERATED_TOKENS, 50.0),
+    ("llamacpp:spec_decode_num_drafts_total 2", Metric.DRAFTS, 2.0),
+    ("llamacpp:spec_decode_num_draft_tokens_total 6", Metric.DRAFT_TOKENS, 6.0),
+    ("llamacpp:spec_decode_num_accepted_tokens_total 3", Metric.ACCEPTED_TOKENS, 3.0),
+    (
+        'llamacpp:spec_decode_num_accepted_tokens_per_pos_total{position="0"} 2',
+        Metric.ACCEPTED_AT,
+        2,
+    ),
     ('dynamo_frontend_inflight_requests{model="m"} 12', Metric.RUNNING, 12.0),
     ('dynamo_frontend_queued_requests{model="m"} 5', Metric.WAITING, 5.0),
     ("trtllm_kv_cache_utilization 0.4", Metric.KV_USAGE, 0.4),
@@ -45,6 +54,37 @@ LINES = [
 def test_every_engines_names_have_one_meaning(line: str, metric: Metric, value: float) -> None:
     ((series, found),) = known_samples([line])
     assert (series.metric, found) == (metric, value)
+
+
+def test_a_name_may_have_two_meanings() -> None:
+    found = list(known_samples(["llamacpp:prompt_tokens_cached_total 678"]))
+    assert {series.metric for series, _ in found} == {Metric.CACHE_HITS, Metric.CACHE_QUERIES}
+
+
+@pytest.mark.parametrize(
+    ("line", "labels", "value"),
+    [
+        ("vllm:num_requests_running\t3", "", 3.0),
+        ("  vllm:num_requests_running   3  ", "", 3.0),
+        ('vllm:num_requests_running {a="1", b="2",} 3\r', 'a="1", b="2",', 3.0),
+        ('vllm:num_requests_running{a="1"}3', 'a="1"', 3.0),
+        ("vllm:num_requests_running{} 3", "", 3.0),
+        (r'vllm:num_requests_running{a="\"} 9 {\n"} 3', r'a="\"} 9 {\n"', 3.0),
+        (r'vllm:num_requests_running{a="C:\\"} 3', r'a="C:\\"', 3.0),
+        ('vllm:num_requests_running{a="1"} 3 # {trace_id="x}y"} 0.5 1700000000.1', 'a="1"', 3.0),
+        ('vllm:num_requests_running{a="1"} 3 1700000000000 # {} 7', 'a="1"', 3.0),
+        ("vllm:num_requests_running -1.5E-3", "", -0.0015),
+    ],
+)
+def test_the_text_format_is_read_with_its_blanks_escapes_exemplars_and_times(
+    line: str, labels: str, value: float
+) -> None:
+    assert [(series.labels, found) for series, found in known_samples([line])] == [(labels, value)]
+
+
+def test_a_line_without_end_is_passed_over_at_once() -> None:
+    for text in ('"' * 200_000, '"\\' * 100_000, "a=" * 100_000, '"x",' * 50_000, " " * 200_000):
+        assert list(known_samples([f"vllm:num_requests_running{{{text}"])) == []
 
 
 def test_name_and_labels_stay_as_they_were_told_and_a_timestamp_is_passed_over() -> None:
@@ -64,6 +104,14 @@ def test_name_and_labels_stay_as_they_were_told_and_a_timestamp_is_passed_over()
         "vllm:num_requests_running",
         "vllm:num_requests_running NaN",
         "vllm:num_requests_running +Inf",
+        "vllm:num_requests_running -Inf",
+        "vllm:num_requests_running 1e999",
+        "vllm:num_requests_running 1_000",
+        "vllm:num_requests_running 0x10",
+        "vllm:num_requests_running 3;4",
+        "vllm:num_requests_running 1.2.3",
+        'vllm:num_requests_running{a="1"',
+        'vllm:num_requests_running{a="1} 3',
         "vllm:num_requests_running many",
         'vllm:num_requests_running{model_name="m"',
         'nv_trt_llm_request_metrics{request_type="max"} 512',
@@ -88,6 +136,14 @@ def test_samples_come_back_as_they_were_written(tmp_path: Path) -> None:
     assert {(row["concurrency"], row["metric"], row["name"], row["labels"]) for row in rows} == {
         (8, "running", "vllm:num_requests_running", 'engine="0"')
     }
+
+
+def test_a_series_told_twice_on_one_page_is_no_step_of_a_counter() -> None:
+    samples = ServerSamples()
+    hits = Series(Metric.CACHE_HITS, "vllm:prefix_cache_hits_total", "")
+    for at_ns, value in ((5, 100.0), (5, 40.0), (6, 110.0)):
+        samples.add("http://a/metrics", at_ns, hits, value)
+    assert samples.take(8)["value"].to_pylist() == [100.0, 110.0]
 
 
 def test_a_sample_is_taken_once_and_its_series_stays_known() -> None:
