@@ -12,6 +12,7 @@ import click
 
 from agentx_replay.analysis.point import Point
 from agentx_replay.cli.options import (
+    ALONE,
     config_option,
     duplicates_option,
     levels,
@@ -21,6 +22,7 @@ from agentx_replay.cli.options import (
     workers,
 )
 from agentx_replay.cli.redaction import redacted_command
+from agentx_replay.cli.sections import SectionedCommand
 from agentx_replay.cli.target import TargetOptions, open_target, target_options
 from agentx_replay.errors import UsageError
 from agentx_replay.experiment.interrupts import INTERRUPTED_EXIT_CODE
@@ -44,7 +46,7 @@ _OPTIONS = (
         help="Recorded sessions: a directory or file. Default: the bundled ones.",
     ),
     scenario_option,
-    click.option("--gpus", type=click.IntRange(1), help="GPUs behind the server."),
+    click.option("--gpus", type=click.IntRange(1), metavar="N", help="GPUs behind the server."),
     click.option(
         "--out", type=click.Path(path_type=Path), metavar="DIR", help="Default: results/TIME."
     ),
@@ -96,7 +98,7 @@ def _measuring(command: Callable[..., Any]) -> Callable[..., Any]:
     return functools.reduce(lambda wrapped, option: option(wrapped), reversed(_OPTIONS), command)
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @click.option(
     "--concurrency",
     type=click.IntRange(1),
@@ -114,7 +116,7 @@ def run(concurrency: int, **options: Any) -> None:
     _measure((concurrency,), options)
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @click.option(
     "--concurrency",
     type=click.UNPROCESSED,
@@ -124,11 +126,6 @@ def run(concurrency: int, **options: Any) -> None:
 )
 @_measuring
 @click.option("--resume", is_flag=True, help="Go on with the run in --out; repeat its options.")
-@click.option(
-    "--accept-differences",
-    is_flag=True,
-    help="Resume although corpus, rules, version or server differ; put on record.",
-)
 def sweep(concurrency: tuple[int, ...] | None, **options: Any) -> None:
     """Measure several concurrency levels in order.
 
@@ -181,9 +178,11 @@ def _measure(concurrency: tuple[int, ...], options: dict[str, Any]) -> None:
 
 
 def _settings(concurrency: tuple[int, ...], options: dict[str, Any]) -> Settings:
+    resume = options.get("resume", False)
+    rules = tuple(rule for rule in options["override"] if not (resume and rule == ALONE))
     return Settings(
         traces=options["traces"] or shipped_directory("traces"),
-        scenario=resolve_scenario(options["scenario"], options["override"]),
+        scenario=resolve_scenario(options["scenario"], rules),
         levels=concurrency,
         out=options["out"] or Path("results") / time.strftime("%Y%m%d-%H%M%S"),
         salt=options["salt"] or secrets.token_hex(8),
@@ -196,8 +195,8 @@ def _settings(concurrency: tuple[int, ...], options: dict[str, Any]) -> Settings
         calibration=options["calibration"],
         skip_bad=options["skip_bad"],
         workers=options["workers"],
-        resume=options.get("resume", False),
-        accept_differences=options.get("accept_differences", False),
+        resume=resume,
+        accept_differences=resume and ALONE in options["override"],
     )
 
 

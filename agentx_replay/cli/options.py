@@ -48,6 +48,9 @@ def config_option(command: _F) -> _F:
     )(command)
 
 
+ALONE = ""
+"""What ``--override`` without a value says."""
+
 MOST_LANES = 10_000
 """Lanes of one level: five times what one machine was ever shown to drive."""
 
@@ -135,6 +138,10 @@ def overridden(scenario: Scenario, overrides: tuple[str, ...]) -> Scenario:
     changes: dict[str, Any] = {}
     for override in overrides:
         rule, equals, text = override.partition("=")
+        if override == ALONE:
+            raise UsageError(
+                "--override alone goes with --resume", "to change a rule write RULE=VALUE after it"
+            )
         if not equals:
             raise UsageError(f"override {override!r} has no value", "write --override RULE=VALUE")
         try:
@@ -149,8 +156,11 @@ def scenario_option(command: _F) -> _F:
     command = click.option(
         "--override",
         multiple=True,
+        is_flag=False,
+        flag_value=ALONE,
         metavar="RULE=VALUE",
-        help="Change one rule of the scenario; recorded, and not comparable any more.",
+        help="Change one rule; recorded, and not comparable any more. Alone: let --resume go on "
+        "although the rest differs.",
     )(command)
     return click.option(
         "--scenario",

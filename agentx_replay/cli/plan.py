@@ -15,6 +15,7 @@ from agentx_replay.cli.options import (
     resolve_scenario,
     scenario_option,
 )
+from agentx_replay.cli.sections import SectionedCommand
 from agentx_replay.experiment.sessions import SessionSource
 from agentx_replay.plan.plan import GraphLibrary, Plan
 from agentx_replay.plan.selection import ContextPolicy, Selection
@@ -33,7 +34,7 @@ _SIMULATED_SALT = "plan"
 """Two simulations of one plan are the same to the byte."""
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @click.option("--concurrency", default="8", show_default=True, callback=levels, metavar="N,N,…")
 @click.option("--traces", type=click.Path(path_type=Path), metavar="PATH", help="Default: bundled.")
 @scenario_option

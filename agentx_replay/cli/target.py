@@ -48,7 +48,7 @@ target_options = (
     click.option(
         "--session-headers",
         is_flag=True,
-        help="Name each session in headers, for routers that keep it on one engine.",
+        help="Name each session in headers, for routers.",
     ),
     click.option(
         "--keepalive",

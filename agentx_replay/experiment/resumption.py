@@ -70,7 +70,7 @@ def resumed(earlier: Earlier, now: Mapping[str, Any], *, accept: bool) -> dict[s
         raise UsageError(
             f"{earlier.path} cannot be resumed as the same experiment: {'; '.join(found)}",
             "repeat the command it was begun with, choose another --out, or add "
-            "--accept-differences to mix them on record",
+            "--override alone to mix them on record",
         )
     before = earlier.document
     begun = {key: before[key] for key in ("command", "started_unix_s")}

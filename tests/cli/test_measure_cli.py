@@ -206,3 +206,4 @@ def test_help_is_short_and_fits_a_terminal(command: tuple[str, ...]) -> None:
     assert len(lines) <= 70
     assert max(map(len, lines)) <= 100
     assert "agentx-replay" in result.stdout
+    assert "\nMore:\n" not in result.stdout, "an option is in no section"

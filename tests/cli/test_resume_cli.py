@@ -70,9 +70,9 @@ def test_a_run_that_has_changed_is_refused_and_left_as_it_is(killed_run: Path) -
     result = finished(*changed)
     assert result.returncode == 2
     assert "the rule seed was 42 and is 7" in result.stderr
-    assert "--accept-differences" in result.stderr
+    assert "--override" in result.stderr
     assert files_of(killed_run) == before
-    assert finished(*changed, "--accept-differences").returncode == 0
+    assert finished(*changed, "--override").returncode == 0
     (again,) = read_sweep(killed_run)["resumed"]
     assert again["differences"] == ["the rule seed was 42 and is 7"]
 

@@ -109,7 +109,7 @@ def test_differences_are_refused_all_at_once_and_accepted_only_on_record() -> No
         "run cannot be resumed as the same experiment: the rule seed was 42 and is 7; "
         "the server's model was m and is n"
     )
-    assert "--accept-differences" in refused.value.what_to_do
+    assert "--override" in refused.value.what_to_do
     assert resumed(earlier, now, accept=True)["resumed"][0]["differences"] == [
         "the rule seed was 42 and is 7",
         "the server's model was m and is n",

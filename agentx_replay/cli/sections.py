@@ -1,0 +1,43 @@
+"""Help in sections: a command with thirty options shows them by what they are about."""
+
+import click
+
+_SECTIONS = {
+    "What is replayed": (
+        "concurrency", "traces", "scenario", "override", "max_context", "max_context_policy",
+        "keep_one_of_duplicates", "skip_bad", "salt", "simulate",
+    ),
+    "The server": (
+        "url", "model", "api_key_env", "endpoint", "header", "body", "session_headers", "ca_file",
+        "insecure", "keepalive", "timeout", "metrics_url", "virtual", "gpus",
+    ),
+    "Prompts": ("tokenizer", "calibration"),
+    "Running and reporting": (
+        "out", "resume", "workers", "at", "json", "config", "help",
+    ),
+}  # fmt: skip
+"""Titles, and under each the options by the first long name, ``-`` as ``_``."""
+
+
+class SectionedCommand(click.Command):
+    """A command whose help groups its options; what has no section comes last, as it is."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the sections that have any option of this command."""
+        rows = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                rows[_long_name(parameter)] = record
+        for title, names in _SECTIONS.items():
+            of_section = [rows.pop(name) for name in names if name in rows]
+            if of_section:
+                with formatter.section(title):
+                    formatter.write_dl(of_section)
+        if rows:
+            with formatter.section("More"):
+                formatter.write_dl(list(rows.values()))
+
+
+def _long_name(parameter: click.Parameter) -> str:
+    return max(parameter.opts, key=len).lstrip("-").replace("-", "_")
