@@ -127,10 +127,10 @@ class Series:
     labels: str
 
 
-_LINE = re.compile(
-    r"""\s*([A-Za-z_:][A-Za-z0-9_:]*)              # name
-    (?:\s*\{((?:[^"}]|"(?:[^"\\]|\\.)*+")*+)\}\s*|\s+)  # labels, whose texts hold what they like
-    ([-+]?[0-9.][0-9.eE+-]*)(?!\S)               # a finite number; a time or exemplar may follow
+_NAME = re.compile(r"\s*([A-Za-z_:][A-Za-z0-9_:]*)")
+_REST = re.compile(
+    r"""(?:\s*\{((?:[^"}]|"(?:[^"\\]|\\.)*+")*+)\}\s*|\s+)  # labels; texts hold what they like
+    ([-+]?[0-9.][0-9.eE+-]*)(?!\S)              # a finite number; a time or exemplar may follow
     """,
     re.VERBOSE,
 )
@@ -144,15 +144,18 @@ def known_samples(lines: Iterable[str]) -> Iterator[tuple[Series, float]]:
     whole page, and because one bad line must not cost the others.
     """
     for line in lines:
-        found = _LINE.match(line)
-        meanings = _BY_NAME.get(found[1]) if found else None
-        value = _number(found[3]) if found and meanings else None
-        if found is None or meanings is None or value is None:
+        name = _NAME.match(line)
+        meanings = _BY_NAME.get(name[1]) if name else None
+        if name is None or meanings is None:
             continue
-        labels = (found[2] or "").strip()
+        rest = _REST.match(line, name.end())
+        value = _number(rest[2]) if rest else None
+        if rest is None or value is None:
+            continue
+        labels = (rest[1] or "").strip()
         for metric, needed in meanings:
             if needed in labels:
-                yield Series(metric, found[1], labels), value
+                yield Series(metric, name[1], labels), value
 
 
 def _number(text: str) -> float | None:
