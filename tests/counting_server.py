@@ -51,13 +51,13 @@ def words_in(body: Body) -> int:
     """Count the words of a request: of its messages, or of its text or ids."""
     prompt = body.get("prompt", body.get("content"))
     if prompt is None:
-        return sum(len(message["content"].split()) for message in body["messages"])
+        return sum(len(message["content"].split()) for message in body.get("messages", ()))
     return len(prompt.split()) if isinstance(prompt, str) else len(prompt)
 
 
 def chatml_count(body: Body) -> int:
     """Count messages as ChatML does, five tokens around each and three to answer."""
-    return words_in(body) + 5 * len(body["messages"]) + 3
+    return words_in(body) + 5 * len(body.get("messages", ())) + 3
 
 
 def completion(body: Body, prompt_tokens: int | None) -> Reply:

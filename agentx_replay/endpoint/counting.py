@@ -39,6 +39,11 @@ class Way(StrEnum):
     USAGE = "usage"
     WHOLE_USAGE = "usage, not streamed"
 
+    @property
+    def requests(self) -> int:
+        """How many requests one count takes."""
+        return 2 if self is Way.TEMPLATE_AND_TOKENIZE else 1
+
 
 class UncountedError(Exception):
     """The server counts prompts in none of the ways known."""

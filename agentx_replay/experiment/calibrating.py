@@ -36,8 +36,12 @@ from agentx_replay.prompts.word_search import MOST_WORDS_A_TEXT, Words, find_wor
 from agentx_replay.prompts.word_search import UncountedError as UncountedTextError
 
 _T = TypeVar("_T")
-_PROOF = Enough(within_s=1.5, at_least=8)
+PROOF = Enough(within_s=1.5, at_least=8)
 """How long proving may take, and how many probes it must have on however slow a server."""
+MOST_REQUESTS = 90
+_FEWEST_PROBES = 16
+"""The proof gets what the search for words has left of the requests, and no less than this."""
+_USAGE_REQUESTS = 2
 _LONG_PROBE_S = 0.3
 _LONGEST_PROBE_TOKENS = 65_536
 _SAMPLE_WORDS = 300
@@ -85,8 +89,10 @@ async def calibrate(
     context_tokens: int | None,
     candidates: Candidates | None = None,
     earlier: Calibration | None = None,
+    proof: Enough = PROOF,
 ) -> Calibration:
-    """Calibrate against a server, or prove an ``earlier`` calibration against it.
+    """Calibrate against a server, or prove an ``earlier`` calibration against it, in as many
+    probes as ``proof`` gives time for.
 
     Raises UsageError where the earlier one is of another API, and (exit code 3) where the server
     cannot be asked.
@@ -98,7 +104,7 @@ async def calibrate(
         )
     client = Client(settings)
     try:
-        session = _Session(Counter(client, settings), settings, context_tokens)
+        session = _Session(Counter(client, settings), settings, context_tokens, proof)
         return await session.calibration(candidates or builtin_candidates(), earlier)
     finally:
         await client.close()
@@ -108,13 +114,18 @@ class _Session:
     """One calibration against one server."""
 
     def __init__(
-        self, counter: Counter, settings: EndpointSettings, context_tokens: int | None
+        self,
+        counter: Counter,
+        settings: EndpointSettings,
+        context_tokens: int | None,
+        proof: Enough,
     ) -> None:
         self._counter = counter
         self._model = settings.model
         self._api = settings.api
         self._chat = settings.api == "chat"
         self._context = context_tokens
+        self._proof = proof
         self._rng = random.Random(time.time_ns())  # a cache must not know the probes
 
     async def calibration(self, candidates: Candidates, earlier: Calibration | None) -> Calibration:
@@ -190,9 +201,15 @@ class _Session:
             drawn = random_conversations(probes, calibration.cost, room)
         else:
             drawn = random_texts(probes, room)
-        cost, verification = await self._ask(verify(calibration.cost, drawn), ways, _PROOF)
+        drawn = drawn[: self._probes_left(ways.of(drawn[0]))]
+        cost, verification = await self._ask(verify(calibration.cost, drawn), ways, self._proof)
         by = ways.of(drawn[0]).value
         return replace(calibration, cost=cost, verification=verification, counted_by=by)
+
+    def _probes_left(self, way: Way) -> int:
+        """Return how many probes there are requests for, those of the check by usage set aside."""
+        left = MOST_REQUESTS - self._counter.requests - _USAGE_REQUESTS
+        return max(left // way.requests, _FEWEST_PROBES)
 
     async def _affordable(self, calibration: Calibration, ways: Ways) -> int:
         """Return how many tokens can be counted in the time that one long probe may take."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 import uvloop
+from calibration_line import exact_by
 from engine_runs import (
     Ask,
     Swept,
@@ -127,7 +128,7 @@ def test_the_server_counts_prompts_and_what_it_had_cached(swept: Swept) -> None:
 
 
 def test_every_prompt_of_a_calibrated_sweep_has_the_recorded_length(swept: Swept) -> None:
-    assert "prompt lengths exact on 40 of 40 probes" in swept.stderr
+    assert exact_by(swept.stderr), swept.stderr
     assert swept.query("prompt_length_error") == [(0,)]
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from calibration_line import exact_by
 from engine_runs import Swept, counted_by, recorded, small_sessions, sweep
 from tiny_model import tokenizer_directory, write_directory
 from vllm_server import launched
@@ -48,7 +49,7 @@ def test_every_response_of_a_sweep_is_complete(swept: Swept) -> None:
 
 
 def test_every_prompt_of_a_calibrated_sweep_has_the_recorded_length(swept: Swept) -> None:
-    assert "prompt lengths exact on 40 of 40 probes" in swept.stderr
+    assert exact_by(swept.stderr), swept.stderr
     assert swept.query("prompt_length_error") == [(0,)]
 
 

@@ -20,6 +20,7 @@ from counting_server import (
     words_in,
 )
 
+from agentx_replay.endpoint.counting import Enough
 from agentx_replay.endpoint.settings import Api, EndpointSettings
 from agentx_replay.endpoint.url import parse_base_url
 from agentx_replay.errors import UsageError
@@ -34,6 +35,8 @@ from agentx_replay.prompts.calibration import Calibration, as_document
 from agentx_replay.prompts.template import TemplateCost
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+# Forty probes, the most there are, however busy the machine.
+ALL_PROBES = Enough(within_s=0.0, at_least=40)
 CHATML = TemplateCost(3, 3, 6, 6, 6, takes_system=True, assumed=False)
 
 
@@ -49,7 +52,11 @@ def calibrated(
         async with counting_server(reply) as server:
             settings = EndpointSettings(parse_base_url(server.url), "tiny", api=api)
             found = await calibrate(
-                settings, context_tokens=context, earlier=earlier, candidates=candidates
+                settings,
+                context_tokens=context,
+                earlier=earlier,
+                candidates=candidates,
+                proof=ALL_PROBES,
             )
             return found, server
 
@@ -72,6 +79,23 @@ def test_words_template_and_proof_by_usage_alone_in_ninety_requests() -> None:
     assert len(server.asked) <= 90
 
 
+def test_a_server_that_needs_two_requests_a_count_gets_fewer_probes() -> None:
+    # As llama.cpp: /tokenize takes text alone, and /apply-template makes it of a conversation.
+    def in_two(path: str, body: Body) -> Reply:
+        if path == "/apply-template":
+            said = " ".join(message["content"] for message in body["messages"])
+            return Reply(json={"prompt": said + " m" * (5 * len(body["messages"]) + 3)})
+        if path == "/tokenize" and "content" in body:
+            return Reply(json={"tokens": [7] * words_in(body)})
+        return chatml(path, body)
+
+    found, server = calibrated(in_two)
+    assert found.exact
+    assert (found.cost, found.counted_by) == (CHATML, "/apply-template and /tokenize")
+    assert found.verification.probes >= 16
+    assert len(server.asked) <= 90
+
+
 def test_a_context_of_800_tokens_is_enough() -> None:
     def small(path: str, body: Body) -> Reply:
         return OVERFLOWN if chatml_count(body) > 800 else chatml(path, body)
@@ -91,7 +115,7 @@ def test_a_calibration_of_an_earlier_run_is_proven_not_believed(tmp_path: Path) 
     assert len(second.asked) < len(first.asked)
 
     def longer(path: str, body: Body) -> Reply:
-        return completion(body, chatml_count(body) + len(body["messages"]))
+        return completion(body, chatml_count(body) + len(body.get("messages", ())))
 
     missed, _ = calibrated(longer, earlier=read_calibration(file))
     assert not missed.exact
@@ -107,8 +131,9 @@ def test_words_of_a_tokenizers_file_are_checked_by_the_server() -> None:
         said = " ".join(message["content"] for message in body.get("messages", []))
         return completion(body, chatml_count(body) + said.split().count(words[100]))
 
-    found, _ = calibrated(other, candidates=of_file)
+    found, server = calibrated(other, candidates=of_file)
     assert found.exact
+    assert len(server.asked) <= 90
     assert words[100] not in found.words
     assert "of 500 words of tokenizer.json are not one token each" in found.warnings[0]
 
@@ -120,9 +145,10 @@ def test_tokenize_that_says_other_than_usage_is_not_believed() -> None:
             return Reply(json={"count": words_in(body)})
         return chatml(path, body)
 
-    found, _ = calibrated(forgetful)
+    found, server = calibrated(forgetful)
     assert (found.cost, found.counted_by) == (CHATML, "usage")
     assert found.exact
+    assert len(server.asked) <= 90
 
 
 def test_so_it_is_for_completions() -> None:
@@ -132,7 +158,8 @@ def test_so_it_is_for_completions() -> None:
             return Reply(json={"count": words_in(body)})
         return completion(body, 1 + words_in(body)) if path == COMPLETIONS else NOT_FOUND
 
-    found, _ = calibrated(forgetful, api="completions")
+    found, server = calibrated(forgetful, api="completions")
+    assert len(server.asked) <= 90
     assert (found.cost.without_system, found.counted_by, found.ids) == (2, "usage", ())
     assert found.exact
 
@@ -147,7 +174,8 @@ def test_completions_go_by_token_ids_where_the_server_tells_and_takes_them() -> 
             return Reply(json={"tokens": [ids.setdefault(w, next(fresh)) for w in text.split()]})
         return completion(body, words_in(body)) if path == COMPLETIONS else NOT_FOUND
 
-    found, _ = calibrated(with_ids, api="completions")
+    found, server = calibrated(with_ids, api="completions")
+    assert len(server.asked) <= 90
     assert found.exact
     assert found.ids == tuple(ids[word] for word in (found.opening, *found.words))
     assert found.cost.without_system == 1
@@ -160,7 +188,8 @@ def test_completions_go_by_text_where_the_server_takes_no_ids() -> None:
             return REFUSED
         return completion(body, 1 + words_in(body))  # begin-of-text
 
-    found, _ = calibrated(text_only, api="completions")
+    found, server = calibrated(text_only, api="completions")
+    assert len(server.asked) <= 90
     assert found.exact
     assert (found.ids, found.cost.without_system) == ((), 2)
     assert wording_of(found, chat=False).start == b'"able'
@@ -240,8 +269,11 @@ def test_a_tokenizer_without_such_words_is_told_with_the_tokens_a_word() -> None
         tokens = 8 + sum(len(message["content"]) for message in body.get("messages", []))
         return completion(body, tokens) if path == CHAT else NOT_FOUND
 
-    found, _ = calibrated(by_bytes)
+    found, server = calibrated(by_bytes)
     assert not found.exact
+    # Sixty went into words; sixteen are left to the proof, and that is the least.
+    assert len(server.asked) <= 100
+    assert found.verification.probes == 16
     assert any("a word is 5.00 tokens" in warning for warning in found.warnings)
 
 
@@ -257,7 +289,7 @@ def test_a_server_that_refuses_all_but_the_shortest_prompts_is_assumed(most_word
 
 def test_a_server_that_refuses_conversations_is_assumed() -> None:
     def one_message(path: str, body: Body) -> Reply:
-        return REFUSED if len(body["messages"]) > 1 else chatml(path, body)
+        return REFUSED if len(body.get("messages", ())) > 1 else chatml(path, body)
 
     found, _ = calibrated(one_message)
     assert found.cost.assumed
