@@ -115,6 +115,9 @@ class _Waits:
         end_ns = self._clock.now_ns()
         return Response(Status.OK, send_ns, end_ns, completion_tokens=dispatch.max_tokens)
 
+    def prepare(self, lane: int, stream_id: str, due_ns: int) -> None:
+        """Hold no connection."""
+
     def cut(self) -> None:
         """Let what is in flight come to its end."""
 

@@ -114,6 +114,9 @@ class Paced:
             completion_tokens=OUTPUT_TOKENS,
         )
 
+    def prepare(self, lane: int, stream_id: str, due_ns: int) -> None:
+        """There is no connection to make."""
+
     def cut(self) -> None:
         for wait in self._waits:
             wait.set()

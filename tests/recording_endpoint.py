@@ -90,6 +90,9 @@ class RecordingEndpoint:
         if self._open:
             asyncio.get_running_loop().call_later(BUSY_EVERY_S, self._keep_busy)
 
+    def prepare(self, lane: int, stream_id: str, due_ns: int) -> None:
+        """There is no connection to make."""
+
     def cut(self) -> None:
         self._cut.set()
         self._cut = asyncio.Event()

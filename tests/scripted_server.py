@@ -1,6 +1,7 @@
 """A server that says exactly what a script says, in exactly the writes it says.
 
-A connection plays one script: a list of answers, one a request, each a list of steps. A step is
+A connection plays one script: a list of answers, one a request, each a list of steps; without any
+answer it is closed as soon as it is made. A step is
 bytes to write (the client has polled its socket before the next step), a call to make, or one of
 the moves below.
 """
@@ -99,7 +100,8 @@ class ScriptedServer:
                 self.requests.append(await self._request(reader))
                 for step in steps:
                     await _play(step, reader, writer)
-            await reader.read()
+            if script:
+                await reader.read()
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             pass
         finally:

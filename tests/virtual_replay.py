@@ -46,6 +46,7 @@ class Timed:
     status: Callable[[Dispatch], Status] = lambda _: Status.OK
     _cuts: list[asyncio.Event] = field(default_factory=list)
     ended_streams: list[str] = field(default_factory=list)
+    prepared: list[tuple[int, int, str, int]] = field(default_factory=list)
 
     async def send(self, dispatch: Dispatch) -> Response:
         send_ns = self.clock.now_ns()
@@ -57,6 +58,9 @@ class Timed:
         was_cut = end_ns < send_ns + round(self.seconds(dispatch) * S)
         status = Status.CUT if was_cut else self.status(dispatch)
         return Response(status, send_ns, end_ns, completion_tokens=dispatch.max_tokens)
+
+    def prepare(self, lane: int, stream_id: str, due_ns: int) -> None:
+        self.prepared.append((self.clock.now_ns(), lane, stream_id, due_ns))
 
     def cut(self) -> None:
         for event in self._cuts:

@@ -18,9 +18,13 @@ def ttft_ns(responses: Responses) -> Floats:
 
 
 def ttft_from_connect_ns(responses: Responses) -> Floats:
-    """Time to first token from the start of connecting, from send where already connected."""
+    """Time to first token from the start of connecting, from send where already connected.
+
+    A connection made ahead waits for its request's time, which is no part of it.
+    """
     start_ns = np.fmin(responses.connect_start_ns, responses.send_ns)
-    return responses.first_token_ns - start_ns
+    waited_ns = np.fmax(responses.intended_start_ns - responses.connected_ns, 0.0)
+    return responses.first_token_ns - start_ns - waited_ns
 
 
 def ttft_from_intended_ns(responses: Responses) -> Floats:

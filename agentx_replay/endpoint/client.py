@@ -1,6 +1,7 @@
 """The ``Endpoint`` port over sockets: one kept-alive connection a stream, failures as values.
 
-A connection is not used again when the server has announced, or was seen, to close it about now.
+A connection is not used again when the server has announced, or was seen, to close it about now;
+where it will be so when the next request is due, another is made ahead of it (``prepare``).
 A request is sent a second time in one case only, and counted: a connection that had been used
 before was closed without a byte of response. Not for: bytes on the wire (connection.py, chat.py).
 """
@@ -9,6 +10,7 @@ import asyncio
 import socket
 import ssl
 import time
+from dataclasses import dataclass
 from typing import Any
 
 from agentx_replay.endpoint.chat import ChatRequests
@@ -37,6 +39,14 @@ class _CutWhileConnectingError(Exception):
     """The run was cut while a connection was being made."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Made:
+    """A connection, and when it was made."""
+
+    connection: Connection
+    connected: Connected
+
+
 class Client:
     """Sends the requests of one process to one server. Make it inside a running loop."""
 
@@ -52,7 +62,9 @@ class Client:
         self.parses = ParseQueue(self._loop)
         self._by_stream: dict[str, Connection] = {}
         self._open: set[Connection] = set()
-        self._connecting: set[asyncio.Task[Connection]] = set()
+        self._ahead: dict[str, asyncio.Task[_Made]] = {}
+        self._unused: set[Connection] = set()
+        self._connecting: set[asyncio.Task[_Made]] = set()
         self._addresses: asyncio.Task[list[_Address]] | None = None
         self._measured_keep_alive_s: float | None = None
         self._cuts = 0
@@ -68,9 +80,22 @@ class Client:
         """Send one request and return its response when it has ended, in whatever way."""
         return await self.request(dispatch.stream_id, self._requests.request(dispatch))
 
+    def prepare(self, lane: int, stream_id: str, due_ns: int) -> None:  # noqa: ARG002 (the port's)
+        """Connect now if the stream will have no usable connection at ``due_ns``.
+
+        The connection that has grown too old is closed first: a stream has one at most. A failure
+        is left for ``send`` to meet, and to tell.
+        """
+        connection = self._by_stream.get(stream_id)
+        usable = connection is not None and self._usable(connection, due_ns)
+        if not usable and stream_id not in self._ahead:
+            self.stream_ended(stream_id)
+            self._ahead[stream_id] = self._begin_connecting()
+
     def cut(self) -> None:
         """End every response in flight now, and every attempt to connect."""
         self._cuts += 1
+        self._ahead.clear()
         for task in self._connecting:
             task.cancel()
         for connection in tuple(self._open):
@@ -81,6 +106,9 @@ class Client:
         connection = self._by_stream.pop(stream_id, None)
         if connection is not None:
             connection.abort()
+        ahead = self._ahead.pop(stream_id, None)
+        if ahead is not None:
+            _discard(ahead)
 
     async def close(self) -> None:
         """Cut what is in flight, close every connection and wait until they are closed."""
@@ -130,13 +158,12 @@ class Client:
             if not exchange.unanswered:
                 return exchange, Connected(), 0
             retries = 1
-        start_ns = self._now_ns()
-        connection = await self._connect()
+        made = await self._made_ahead(stream_id) or await self._finished(self._begin_connecting())
         if cuts != self._cuts:
             raise _CutWhileConnectingError
-        connected = Connected(start_ns, self._now_ns())
-        self._by_stream[stream_id] = connection
-        return await self._pass(connection, request, streamed), connected, retries
+        self._unused.discard(made.connection)
+        self._by_stream[stream_id] = made.connection
+        return await self._pass(made.connection, request, streamed), made.connected, retries
 
     async def _pass(self, connection: Connection, request: bytes, streamed: bool) -> Exchange:
         """Pass one request over a connection; a caller that gives up closes it."""
@@ -162,10 +189,14 @@ class Client:
     def _reusable(self, stream_id: str) -> Connection | None:
         """Return the stream's connection if a request may be sent on it, else forget it."""
         connection = self._by_stream.get(stream_id)
-        if connection is None or connection.usable(self._now_ns(), self._idle_limit_s(connection)):
+        if connection is None or self._usable(connection, self._now_ns()):
             return connection
         self.stream_ended(stream_id)
         return None
+
+    def _usable(self, connection: Connection, at_ns: int) -> bool:
+        """Whether a request may be sent on a connection at an instant, as far as is known now."""
+        return connection.usable(at_ns, self._idle_limit_s(connection))
 
     def _idle_limit_s(self, connection: Connection) -> float | None:
         """Return for how long an idle connection may be used again, None where nothing is known."""
@@ -177,18 +208,44 @@ class Client:
         known = [limit_s for limit_s in told if limit_s is not None]
         return reuse_limit_s(min(known)) if known else None
 
-    async def _connect(self) -> Connection:
-        """Return a new connection; its task ends when the run is cut."""
-        task = self._loop.create_task(self._connect_any())
+    def _begin_connecting(self) -> "asyncio.Task[_Made]":
+        """Begin to make a connection; the task is cancelled when the run is cut."""
+        task = self._loop.create_task(self._make())
         self._connecting.add(task)
+        task.add_done_callback(self._connecting.discard)
+        task.add_done_callback(_note_failure)
+        return task
+
+    async def _make(self) -> _Made:
+        start_ns = self._now_ns()
+        connection = await self._connect_any()
+        self._unused.add(connection)
+        return _Made(connection, Connected(start_ns, self._now_ns()))
+
+    async def _finished(self, task: "asyncio.Task[_Made]") -> _Made:
+        """Return the connection when it is made; a caller that gives up ends the attempt."""
         try:
             await asyncio.wait((task,))
-        finally:
-            self._connecting.discard(task)
-            task.cancel()
+        except asyncio.CancelledError:
+            _discard(task)
+            raise
         if task.cancelled():
             raise _CutWhileConnectingError
         return task.result()
+
+    async def _made_ahead(self, stream_id: str) -> _Made | None:
+        """Return the connection that was made ahead for the stream, None where there is none.
+
+        It may still be under way: its timer may have come sooner than it said.
+        """
+        task = self._ahead.pop(stream_id, None)
+        if task is None:
+            return None
+        try:
+            made = await self._finished(task)
+        except ConnectError:
+            return None
+        return made if made.connection.usable(self._now_ns(), None) else None
 
     async def _connect_any(self) -> Connection:
         """Connect to the first address that answers, and prefer it from then on."""
@@ -240,9 +297,22 @@ class Client:
         """Drop a closed connection; one closed while idle tells how long the server keeps them."""
         self._open.discard(connection)
         idle_s = connection.closed_after_idle_s
-        if idle_s is not None:
+        if idle_s is not None and connection not in self._unused:
             known = self._measured_keep_alive_s
             self._measured_keep_alive_s = idle_s if known is None else min(known, idle_s)
+        self._unused.discard(connection)
+
+
+def _note_failure(task: "asyncio.Task[_Made]") -> None:
+    """Look at the exception of an attempt to connect: nobody else may."""
+    if not task.cancelled():
+        task.exception()
+
+
+def _discard(task: "asyncio.Task[_Made]") -> None:
+    """End an attempt to connect, or close what it has made."""
+    if not task.cancel() and not task.cancelled() and task.exception() is None:
+        task.result().connection.abort()
 
 
 def open_client(settings: EndpointSettings, _: Clock) -> Client:

@@ -57,11 +57,15 @@ class Lane:
         """Return wall time in the play's own time, in which skipped seconds have passed."""
         return self._context.timers.group_time_ns(self.timers, wall_ns)
 
+    def stream_id(self, stream: int) -> str:
+        """Return the name of a stream of the play."""
+        return f"{self.play_id}-s{stream}"
+
     def dispatch(self, step_id: StepId, phase: Phase, intended_start_ns: int) -> Dispatch:
         """Return the request of a step as it goes out now; warm-up asks for one token."""
         step = self.play.step(step_id)
         request = step.request
-        stream_id = self._stream_id(step_id.stream)
+        stream_id = self.stream_id(step_id.stream)
         primer = "-primer" if phase is Phase.PRIMER else ""
         prompt = self.prompts.prompt(step_id.stream, request)
         kept = self._sent_blocks.send(step_id.stream, prompt.block_ids)
@@ -94,15 +98,12 @@ class Lane:
             parent_stream_id=self._parent_stream_id(step_id.stream),
         )
 
-    def _stream_id(self, stream: int) -> str:
-        return f"{self.play_id}-s{stream}"
-
     def _parent_stream_id(self, stream: int) -> str | None:
         """Return who spawned a stream; the main stream where it starts with the play."""
         spawn = self.planned.graph.streams[stream].spawn
         if spawn is None:
             return None
-        return self._stream_id(0 if spawn.after is None else spawn.after.stream)
+        return self.stream_id(0 if spawn.after is None else spawn.after.stream)
 
     def returned(self, step_id: StepId) -> None:
         """Say that the request of a step is not in flight any more."""

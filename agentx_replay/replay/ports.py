@@ -63,9 +63,10 @@ class Dispatch:
     """One request as the protocol decided to send it.
 
     ``play_id`` names one live replay of a session (level, lane and ordinal); ``stream_id`` one
-    of its streams, ``parent_stream_id`` the one that spawned it (None: the main stream); ``turn`` the request's place in its stream and ``request_index`` its place in
-    the session. ``gap_s`` is the recorded end-to-start gap before it and ``intended_start_ns``
-    when the protocol said to send, after idle caps. ``recorded_input_tokens`` and
+    of its streams, ``parent_stream_id`` the one that spawned it (None: the main stream); ``turn``
+    the request's place in its stream and ``request_index`` its place in the session. ``gap_s`` is
+    the recorded end-to-start gap before it and ``intended_start_ns`` when the protocol said to
+    send, after idle caps. ``recorded_input_tokens`` and
     ``recorded_output_tokens`` are the recording's; ``max_tokens`` is what is asked of the server.
     ``shared_blocks`` is how many leading blocks the recorded graph says were already in the play.
     ``play_request`` counts the play's requests before it, in the order they were composed.
@@ -106,7 +107,8 @@ class Response:
     ``arrival_ns`` (int64) has one entry a *token event* in order of arrival; ``arrival_tokens``
     (int32, same shape) the tokens in each, or None where the server does not tell. ``send_ns`` is
     just before the first write, ``sent_ns`` when the last byte has left the user-space buffer.
-    ``connect_start_ns`` and ``connected_ns`` are None on a connection that was already open.
+    ``connect_start_ns`` and ``connected_ns`` are of the connection that was made for this request,
+    ahead of it or when it was sent; None on one that had been used before.
     ``retries`` counts requests sent again because a reused idle connection was found closed
     before any byte of a response.
     """
@@ -179,6 +181,11 @@ class Endpoint(Protocol):
 
     async def send(self, dispatch: Dispatch) -> Response:
         """Send one request and return when its response has ended, in whatever way."""
+
+    def prepare(self, lane: int, stream_id: str, due_ns: int) -> None:
+        """Say that a stream of ``lane`` will send its next request at ``due_ns``, or earlier where
+        idle time is skipped: time to connect, where that has to be done. Never fails.
+        """
 
     def cut(self) -> None:
         """End every response in flight now: each ``send`` returns ``CUT`` with what arrived."""

@@ -6,9 +6,12 @@ whatever the number of timers; a group's shift re-files that group's few timers.
 """
 
 import heapq
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Generic, TypeVar
+
+from agentx_replay.replay.ports import Clock, TimerHandle
 
 _T = TypeVar("_T")
 
@@ -23,20 +26,59 @@ class TimerGroup(Generic[_T]):
 
 @dataclass(slots=True, eq=False)
 class Timer(Generic[_T]):
-    """One pending call. ``due_ns`` is in the group's time; ``entry`` its live heap entry."""
+    """One pending call. ``due_ns`` is in the group's time; ``entry`` its live heap entry;
+    ``foreseen`` whether ``foresee`` has told it.
+    """
 
     group: TimerGroup[_T]
     due_ns: int
     payload: _T
     entry: int
+    foreseen: bool = False
+
+
+class Alarm:
+    """At most one call of ``call`` pending on a clock, at the earliest instant asked for."""
+
+    def __init__(self, clock: Clock, call: Callable[[], None]) -> None:
+        self._clock = clock
+        self._call = call
+        self._handle: TimerHandle | None = None
+        self._at_ns = 0
+
+    def by(self, at_ns: int | None) -> None:
+        """Have the call made at ``at_ns`` or before; None asks for nothing."""
+        if at_ns is None or (self._handle is not None and self._at_ns <= at_ns):
+            return
+        self.cancel()
+        self._at_ns = at_ns
+        self._handle = self._clock.call_at(at_ns, self._ring)
+
+    def cancel(self) -> None:
+        """Make no call."""
+        if self._handle is not None:
+            self._handle.cancel()
+        self._handle = None
+
+    def _ring(self) -> None:
+        self._handle = None
+        self._call()
+
+
+_Heap = list[tuple[int, int, Timer[_T]]]
 
 
 class TimerQueue(Generic[_T]):
-    """Timers by due time, ties in the order they were added."""
+    """Timers by due time, ties in the order they were added.
+
+    A second heap holds those that ``foresee`` has not told yet, so that both questions, what is
+    due and what will be soon, cost the same for any number of timers.
+    """
 
     def __init__(self) -> None:
         self.skipped_ns = 0
-        self._heap: list[tuple[int, int, Timer[_T]]] = []
+        self._heap: _Heap[_T] = []
+        self._unforeseen: _Heap[_T] = []
         self._entries = count()
 
     def group_time_ns(self, group: TimerGroup[_T], wall_ns: int) -> int:
@@ -51,17 +93,36 @@ class TimerQueue(Generic[_T]):
         return timer
 
     def _file(self, timer: Timer[_T]) -> None:
-        heapq.heappush(self._heap, (timer.due_ns - timer.group.skipped_ns, timer.entry, timer))
+        entry = (timer.due_ns - timer.group.skipped_ns, timer.entry, timer)
+        heapq.heappush(self._heap, entry)
+        if not timer.foreseen:
+            heapq.heappush(self._unforeseen, entry)
 
-    def _drop_stale(self) -> None:
-        heap = self._heap
+    def _first_due_ns(self, heap: _Heap[_T]) -> int | None:
+        """Return the wall time at which a heap's first timer is due; drop stale entries."""
         while heap and heap[0][1] != heap[0][2].entry:
             heapq.heappop(heap)
+        return heap[0][0] - self.skipped_ns if heap else None
 
     def next_due_ns(self) -> int | None:
         """Return the wall time at which the next timer is due, None where there is none."""
-        self._drop_stale()
-        return self._heap[0][0] - self.skipped_ns if self._heap else None
+        return self._first_due_ns(self._heap)
+
+    def next_unforeseen_ns(self) -> int | None:
+        """Return when the next timer that ``foresee`` has not told is due."""
+        return self._first_due_ns(self._unforeseen)
+
+    def foresee(self, until_ns: int) -> tuple[int, _T] | None:
+        """Tell the next timer that is due by ``until_ns``, each timer once; it stays pending.
+
+        Returns its due wall time, as far as is known now, and its payload.
+        """
+        due_ns = self.next_unforeseen_ns()
+        if due_ns is None or due_ns > until_ns:
+            return None
+        timer = heapq.heappop(self._unforeseen)[2]
+        timer.foreseen = True
+        return due_ns, timer.payload
 
     def pop_due(self, now_ns: int) -> tuple[int, _T] | None:
         """Take the next timer if it is due by ``now_ns``; return its due wall time and payload."""

@@ -14,12 +14,14 @@ from agentx_replay.replay.idle import WorkerState, tree_shift_ns
 from agentx_replay.replay.lane import Lane
 from agentx_replay.replay.peers import Peers
 from agentx_replay.replay.play import Due
-from agentx_replay.replay.ports import Dispatch, Phase, Response, Status, TimerHandle
-from agentx_replay.replay.timers import TimerQueue
+from agentx_replay.replay.ports import Dispatch, Phase, Response, Status
+from agentx_replay.replay.timers import Alarm, TimerQueue
 from agentx_replay.replay.traffic import Traffic
 from agentx_replay.scenario import Scenario
 
 _NS = 1_000_000_000
+PREPARE_AHEAD_NS = 100_000_000
+"""How long before its timer a stream's connection is seen to (metrics.md)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +93,8 @@ class Window:
         self._tree_cap_ns = round(scenario.tree_idle_cap_s * _NS)
         self._tree_deadlines: list[tuple[int, int, int]] = []
         self._idle_since_ns = 0
-        self._wake: TimerHandle | None = None
-        self._wake_ns = 0
+        self._wake = Alarm(self._clock, traffic.guard(self.pump))
+        self._ahead = Alarm(self._clock, traffic.guard(self._prepare))
         self._failed = self._ended = 0
         self._stopped: str | None = None
         self._open_ns = self._nominal_close_ns = self._close_ns = 0
@@ -146,8 +148,8 @@ class Window:
             return
         self.is_open = False
         self._close_ns = self._clock.now_ns()
-        if self._wake is not None:
-            self._wake.cancel()
+        self._wake.cancel()
+        self._ahead.cancel()
         self._clock.call_at(self.ends_ns(), self._traffic.guard(self._cut))
         self._settle_if_drained()
 
@@ -213,7 +215,7 @@ class Window:
             self._traffic.send(lane, step, Phase.WINDOW, due_ns)
             self._file(lane, lane.play.issued(step, lane.own_time_ns(now_ns)))
         self._apply_system_cap()
-        self._arm(now_ns)
+        self._arm()
 
     def _lane_is_idle(self, lane: Lane, now_ns: int) -> None:
         lane.idle_since_ns = now_ns
@@ -241,18 +243,24 @@ class Window:
         )
         self._timers.skip(self._peers.tell(state) - state.skipped_ns)
 
-    def _arm(self, now_ns: int) -> None:
+    def _arm(self) -> None:
         instants = [self._timers.next_due_ns()]
         if self._tree_deadlines:
             instants.append(self._tree_deadlines[0][0])
-        wake_ns = min((instant for instant in instants if instant is not None), default=None)
-        if wake_ns is None or (self._wake is not None and self._wake_ns <= wake_ns):
-            return
-        if self._wake is not None:
-            self._wake.cancel()
-        self._wake_ns = max(wake_ns, now_ns)
-        self._wake = self._clock.call_at(self._wake_ns, self._traffic.guard(self._on_wake))
+        self._wake.by(min((instant for instant in instants if instant is not None), default=None))
+        self._arm_ahead()
 
-    def _on_wake(self) -> None:
-        self._wake = None
-        self.pump()
+    # -- what is due soon --------------------------------------------------------------------
+
+    def _arm_ahead(self) -> None:
+        due_ns = self._timers.next_unforeseen_ns()
+        if due_ns is not None and due_ns < self._nominal_close_ns:
+            self._ahead.by(due_ns - PREPARE_AHEAD_NS)
+
+    def _prepare(self) -> None:
+        """Tell the endpoint which streams send soon. Decides nothing and moves no timer."""
+        until_ns = self._clock.now_ns() + PREPARE_AHEAD_NS
+        while (soon := self._timers.foresee(until_ns)) is not None:
+            due_ns, (lane, step) = soon
+            self._traffic.endpoint.prepare(lane.index, lane.stream_id(step.stream), due_ns)
+        self._arm_ahead()

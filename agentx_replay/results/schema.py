@@ -50,7 +50,7 @@ def _number(name: str, unit: str, meaning: str, null_means: str | None = None) -
 
 
 _NO_USAGE = "the server reported no usage"
-_OPEN_CONNECTION = "the connection was already open"
+_OPEN_CONNECTION = "the connection had been used before"
 _NONE_CAME = "no token event came"
 
 REQUESTS: tuple[Column, ...] = (
@@ -93,7 +93,11 @@ REQUESTS: tuple[Column, ...] = (
     _tokens("declared_tokens", "tokens in the declared blocks"),
     Column("skipped_ns", pa.int64(), "ns", "idle time skipped since the stream's previous end"),
     _stamp("intended_start_ns", "when the protocol said to send"),
-    _stamp("connect_start_ns", "connecting began", _OPEN_CONNECTION),
+    _stamp(
+        "connect_start_ns",
+        "connecting began; before `intended_start_ns` where it was made ahead",
+        _OPEN_CONNECTION,
+    ),
     _stamp("connected_ns", "connected", f"{_OPEN_CONNECTION}, or connecting failed"),
     _stamp("send_ns", "just before the first write"),
     _stamp("sent_ns", "the last byte of the request left the user-space buffer", "never did"),

@@ -51,6 +51,9 @@ class InProcessEndpoint:
             if self._flights.pop(sequence, None) is not None:
                 self.engine.cancel(sequence)
 
+    def prepare(self, lane: int, stream_id: str, due_ns: int) -> None:
+        """Do nothing: there is no connection to make."""
+
     def cut(self) -> None:
         """End every response in flight now: each ``send`` returns ``CUT`` with what arrived."""
         now_ns = self._clock.now_ns()

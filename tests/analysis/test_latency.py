@@ -36,6 +36,20 @@ def test_ttft_counts_from_send_from_connect_and_from_intended_start() -> None:
     assert ttft_from_intended_ns(responses)[0] == 120 * MS
 
 
+def test_what_a_connection_made_ahead_waits_is_neither_ttft_nor_send_lag() -> None:
+    came = response(
+        connect_start_ns=10 * MS,
+        connected_ns=35 * MS,
+        send_ns=112 * MS,
+        arrival_ns=[212 * MS],
+    )
+    responses = one(came, intended_start_ns=110 * MS)
+    assert ttft_ns(responses)[0] == 100 * MS
+    # 25 ms of connecting, then, from the intended start, 2 ms of lag and 100 to the token.
+    assert ttft_from_connect_ns(responses)[0] == 127 * MS
+    assert send_lag_ns(responses)[0] == 2 * MS
+
+
 def test_on_an_open_connection_ttft_from_connect_counts_from_send() -> None:
     assert ttft_from_connect_ns(one(response(send_ns=5, arrival_ns=[12])))[0] == 7
 

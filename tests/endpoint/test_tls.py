@@ -1,14 +1,13 @@
 """The client over TLS, against a certificate made on the spot."""
 
 import asyncio
-import shutil
 import ssl
-import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 import uvloop
+from certificates import made_certificate
 from scripted_server import WHOLE, scripted
 
 from agentx_replay.endpoint.client import Client
@@ -23,18 +22,7 @@ REQUEST = b"POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}"
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A self-signed certificate for 127.0.0.1 and its key."""
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("openssl is not here to make a certificate")
-    folder = tmp_path_factory.mktemp("tls")
-    pem, key = folder / "cert.pem", folder / "key.pem"
-    subprocess.run(
-        (openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
-         "-nodes", "-keyout", key, "-out", pem, "-subj", "/CN=127.0.0.1",
-         "-addext", "subjectAltName=IP:127.0.0.1"),
-        check=True, capture_output=True,
-    )  # fmt: skip
-    return pem, key
+    return made_certificate(tmp_path_factory.mktemp("tls"))
 
 
 def ask(certificate: tuple[Path, Path] | None, tls: TlsSettings, *requests: bytes) -> Response:

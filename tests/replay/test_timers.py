@@ -1,6 +1,9 @@
 """Timers by due time, and what moves them together."""
 
-from agentx_replay.replay.timers import TimerGroup, TimerQueue
+import asyncio
+
+from agentx_replay.replay.timers import Alarm, TimerGroup, TimerQueue
+from agentx_replay.replay.virtual_time import run_virtual, virtual_clock
 
 
 def taken(queue: TimerQueue[str], now_ns: int) -> list[tuple[int, str]]:
@@ -56,3 +59,76 @@ def test_shifts_of_both_kinds_add_up() -> None:
     assert taken(queue, 49) == []
     assert taken(queue, 50) == [(50, "a")]
     assert queue.group_next_due_ns(group) is None
+
+
+def foreseen(queue: TimerQueue[str], until_ns: int) -> list[tuple[int, str]]:
+    out = []
+    while (soon := queue.foresee(until_ns)) is not None:
+        out.append(soon)
+    return out
+
+
+def test_a_timer_is_foreseen_once_and_stays_pending() -> None:
+    queue: TimerQueue[str] = TimerQueue()
+    group: TimerGroup[str] = TimerGroup()
+    queue.add(group, 100, "a")
+    queue.add(group, 150, "b")
+    queue.add(group, 300, "c")
+    assert queue.next_unforeseen_ns() == 100
+    assert foreseen(queue, 150) == [(100, "a"), (150, "b")]
+    assert foreseen(queue, 299) == []
+    assert queue.next_unforeseen_ns() == 300
+    assert taken(queue, 300) == [(100, "a"), (150, "b"), (300, "c")]
+
+
+def test_a_timer_that_was_taken_is_not_foreseen_any_more() -> None:
+    queue: TimerQueue[str] = TimerQueue()
+    queue.add(TimerGroup(), 100, "a")
+    assert taken(queue, 100) == [(100, "a")]
+    assert queue.next_unforeseen_ns() is None
+    assert foreseen(queue, 100) == []
+
+
+def test_shifts_move_what_is_foreseen_and_no_timer_is_told_twice_for_them() -> None:
+    queue: TimerQueue[str] = TimerQueue()
+    group: TimerGroup[str] = TimerGroup()
+    other: TimerGroup[str] = TimerGroup()
+    queue.add(group, 100, "a")
+    queue.add(group, 400, "b")
+    queue.add(other, 500, "c")
+    assert foreseen(queue, 100) == [(100, "a")]
+    queue.skip_group(group, 50)  # a at 50, b at 350
+    queue.skip(40)  # a at 10, b at 310, c at 460
+    assert foreseen(queue, 309) == []
+    assert foreseen(queue, 460) == [(310, "b"), (460, "c")]
+    assert taken(queue, 460) == [(10, "a"), (310, "b"), (460, "c")]
+
+
+def test_an_alarm_rings_once_at_the_earliest_instant_asked_for() -> None:
+    async def rung_at(*asked_ns: int | None) -> list[int]:
+        clock = virtual_clock()
+        rings: list[int] = []
+        alarm = Alarm(clock, lambda: rings.append(clock.now_ns()))
+        for at_ns in asked_ns:
+            alarm.by(at_ns)
+        await asyncio.sleep(1.0)
+        return rings
+
+    assert run_virtual(rung_at(300, 200, None, 250)) == [200]
+    assert run_virtual(rung_at(None)) == []
+
+
+def test_an_alarm_that_was_cancelled_can_be_set_again_for_later() -> None:
+    async def rung_at() -> list[int]:
+        clock = virtual_clock()
+        rings: list[int] = []
+        alarm = Alarm(clock, lambda: rings.append(clock.now_ns()))
+        alarm.by(100)
+        alarm.cancel()
+        alarm.by(400)
+        await asyncio.sleep(1.0)
+        alarm.by(2_000_000_000)
+        await asyncio.sleep(2.0)
+        return rings
+
+    assert run_virtual(rung_at()) == [400, 2_000_000_000]

@@ -3,7 +3,7 @@
 import dataclasses
 
 from stream_graphs import graph, step
-from virtual_replay import SCENARIO, S, replay
+from virtual_replay import SCENARIO, Outcome, S, replay
 
 from agentx_replay.plan.graph import Spawn, StepId
 from agentx_replay.replay.peers import too_many_failed
@@ -214,3 +214,57 @@ def test_a_request_names_the_stream_that_spawned_its_own() -> None:
         2: f"{play}-s1",
         3: f"{play}-s0",
     }
+
+
+# --- connecting ahead ---------------------------------------------------------------------------
+
+
+def prepared(run: Outcome) -> list[tuple[float, int, str, float]]:
+    """(second told, lane, stream, second it is due) of each call, in order."""
+    return [(at / S, lane, stream, due / S) for at, lane, stream, due in run.endpoint.prepared]
+
+
+def test_the_endpoint_is_told_of_each_stream_100_ms_before_its_timer() -> None:
+    child = (Spawn(StepId(0, 0), at_issue=True, offset_s=4.0), [step(4, 5)])
+    of = graph([step(0, 2), step(2, 30, gap_s=7.0)], child)
+    run = replay([of], scenario=dataclasses.replace(SCENARIO, window_s=20.0))
+    # 0–1, the child at 4, and at 1 + 7 = 8 the second; its tree has drained at 9: the next play's
+    # first request goes at once and was not seen coming. Its child follows at 13, and 9 + 1 + 7.
+    assert prepared(run) == [
+        (3.9, 0, "t-c1-l0-p0-s1", 4.0),
+        (7.9, 0, "t-c1-l0-p0-s0", 8.0),
+        (12.9, 0, "t-c1-l0-p1-s1", 13.0),
+        (16.9, 0, "t-c1-l0-p1-s0", 17.0),
+    ]
+
+
+def test_a_timer_less_than_100_ms_away_is_told_at_once() -> None:
+    of = graph([step(0, 0), step(1, 2, gap_s=0.03)])
+    run = replay([of], scenario=dataclasses.replace(SCENARIO, window_s=1.5))
+    assert prepared(run) == [(1.0, 0, "t-c1-l0-p0-s0", 1.03)]
+
+
+def test_an_idle_cap_brings_the_telling_forward_with_the_timer() -> None:
+    of = graph([step(0, 0), step(1, 60, gap_s=50.0)])
+    rules = dataclasses.replace(SCENARIO, system_idle_cap_s=10.0, window_s=15.0)
+    run = replay([of], scenario=rules)
+    # Idle from 1 s: what was due at 51 is due at 11.
+    assert prepared(run) == [(10.9, 0, "t-c1-l0-p0-s0", 11.0)]
+    assert (11.0, 0, 0, 0, 1) in run.log.sent()
+
+
+def test_a_timer_that_a_cap_fires_at_once_is_sent_without_being_told() -> None:
+    of = graph([step(0, 0), step(1, 90, gap_s=80.0)])
+    rules = dataclasses.replace(SCENARIO, tree_idle_cap_s=30.0, window_s=31.5)
+    run = replay([of], scenario=rules)
+    # Idle from 1 s, due at 81: it fires when the tree has been idle for 30 s, which is 31.
+    assert (31.0, 0, 0, 0, 1) in run.log.sent()
+    assert prepared(run) == []
+
+
+def test_no_connection_is_made_for_what_the_window_will_not_send() -> None:
+    of = graph([step(0, 0), step(1, 60, gap_s=49.0)])
+    run = replay([of], scenario=dataclasses.replace(SCENARIO, window_s=50.0))
+    assert prepared(run) == []
+    run = replay([of], scenario=dataclasses.replace(SCENARIO, window_s=50.5))
+    assert prepared(run) == [(49.9, 0, "t-c1-l0-p0-s0", 50.0)]
