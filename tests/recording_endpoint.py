@@ -25,13 +25,14 @@ BUSY_EVERY_S = 0.2
 @dataclass(frozen=True, slots=True)
 class Orders:
     """``directory`` is where the notes go. Who sends a request of ``deadly_lane`` later than
-    ``dies_after_s`` kills its own process; requests of ``failing_lane`` fail. A loop is kept busy
-    for ``busy_s`` every ``BUSY_EVERY_S``.
+    ``dies_after_s`` sends its own process ``deadly_signal``; requests of ``failing_lane`` fail. A
+    loop is kept busy for ``busy_s`` every ``BUSY_EVERY_S``.
     """
 
     directory: Path
     deadly_lane: int | None = None
     dies_after_s: float = 0.0
+    deadly_signal: signal.Signals = signal.SIGKILL
     failing_lane: int | None = None
     busy_s: float = 0.0
 
@@ -81,7 +82,7 @@ class RecordingEndpoint:
     def _die_if_told(self, dispatch: Dispatch) -> None:
         lived_s = (self._clock.now_ns() - self._begun_ns) / 1e9
         if dispatch.lane == self._orders.deadly_lane and lived_s > self._orders.dies_after_s:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), self._orders.deadly_signal)
 
     def _keep_busy(self) -> None:
         until_s = time.monotonic() + self._orders.busy_s

@@ -20,7 +20,7 @@ from agentx_replay.errors import UsageError
 from agentx_replay.experiment.job import Job, Refusal
 from agentx_replay.experiment.part import Look, Played
 from agentx_replay.experiment.pipe import framed, next_message
-from agentx_replay.replay.coordinator import Coordinator
+from agentx_replay.replay.coordinator import HANG_AFTER_S, Coordinator
 from agentx_replay.replay.driver import ReplayResult
 from agentx_replay.replay.page import Cells, page_bytes
 from agentx_replay.replay.ports import Clock
@@ -92,13 +92,17 @@ async def play_on_workers(
     clock: Clock,
     steered: Callable[[Callable[[], None]], AbstractContextManager[None]],
     show: Callable[[list[Look]], None],
+    *,
+    hang_after_s: float = HANG_AFTER_S,
 ) -> CrewPlayed:
     """Have each job played by a process of its own and return when all have ended.
 
-    ``steered`` is entered with what stops them. A worker that dies stops the level. Raises
-    ``UsageError`` for what a worker refuses with.
+    ``steered`` is entered with what stops them. A worker that dies stops the level, and so does
+    one that hangs for ``hang_after_s``, which is killed. Raises ``UsageError`` for what a worker
+    refuses with.
     """
     scenario = jobs[0].scenario
+    crew: list[_Worker] = []
     with ExitStack() as stack:
         page, cells = stack.enter_context(_shared_cells(len(jobs)))
         coordinator = Coordinator(
@@ -107,9 +111,11 @@ async def play_on_workers(
             clock,
             system_cap_ns=round(scenario.system_idle_cap_s * _NS),
             concurrency=jobs[0].concurrency,
+            on_hung=lambda number: crew[number].process.kill(),
+            hang_after_s=hang_after_s,
         )
-        crew = [await _start(page, job) for job in jobs]
         stack.callback(_dismiss, crew)
+        crew.extend([await _start(page, job) for job in jobs])
         coordinator.start()
         stack.callback(coordinator.finish)
         stack.enter_context(steered(lambda: coordinator.stop(INTERRUPTED)))

@@ -1,8 +1,11 @@
 """What is decided for all workers of a level, by the process that started them.
 
-When all pass a barrier, by how much the system idle cap moves everybody's timers, and whether
-the level stops. It looks at the shared page every 5 ms and runs no lane itself.
+When all pass a barrier, by how much the system idle cap moves everybody's timers, whether a worker
+hangs, and whether the level stops. It looks at the shared page every 5 ms and runs no lane itself.
 """
+
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from agentx_replay.replay.idle import system_shift_ns
 from agentx_replay.replay.member import LOOK_EVERY_NS
@@ -10,8 +13,34 @@ from agentx_replay.replay.page import Cells, CoordinatorRow, Reading, WorkerRow
 from agentx_replay.replay.peers import all_failing
 from agentx_replay.replay.ports import Clock, TimerHandle
 
+_NS = 1_000_000_000
 RELEASE_AHEAD_NS = 4 * LOOK_EVERY_NS
 """A barrier opens this long after it is released, so that every worker has seen it by then."""
+
+HANG_AFTER_S = 30.0
+"""A worker whose loop has not come round for so long hangs. Its looks are 5 ms apart; the longest
+that honest work ever kept a loop is under a second.
+"""
+
+
+def hung(number: int, silent_s: float) -> str:
+    """Say that a worker hangs."""
+    return f"worker {number} hung (it did not move for {silent_s:g} s), so its lanes ended early"
+
+
+@dataclass(slots=True)
+class _Silence:
+    """For how many looks a worker's beats have stood still."""
+
+    beats: int = 0
+    looks: int = 0
+
+    def looks_after(self, beats: int) -> int:
+        """Take in what one more look has found; who is not looping is not silent."""
+        still = beats == self.beats and beats > 0
+        self.looks = self.looks + 1 if still else 0
+        self.beats = beats
+        return self.looks
 
 
 class Coordinator:
@@ -19,16 +48,30 @@ class Coordinator:
 
     Idle time is skipped when two looks in a row find the same idle states. What the cap skips
     depends on those states and not on when the coordinator looks.
+
+    ``on_hung`` is called with the number of a worker that hangs. For how long it did is counted in
+    looks, not on the clock: when all have been suspended together, nobody hangs.
     """
 
     def __init__(
-        self, cells: Cells, workers: int, clock: Clock, *, system_cap_ns: int, concurrency: int
+        self,
+        cells: Cells,
+        workers: int,
+        clock: Clock,
+        *,
+        system_cap_ns: int,
+        concurrency: int,
+        on_hung: Callable[[int], None] = lambda _: None,
+        hang_after_s: float = HANG_AFTER_S,
     ) -> None:
         self._row = CoordinatorRow(cells)
         self._workers = [WorkerRow(cells, index) for index in range(workers)]
         self._clock = clock
         self._system_cap_ns = system_cap_ns
         self._concurrency = concurrency
+        self._on_hung = on_hung
+        self._hang_after_s = hang_after_s
+        self._silences = [_Silence() for _ in range(workers)]
         self._released = 0
         self._last: list[Reading | None] = []
         self._timer: TimerHandle | None = None
@@ -55,6 +98,7 @@ class Coordinator:
         readings = [row.read() for row in self._workers]
         self._skip_idle_time(readings)
         self._judge(readings)
+        self._watch()
         self._last = readings
 
     def _release(self) -> None:
@@ -73,3 +117,10 @@ class Coordinator:
         failing = all_failing(states, self._concurrency)
         if failing is not None:
             self.stop(failing)
+
+    def _watch(self) -> None:
+        looks = round(self._hang_after_s * _NS) // LOOK_EVERY_NS
+        for number, (row, silence) in enumerate(zip(self._workers, self._silences, strict=True)):
+            if silence.looks_after(row.beats) == looks:
+                self.stop(hung(number, self._hang_after_s))
+                self._on_hung(number)

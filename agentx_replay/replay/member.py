@@ -27,18 +27,23 @@ class Member:
         self._clock = clock
         self._awaited: _Awaited | None = None
         self._told_skipped_ns = 0
+        self._stopped = False
         self._timer: TimerHandle | None = None
 
     def attend(self, stop: Callable[[], None], wake: Callable[[], None]) -> None:
         """Begin to look: ``stop`` is called once when all are to stop, ``wake`` when idle time
-        has been skipped that this worker has not been told of.
+        has been skipped that this worker has not been told of. Every look is a beat on the page.
         """
 
         def look() -> None:
+            self._timer = self._clock.call_at(self._clock.now_ns() + LOOK_EVERY_NS, look)
+            self._own.beat()
+            if self._stopped:
+                return
             if self._coordinator.stopped:
+                self._stopped = True
                 stop()
                 return
-            self._timer = self._clock.call_at(self._clock.now_ns() + LOOK_EVERY_NS, look)
             self._pass_barrier()
             if self._coordinator.skipped_ns != self._told_skipped_ns:
                 wake()
@@ -49,6 +54,7 @@ class Member:
         """Look no more."""
         if self._timer is not None:
             self._timer.cancel()
+        self._own.rest()
 
     def meet(self, brought_s: float, met: Callable[[Meeting], None]) -> None:
         """Call ``met`` when every worker has come to this barrier."""

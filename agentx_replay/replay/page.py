@@ -20,7 +20,7 @@ _ROW_CELLS = 16
 _CELL_BYTES = 8
 _STOPPED, _SKIPPED, _BARRIERS = range(3)
 _SEQUENCE, _ARRIVED, _BROUGHT = range(3)
-_IN_FLIGHT, _NEXT_DUE, _IDLE_SINCE, _OWN_SKIPPED, _ENDED, _FAILED = range(3, 9)
+_IN_FLIGHT, _NEXT_DUE, _IDLE_SINCE, _OWN_SKIPPED, _ENDED, _FAILED, _BEATS = range(3, 10)
 _NO_TIMER = -1
 
 
@@ -112,6 +112,19 @@ class WorkerRow:
         self._set(_BROUGHT, bits)
         self._set(_ARRIVED, barrier + 1)
         return barrier
+
+    @property
+    def beats(self) -> int:
+        """How often its loop has come round to the page; 0 while it is not looping."""
+        return self._get(_BEATS)
+
+    def beat(self) -> None:
+        """Say that the loop has come round."""
+        self._set(_BEATS, self.beats + 1)
+
+    def rest(self) -> None:
+        """Say that it loops no more."""
+        self._set(_BEATS, 0)
 
     def write(self, state: WorkerState) -> None:
         """Replace the state."""

@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ from agentx_replay.experiment.workers import (
 )
 from agentx_replay.prompts.calibration import assumed
 from agentx_replay.replay.clock import real_clock
+from agentx_replay.replay.coordinator import HANG_AFTER_S
 from agentx_replay.replay.driver import ReplayResult
 from agentx_replay.replay.window import WindowResult
 from agentx_replay.results.compaction import compact, request_files
@@ -82,6 +84,7 @@ def run(
     of: list[Job],
     *,
     stop_when: Callable[[list[Look]], bool] = lambda _: False,
+    hang_after_s: float = HANG_AFTER_S,
 ) -> CrewPlayed:
     """Play the jobs, interrupted at the first looks that ``stop_when`` picks."""
 
@@ -98,7 +101,7 @@ def run(
                 stops[0]()
 
         with real_clock(asyncio.get_running_loop()) as clock:
-            return await play_on_workers(of, clock, steered, show)
+            return await play_on_workers(of, clock, steered, show, hang_after_s=hang_after_s)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(main())
@@ -163,6 +166,21 @@ def test_a_worker_that_dies_fails_the_level_and_what_it_had_written_stays(tmp_pa
     assert crew.played[0] is not None
     assert crew.played[1] is None
     assert crew.result.window is not None
+    compact(tmp_path)
+    lanes = set(read_parquet(request_files(tmp_path), REQUESTS)["lane"].to_pylist())
+    assert lanes == set(range(LANES))
+
+
+def test_a_worker_that_hangs_fails_the_level_and_what_it_had_written_stays(tmp_path: Path) -> None:
+    """It is stopped by a signal: alive, its pipe open, its loop still."""
+    orders = Orders(tmp_path, deadly_lane=1, dies_after_s=6.0, deadly_signal=signal.SIGSTOP)
+    crew = run(jobs(tmp_path, 2, orders, window_s=600.0), hang_after_s=3.0)
+    assert crew.result.failure == (
+        "worker 1 hung (it did not move for 3 s), so its lanes ended early"
+    )
+    assert not crew.result.interrupted
+    assert crew.played[0] is not None
+    assert crew.played[1] is None
     compact(tmp_path)
     lanes = set(read_parquet(request_files(tmp_path), REQUESTS)["lane"].to_pylist())
     assert lanes == set(range(LANES))

@@ -20,7 +20,7 @@ from agentx_replay.plan.plan import PlannedPlay
 from agentx_replay.replay.coordinator import Coordinator
 from agentx_replay.replay.driver import Replay, ReplayResult
 from agentx_replay.replay.member import Member
-from agentx_replay.replay.page import page_bytes
+from agentx_replay.replay.page import WorkerRow, page_bytes
 from agentx_replay.replay.ports import Dispatch, Status
 from agentx_replay.replay.virtual_time import run_virtual, virtual_clock
 from agentx_replay.scenario import Scenario
@@ -204,6 +204,65 @@ def test_the_failures_of_all_workers_together_stop_the_level() -> None:
     # Each second both end one. 3 failures: of 20 that is 15 %.
     assert run.reason == "3 of 20 requests failed, over 10% of them"
     assert len(run.log.requests) == 22  # the two under way drain
+
+
+def watched(beats: Callable[[float], int], for_s: float) -> list[tuple[float, int]]:
+    """Watch two workers for so many seconds, of which the first has beaten as often as ``beats``
+    says of a second and the other always does; return when which was found hanging after 2 s.
+    """
+
+    async def main() -> list[tuple[float, int]]:
+        clock = virtual_clock()
+        cells = array("q", bytes(page_bytes(2)))
+        found: list[tuple[float, int]] = []
+        coordinator = Coordinator(
+            cells,
+            2,
+            clock,
+            system_cap_ns=S,
+            concurrency=2,
+            on_hung=lambda number: found.append((clock.now_ns() / S, number)),
+            hang_after_s=2.0,
+        )
+        one, other = WorkerRow(cells, 0), WorkerRow(cells, 1)
+
+        def play() -> None:
+            clock.call_at(clock.now_ns() + 2_000_000, play)
+            one.rest()
+            for _ in range(beats(clock.now_ns() / S)):
+                one.beat()
+            other.beat()
+
+        play()
+        coordinator.start()
+        await asyncio.sleep(for_s)
+        assert coordinator.reason == (
+            "worker 0 hung (it did not move for 2 s), so its lanes ended early" if found else None
+        )
+        return found
+
+    return run_virtual(main())
+
+
+def test_a_worker_hangs_when_its_loop_has_not_come_round_for_so_long() -> None:
+    def stops_at_1_s(second: float) -> int:
+        return round(min(second, 1.0) * 500) + 1
+
+    # Its last beat is seen by the look at 1.0 s at the latest; 400 looks later it is 3.0.
+    ((at_s, number),) = watched(stops_at_1_s, 9.0)
+    assert number == 0
+    assert 2.99 < at_s <= 3.01
+
+
+def test_a_worker_that_has_not_begun_or_is_done_does_not_hang() -> None:
+    def from_3_to_4_s(second: float) -> int:
+        return round(second * 500) if 3.0 < second < 4.0 else 0
+
+    assert watched(from_3_to_4_s, 9.0) == []
+
+
+def test_a_worker_that_is_slow_does_not_hang() -> None:
+    assert watched(lambda second: 1 + int(second / 1.9), 12.0) == []
 
 
 def test_a_stop_reaches_every_worker_in_the_window() -> None:
