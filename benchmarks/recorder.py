@@ -15,15 +15,14 @@ from pathlib import Path
 import numpy as np
 
 from agentx_replay.analysis.metrics import latency_series
-from agentx_replay.analysis.responses import COLUMNS, responses_of
+from agentx_replay.analysis.responses import records_of
 from agentx_replay.analysis.window import Window
 from agentx_replay.prompts.prompt import Prompt
 from agentx_replay.replay.ports import Dispatch, Phase, Response, Status
 from agentx_replay.results.compaction import compact, request_files
 from agentx_replay.results.histograms import write_log
-from agentx_replay.results.parquet import read_parquet
 from agentx_replay.results.recorder import ParquetRecorder
-from agentx_replay.results.schema import REQUESTS
+from agentx_replay.results.requests import StoredRequests
 
 BATCH = 2_000
 MEAN_LOG_TOKENS, SPREAD_LOG_TOKENS = 5.5, 1.0
@@ -116,9 +115,8 @@ def main() -> None:
         compact_bytes = sum(path.stat().st_size for path in request_files(point))
         compact_peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         started = time.perf_counter()
-        table = read_parquet(request_files(point), REQUESTS, COLUMNS)
-        read = responses_of(table)
-        window = Window(0, int(read.end_ns.max()) + 1, 1.0)
+        read = records_of(StoredRequests.of(point).groups)
+        window = Window(0, int(read.responses.end_ns.max()) + 1, 1.0)
         write_log(point / "latency.hlog", latency_series(read, window), 0.0)
         fold_s = time.perf_counter() - started
         print(f"recorded        {tokens:,} tokens in {count:,} responses")

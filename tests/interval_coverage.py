@@ -153,7 +153,7 @@ def replayed(of: Work, lanes: int) -> LevelSample:
 
     window = run_virtual(main())
     first = {play.lane: play.session_id for play in log.plays if play.ordinal == 0}
-    return level_sample(recorded(log.requests), window, lanes, first)
+    return level_sample(recorded(log.requests).responses, window, lanes, first)
 
 
 @dataclass(frozen=True, slots=True)

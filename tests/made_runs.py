@@ -13,18 +13,18 @@ from typing import Any
 from record_cases import SECOND, dispatch, prompt, response
 
 from agentx_replay.analysis.point import PointFacts, measure_point, point_document
-from agentx_replay.analysis.responses import COLUMNS, responses_of
+from agentx_replay.analysis.responses import records_of
 from agentx_replay.analysis.validity import Conduct, Rules
 from agentx_replay.analysis.window import Window
 from agentx_replay.replay.ports import Dispatch, PlayRecord, Response, Status
-from agentx_replay.results.compaction import compact, request_files
+from agentx_replay.results.compaction import compact
 from agentx_replay.results.layout import instrument_parts
-from agentx_replay.results.parquet import read_parquet
 from agentx_replay.results.recorder import ParquetRecorder
+from agentx_replay.results.requests import StoredRequests
 from agentx_replay.results.rows import table_of
 from agentx_replay.results.run_directory import PointStatus, RunDirectory
 from agentx_replay.results.sample_parts import SampleParts
-from agentx_replay.results.schema import INSTRUMENT, REQUESTS, arrow_schema
+from agentx_replay.results.schema import INSTRUMENT, arrow_schema
 
 WINDOW = Window(0, 100 * SECOND, 100.0)
 RULES = Rules(scenario="agentx", comparable=True, window_s=100.0)
@@ -94,8 +94,8 @@ def _write_level(run: RunDirectory, level: Level, gpus: int | None) -> None:
     recorder.close()
     compact(directory)
     facts = PointFacts(level.concurrency, gpus, WINDOW, RULES, Conduct())
-    responses = responses_of(read_parquet(request_files(directory), REQUESTS, COLUMNS))
-    point = measure_point(responses, None, facts, PointStatus.COMPLETE)
+    records = records_of(StoredRequests.of(directory).groups)
+    point = measure_point(records, None, facts, PointStatus.COMPLETE)
     plan = {"plan_fingerprint": level.plan or f"plan-{level.concurrency}"}
     run.write_point(level.concurrency, PointStatus.COMPLETE, plan | point_document(point))
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from agentx_replay.analysis.responses import Responses, responses_of
+from agentx_replay.analysis.responses import Events, Records, records_of
 from agentx_replay.prompts.prompt import Prompt
 from agentx_replay.replay.ports import Dispatch, Phase, Response, Status
 from agentx_replay.results.rows import request_batch, request_row
@@ -63,7 +63,14 @@ def response(**changes: Any) -> Response:
     return replace(usual, **changes)
 
 
-def recorded(pairs: Iterable[tuple[Dispatch, Response]]) -> Responses:
+def recorded(pairs: Iterable[tuple[Dispatch, Response]]) -> Records:
     """What the analysis sees of these, without a file in between."""
     rows = [request_row(sent, came, 0) for sent, came in pairs]
-    return responses_of(pa.Table.from_batches([request_batch(rows)]))
+    table = pa.Table.from_batches([request_batch(rows)])
+    return records_of(lambda names: [table.select(list(names))])
+
+
+def events_of(records: Records) -> Events:
+    """The token events of records that make one batch."""
+    (events,) = records.events()
+    return events

@@ -1,7 +1,7 @@
 """Latency of responses and tokens, each definition once.
 
-Every function takes the responses to measure and keeps their order. Which responses those are
-(the ok ones of the window) is decided by the caller.
+Every function takes the responses, or token events, to measure and keeps their order. Which those
+are (the ok ones of the window) is decided by the caller.
 """
 
 from dataclasses import dataclass
@@ -69,12 +69,9 @@ class ResponseItl:
 
 def response_itl(responses: Responses) -> ResponseItl:
     """(last token − first token) / tokens after the first event: the mean gap in a response."""
-    events = responses.events
-    first_event_tokens = np.full(len(responses), np.nan)
-    first_event_tokens[events.row[events.is_first]] = events.tokens[events.is_first]
-    told = ~np.isnan(first_event_tokens)
-    later = responses.completion_tokens - np.where(told, first_event_tokens, 1.0)
-    later = np.where((later > 0) & (events.counts > 1), later, np.nan)
+    told = ~np.isnan(responses.first_event_tokens)
+    later = responses.completion_tokens - np.where(told, responses.first_event_tokens, 1.0)
+    later = np.where((later > 0) & (responses.event_counts > 1), later, np.nan)
     return ResponseItl((responses.last_token_ns - responses.first_token_ns) / later, later, told)
 
 
@@ -119,19 +116,26 @@ def token_gaps(events: Events, tokens: Floats) -> Gaps:
     return Gaps(at_ns[kept], gap_ns / weight[kept], weight[kept])
 
 
-def tokens_of_events(responses: Responses) -> Floats:
-    """Tokens in each event: as the server tells, else completion tokens spread over the events.
+def tokens_an_event(responses: Responses, among: Mask) -> Floats:
+    """Tokens in an event of each response where they are not told: completion tokens / events.
 
     A response without a count of completion tokens (it was cut before its usage came) takes the
-    mean tokens an event of those that have one, or one where none has.
+    mean of those ``among`` all that have one, or one where none has.
     """
-    events, completion = responses.events, responses.completion_tokens
-    counted = ~np.isnan(completion) & (events.counts > 0)
-    total_events = events.counts[counted].sum()
-    usual = completion[counted].sum() / total_events if total_events else 1.0
+    counts, completion = responses.event_counts, responses.completion_tokens
+    counted = ~np.isnan(completion) & (counts > 0)
+    usual_of = counted & among
+    total_events = counts[usual_of].sum()
+    usual = completion[usual_of].sum() / total_events if total_events else 1.0
     with np.errstate(divide="ignore", invalid="ignore"):
-        spread = np.where(counted, completion / events.counts, usual)
-    return np.where(np.isnan(events.tokens), spread[events.row], events.tokens)
+        return np.where(counted, completion / counts, usual)
+
+
+def tokens_of_events(events: Events, an_event: Floats) -> Floats:
+    """Tokens in each event: as the server tells, else as many as ``an_event`` says of its response
+    (shape ``(responses,)``).
+    """
+    return np.where(np.isnan(events.tokens), an_event[events.row], events.tokens)
 
 
 def present(values: Floats) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""The summary of one point: every number that is printed about it, from its responses alone.
+"""The summary of one point: every number that is printed about it, from its records alone.
 
 What the numbers mean is in ``latency.py`` and ``throughput.py``; whether they may be believed is
 ``validity.py``'s.
@@ -6,6 +6,7 @@ What the numbers mean is in ``latency.py`` and ``throughput.py``; whether they m
 
 import math
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,20 +19,22 @@ from agentx_replay.analysis.latency import (
     response_itl,
     send_lag_ns,
     token_gaps,
+    tokens_an_event,
     tokens_of_events,
     ttft_from_connect_ns,
     ttft_from_intended_ns,
     ttft_ns,
 )
 from agentx_replay.analysis.percentiles import Distribution, distribution
-from agentx_replay.analysis.responses import Floats, Responses
+from agentx_replay.analysis.responses import Floats, Records, Responses
 from agentx_replay.analysis.throughput import (
     Rates,
     cache_hit,
     cache_hit_theoretical,
     rates,
 )
-from agentx_replay.analysis.window import Window, measured, sent_in
+from agentx_replay.analysis.tokens import token_figures
+from agentx_replay.analysis.window import Window, in_window_set, measured, sent_in
 from agentx_replay.results.histograms import Series
 
 _NS = 1_000_000_000
@@ -103,13 +106,13 @@ class PointSummary:
     last_itl_s: float | None
 
 
-def summarise(responses: Responses, window: Window, concurrency: int) -> PointSummary:
-    """Return the summary of a point from all its responses, warm-up included or not."""
-    window_set = sent_in(responses, window)
+def summarise(records: Records, window: Window, concurrency: int) -> PointSummary:
+    """Return the summary of a point from all its records, warm-up included or not."""
+    window_set = sent_in(records.responses, window)
     ok = window_set.where(measured(window_set))
     itl = response_itl(ok)
     has_itl = ~np.isnan(itl.itl_ns)
-    token_itl = token_gaps(ok.events, tokens_of_events(ok))
+    tokens = token_figures(records, window)
     itl_distribution = distribution(itl.itl_ns[has_itl])
     return PointSummary(
         counts=count(window_set),
@@ -121,11 +124,11 @@ def summarise(responses: Responses, window: Window, concurrency: int) -> PointSu
             float(itl.divisor_told[has_itl].mean()) if has_itl.any() else None
         ),
         full_response_itl=distribution(present(full_response_itl_ns(ok))),
-        token_itl=distribution(token_itl.gap_ns, token_itl.weight),
-        event_gap=distribution(event_gaps(ok.events).gap_ns),
+        token_itl=tokens.token_itl,
+        event_gap=tokens.event_gap,
         end_to_end=distribution(end_to_end_ns(ok)),
         interactivity=interactivity(itl_distribution),
-        rates=rates(window_set, window),
+        rates=rates(window_set, window, tokens),
         cache_hit=cache_hit(ok),
         cache_hit_theoretical=cache_hit_theoretical(ok),
         prompt_lengths=prompt_lengths(ok),
@@ -192,27 +195,32 @@ def _latest_s(at_ns: Floats, window: Window) -> float | None:
     return float(seen_ns.max() - window.open_ns) / _NS if len(seen_ns) else None
 
 
-def latency_series(responses: Responses, window: Window) -> list[Series]:
-    """Return what the histogram log of a point holds, each observation at the time of its event.
+def latency_series(records: Records, window: Window) -> Iterator[Series]:
+    """Yield what the histogram log of a point holds, each observation at the time of its event.
 
     The same observations as the distributions of ``summarise``; send lag is of every request of
-    the window.
+    the window. Those of tokens come in many pieces.
     """
-    window_set = sent_in(responses, window)
+    yield from _token_series(records, window)
+    window_set = sent_in(records.responses, window)
     ok = window_set.where(measured(window_set))
-    tokens = token_gaps(ok.events, tokens_of_events(ok))
-    gaps = event_gaps(ok.events)
     at_response = {
         "ttft": (ok.first_token_ns, ttft_ns(ok)),
         "response_itl": (ok.last_token_ns, response_itl(ok).itl_ns),
         "e2e": (ok.end_ns, end_to_end_ns(ok)),
         "send_lag": (window_set.send_ns, send_lag_ns(window_set)),
     }
-    return [
-        Series("token_itl", tokens.at_ns, tokens.gap_ns, tokens.weight),
-        Series("event_gap", gaps.at_ns, gaps.gap_ns),
-        *(
-            Series(tag, at_ns[~np.isnan(value_ns)], present(value_ns))
-            for tag, (at_ns, value_ns) in at_response.items()
-        ),
-    ]
+    for tag, (at_ns, value_ns) in at_response.items():
+        yield Series(tag, at_ns[~np.isnan(value_ns)], present(value_ns))
+
+
+def _token_series(records: Records, window: Window) -> Iterator[Series]:
+    responses = records.responses
+    ok = in_window_set(responses, window) & measured(responses)
+    an_event = tokens_an_event(responses, among=ok)
+    for events in records.events():
+        mine = events.of(ok)
+        tokens = token_gaps(mine, tokens_of_events(mine, an_event))
+        gaps = event_gaps(mine)
+        yield Series("token_itl", tokens.at_ns, tokens.gap_ns, tokens.weight)
+        yield Series("event_gap", gaps.at_ns, gaps.gap_ns)

@@ -2,7 +2,8 @@
 
 The p-th percentile of n sorted values stands at rank p·(n−1), counted from 0; between two ranks it
 is interpolated (Hyndman and Fan's type 7, numpy's default). A value of weight w counts as w equal
-values in a row, which also gives fractional weights a meaning.
+values in a row, which also gives fractional weights a meaning. What is too much to be held is
+tallied: how often each value was seen says as much as all of them.
 """
 
 from dataclasses import dataclass
@@ -10,8 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from agentx_replay.results.sums import Sums
+
 _NS = 1_000_000_000
 _SHARES = (0.5, 0.9, 0.95, 0.99)
+MOST_VALUES = 1 << 20
+"""Different values that a tally holds exactly."""
+COARSE_BITS = 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,3 +70,42 @@ def distribution(
         p99_s=p99 / _NS,
         max_s=float(np.max(values_ns)) / _NS,
     )
+
+
+class Tally:
+    """How often each duration was seen, in bounded memory.
+
+    Exact up to ``MOST_VALUES`` different values (``Sums``: 16 bytes each). Beyond, every value is
+    rounded to ``COARSE_BITS`` leading bits: by 1 part in 131,072 at most, which leaves 65,536
+    different ones from each power of two to the next.
+    """
+
+    __slots__ = ("_is_coarse", "_sums")
+
+    def __init__(self) -> None:
+        self._sums = Sums()
+        self._is_coarse = False
+
+    def add(self, values: NDArray[np.float64], weights: NDArray[np.float64] | None = None) -> None:
+        """Count ``values``, each as often as its weight says (None: once)."""
+        self._sums.add(_coarse(values) if self._is_coarse else values, weights)
+        if not self._is_coarse and self._sums.merged_values > MOST_VALUES:
+            self._is_coarse = True
+            fine, self._sums = self._sums, Sums()
+            seen, times = fine.seen()
+            self._sums.add(_coarse(seen), times)
+
+    def seen(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the different values, rising, and the weight of each."""
+        return self._sums.seen()
+
+    def distribution(self) -> Distribution | None:
+        """Return the distribution of durations in ns, or None where there are none."""
+        return distribution(*self.seen())
+
+
+def _coarse(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    leading, exponent = np.frexp(values)
+    rounded = np.rint(np.ldexp(leading, COARSE_BITS))
+    coarse: NDArray[np.float64] = np.ldexp(rounded, exponent - COARSE_BITS)
+    return coarse

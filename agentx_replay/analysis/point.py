@@ -13,7 +13,7 @@ from agentx_replay.analysis.frontier import CurvePoint
 from agentx_replay.analysis.instrument import InstrumentReport, Samples, examine, samples_of
 from agentx_replay.analysis.metrics import PointSummary, summarise
 from agentx_replay.analysis.percentiles import Distribution
-from agentx_replay.analysis.responses import COLUMNS, Responses, responses_of
+from agentx_replay.analysis.responses import Records, records_of
 from agentx_replay.analysis.throughput import Throughput
 from agentx_replay.analysis.validity import (
     Conduct,
@@ -60,14 +60,14 @@ class Point:
 
 
 def measure_point(
-    responses: Responses, samples: Samples | None, facts: PointFacts, status: PointStatus
+    records: Records, samples: Samples | None, facts: PointFacts, status: PointStatus
 ) -> Point:
     """Return the numbers and the verdict of a point."""
     summary = instrument = None
     if facts.window is not None:
-        summary = summarise(responses, facts.window, facts.concurrency)
+        summary = summarise(records, facts.window, facts.concurrency)
         if samples is not None:
-            instrument = examine(responses, facts.window, samples)
+            instrument = examine(records.responses, facts.window, samples)
     verdict = Verdict(
         invalid_reasons(summary, instrument, facts.conduct, facts.rules.window_s),
         incomparable_reasons(facts.rules),
@@ -101,17 +101,17 @@ def stored_point(stored: StoredPoint) -> Point:
     Its numbers are computed again from its records. Raises ``UsageError`` where ``point.json``
     lacks the facts.
     """
-    return point_from_records(stored, responses_of(stored.requests(COLUMNS)))
+    return point_from_records(stored, records_of(stored.stored_requests().groups))
 
 
-def point_from_records(stored: StoredPoint, responses: Responses) -> Point:
-    """The same from its responses, for a caller that needs them too."""
+def point_from_records(stored: StoredPoint, records: Records) -> Point:
+    """The same from its records, for a caller that needs them too."""
     facts = _facts_of(stored)
     if stored.status is PointStatus.RUNNING:
-        window = facts.window or observed_window(responses, facts.rules.window_s)
+        window = facts.window or observed_window(records.responses, facts.rules.window_s)
         conduct = Conduct(failure="not finished: still running, or killed")
         facts = PointFacts(facts.concurrency, facts.gpus, window, facts.rules, conduct)
-    point = measure_point(responses, samples_of(stored.instrument()), facts, stored.status)
+    point = measure_point(records, samples_of(stored.instrument()), facts, stored.status)
     return replace(point, fidelity=stored_fidelity(stored.document.get("fidelity")))
 
 

@@ -3,18 +3,20 @@
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from agentx_replay.analysis.latency import (
     end_to_end_ns,
     present,
     response_itl,
     token_gaps,
+    tokens_an_event,
     tokens_of_events,
     ttft_ns,
 )
 from agentx_replay.analysis.percentiles import percentiles
-from agentx_replay.analysis.responses import Floats, Responses
-from agentx_replay.analysis.window import Window, measured, sent_in
+from agentx_replay.analysis.responses import Events, Floats, Mask, Records
+from agentx_replay.analysis.window import Window, in_window_set, measured
 
 _NS = 1_000_000_000
 _FINEST = 4.0
@@ -44,13 +46,15 @@ class Profile:
     tokens_per_event: float | None
 
 
-def profile_of(responses: Responses, window: Window) -> Profile:
+def profile_of(records: Records, window: Window) -> Profile:
     """Return the spreads over the measured responses of the window."""
-    window_set = sent_in(responses, window)
-    ok = window_set.where(measured(window_set))
-    some = _every_nth(ok)
-    tokens = token_gaps(some.events, tokens_of_events(some))
-    told = present(some.events.tokens)
+    responses = records.responses
+    is_ok = in_window_set(responses, window) & measured(responses)
+    some = _every_nth(is_ok, responses.event_counts)
+    events = _together([events.of(some) for events in records.events()])
+    tokens = token_gaps(events, tokens_of_events(events, tokens_an_event(responses, among=some)))
+    told = present(events.tokens)
+    ok = responses.where(is_ok)
     return Profile(
         response_itl=spread(present(response_itl(ok).itl_ns)),
         token_itl=spread(tokens.gap_ns, tokens.weight),
@@ -60,10 +64,21 @@ def profile_of(responses: Responses, window: Window) -> Profile:
     )
 
 
-def _every_nth(ok: Responses) -> Responses:
-    """Return all responses, or every second, third …, with at most about a million events."""
-    stride = max(1, -(-len(ok.events.row) // _ENOUGH))
-    return ok.where(np.arange(len(ok)) % stride == 0)
+def _every_nth(is_ok: Mask, event_counts: NDArray[np.int64]) -> Mask:
+    """Return all of the responses, or every second, third …, with about a million events."""
+    stride = max(1, -(-int(event_counts[is_ok].sum()) // _ENOUGH))
+    chosen: Mask = is_ok & ((np.cumsum(is_ok) - 1) % stride == 0)
+    return chosen
+
+
+def _together(parts: list[Events]) -> Events:
+    if not parts:
+        return Events(np.empty(0, np.int64), np.empty(0), np.empty(0))
+    return Events(
+        np.concatenate([part.row for part in parts]),
+        np.concatenate([part.at_ns for part in parts]),
+        np.concatenate([part.tokens for part in parts]),
+    )
 
 
 def spread(values_ns: Floats, weights: Floats | None = None) -> Spread | None:

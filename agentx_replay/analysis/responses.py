@@ -1,9 +1,13 @@
-"""The responses of one point as numpy columns: what every metric is computed from.
+"""The records of one point as numpy columns: what every metric is computed from.
 
-Null is NaN. Stamps are float64 ns since the point's origin, exact for a hundred days.
+Its responses are held whole, one number a column; their token events, hundreds of times as many,
+are read again for each fold over them and held a batch at a time. Null is NaN. Stamps are float64
+ns since the point's origin, exact for a hundred days.
 """
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,18 +18,20 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
+BATCH_EVENTS = 1 << 18
+"""Token events in a batch, about: what a fold holds at once, with some ten arrays of its own."""
+
 _NS_PER_US = 1000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Events:
-    """Token events of all responses, one response after the other.
+    """Token events of some of a point's responses, each response whole, one after the other.
 
-    ``counts`` has shape ``(responses,)``; ``row`` (which response), ``at_ns`` and ``tokens``
-    (NaN where the server does not tell) have shape ``(events,)``.
+    ``row`` (which response of the point), ``at_ns`` and ``tokens`` (NaN where the server does not
+    tell) have shape ``(events,)``.
     """
 
-    counts: NDArray[np.int64]
     row: NDArray[np.int64]
     at_ns: Floats
     tokens: Floats
@@ -33,14 +39,27 @@ class Events:
     @property
     def is_first(self) -> Mask:
         """Which events are the first of their response."""
-        first = np.zeros(len(self.row), bool)
-        first[(np.cumsum(self.counts) - self.counts)[self.counts > 0]] = True
+        first: Mask = np.diff(self.row, prepend=-1) != 0
         return first
+
+    def of(self, mask: Mask) -> "Events":
+        """Return the events of the responses in ``mask``, of shape ``(responses,)``."""
+        return self.where(mask[self.row])
+
+    def where(self, kept: Mask) -> "Events":
+        """Return the events in ``kept``, in order; itself where that is all of them."""
+        if kept.all():
+            return self
+        return Events(self.row[kept], self.at_ns[kept], self.tokens[kept])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Responses:
-    """Columns of ``requests.parquet``, each of shape ``(responses,)``, and the token events."""
+    """Columns of ``requests.parquet``, each of shape ``(responses,)``.
+
+    Of its token events a response knows their number, ``event_counts``, and the tokens of the
+    first (NaN where the server does not tell, or none came).
+    """
 
     phase: NDArray[np.str_]
     status: NDArray[np.str_]
@@ -60,7 +79,8 @@ class Responses:
     last_token_ns: Floats
     end_ns: Floats
     retries: Floats
-    events: Events
+    event_counts: NDArray[np.int64]
+    first_event_tokens: Floats
 
     def __len__(self) -> int:
         return len(self.status)
@@ -69,75 +89,130 @@ class Responses:
         """Return the responses of ``mask``, in order; itself where that is all of them."""
         if mask.all():
             return self
-        columns = {f.name: getattr(self, f.name)[mask] for f in fields(self) if f.name != "events"}
-        return Responses(**columns, events=_events_where(self.events, mask))
+        return Responses(**{f.name: getattr(self, f.name)[mask] for f in fields(self)})
 
 
-COLUMNS: tuple[str, ...] = (
-    *(f.name for f in fields(Responses) if f.name != "events"),
-    "arrival_deltas_us",
-    "event_tokens",
+EVENT_COLUMNS = ("first_token_ns", "arrival_deltas_us", "event_tokens")
+"""The columns of ``requests.parquet`` that token events are made of."""
+
+_SCALARS = tuple(
+    f.name for f in fields(Responses) if f.name not in ("event_counts", "first_event_tokens")
 )
+COLUMNS: tuple[str, ...] = (*_SCALARS, "arrival_deltas_us", "event_tokens")
 """The columns of ``requests.parquet`` that are needed; others need not be read."""
 
 _TEXTS = {"phase", "status", "error_category"}
 
+Groups = Callable[[tuple[str, ...]], Iterable[pa.Table]]
+"""Reads some columns of a point's requests: the same rows each time, in tables of bounded size."""
 
-def responses_of(table: pa.Table) -> Responses:
-    """Return the rows of ``requests.parquet`` (at least ``COLUMNS``) as arrays."""
-    columns: dict[str, Any] = {}
-    for name in COLUMNS[:-2]:
-        if name in _TEXTS:
-            columns[name] = np.array(pc.fill_null(table[name], "").to_pylist(), np.str_)
-        else:
-            columns[name] = _floats(table[name])
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Records:
+    """All responses of a point, and where its token events are read from."""
+
+    responses: Responses
+    groups: Groups
+
+    def events(self) -> Iterator[Events]:
+        """Read the token events of all responses, in order, in batches.
+
+        A batch has ``BATCH_EVENTS`` events, and those by which its last response goes beyond.
+        """
+        row = 0
+        for table in self.groups(EVENT_COLUMNS):
+            counts = self.responses.event_counts[row : row + len(table)]
+            for start, stop in _spans(counts):
+                yield _events(table.slice(start, stop - start), row + start)
+            row += len(table)
+
+
+def records_of(groups: Groups) -> Records:
+    """Return the records that ``groups`` reads. Raises what it raises."""
+    return Records(responses_of(groups(COLUMNS)), groups)
+
+
+def responses_of(tables: Iterable[pa.Table]) -> Responses:
+    """Return the rows of ``requests.parquet`` (at least ``COLUMNS``), table after table."""
+    parts: dict[str, list[NDArray[Any]]] = {field.name: [] for field in fields(Responses)}
+    for table in tables:
+        for name, values in _columns(table).items():
+            parts[name].append(values)
+    if not parts["status"]:
+        empty = pa.schema([(name, _type_of(name)) for name in COLUMNS]).empty_table()
+        return Responses(**_columns(empty))
+    return Responses(**{name: np.concatenate(values) for name, values in parts.items()})
+
+
+def _type_of(name: str) -> pa.DataType:
+    if name in ("arrival_deltas_us", "event_tokens"):
+        return pa.list_(pa.int64())
+    return pa.string() if name in _TEXTS else pa.int64()
+
+
+def _columns(table: pa.Table) -> dict[str, NDArray[Any]]:
+    columns: dict[str, NDArray[Any]] = {
+        name: _texts(table[name]) if name in _TEXTS else _floats(table[name]) for name in _SCALARS
+    }
     columns["lane"] = columns["lane"].astype(np.int64)
-    events = _events(
-        columns["first_token_ns"], _flat(table["arrival_deltas_us"]), _flat(table["event_tokens"])
-    )
-    return Responses(**columns, events=events)
+    columns["event_counts"] = _event_counts(table)
+    columns["first_event_tokens"] = _first_elements(table["event_tokens"])
+    return columns
+
+
+def _texts(column: pa.ChunkedArray) -> NDArray[np.str_]:
+    """Return texts of which there are few different ones, "" for null."""
+    coded = pc.fill_null(column, "").combine_chunks().dictionary_encode()
+    different = np.array(coded.dictionary.to_pylist(), np.str_)
+    texts: NDArray[np.str_] = different[coded.indices.to_numpy()]
+    return texts
 
 
 def _floats(column: pa.ChunkedArray) -> Floats:
     return column.cast(pa.float64()).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
-def _flat(column: pa.ChunkedArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the length of each list (0 for null) and all values in a row."""
-    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy().astype(np.int64)
-    return lengths, pc.list_flatten(column).to_numpy()
+def _event_counts(table: pa.Table) -> NDArray[np.int64]:
+    came = pc.is_valid(table["first_token_ns"]).to_numpy()
+    return np.where(came, _lengths(table["arrival_deltas_us"]) + 1, 0)
 
 
-def _events(
-    first_token_ns: Floats,
-    deltas: tuple[NDArray[np.int64], NDArray[np.int64]],
-    tokens: tuple[NDArray[np.int64], NDArray[np.int64]],
-) -> Events:
-    delta_counts, deltas_us = deltas
-    token_counts, token_values = tokens
-    has_events = ~np.isnan(first_token_ns)
-    counts = np.where(has_events, delta_counts + 1, 0)
-    row = np.repeat(np.arange(len(counts)), counts)
+def _lengths(column: pa.ChunkedArray) -> NDArray[np.int64]:
+    """Return the length of each list, 0 for null."""
+    lengths: NDArray[np.int64] = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
+    return lengths.astype(np.int64)
+
+
+def _first_elements(column: pa.ChunkedArray) -> Floats:
+    """Return the first element of each list, NaN where there is none."""
+    lengths = _lengths(column)
+    has = lengths > 0
+    first = np.full(len(lengths), np.nan)
+    first[has] = pc.list_flatten(column).to_numpy()[(np.cumsum(lengths) - lengths)[has]]
+    return first
+
+
+def _spans(counts: NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Cut responses with so many events into spans of about ``BATCH_EVENTS``: first row, end."""
+    batch = (np.cumsum(counts) - counts) // BATCH_EVENTS
+    starts: list[int] = np.flatnonzero(np.diff(batch, prepend=-1)).tolist()
+    return list(pairwise([*starts, len(counts)]))
+
+
+def _events(table: pa.Table, first_row: int) -> Events:
+    """Return the events of a table with ``EVENT_COLUMNS``, whose rows count from ``first_row``."""
+    counts = _event_counts(table)
+    has_events = counts > 0
+    row = np.repeat(np.arange(first_row, first_row + len(counts)), counts)
     first_at = (np.cumsum(counts) - counts)[has_events]
-    at_ns = np.zeros(len(row))
     later = np.ones(len(row), bool)
     later[first_at] = False
-    at_ns[later] = deltas_us * _NS_PER_US
-    at_ns[first_at] = 0
+    at_ns = np.zeros(len(row))
+    at_ns[later] = pc.list_flatten(table["arrival_deltas_us"]).to_numpy() * _NS_PER_US
     np.cumsum(at_ns, out=at_ns)
-    at_ns += np.repeat(first_token_ns[has_events] - at_ns[first_at], counts[has_events])
-    known = np.repeat(token_counts > 0, counts)
-    event_tokens = np.full(len(row), np.nan)
-    event_tokens[known] = token_values
-    return Events(counts, row, at_ns, event_tokens)
-
-
-def _events_where(events: Events, mask: Mask) -> Events:
-    kept = mask[events.row]
-    counts = events.counts[mask]
-    return Events(
-        counts,
-        np.repeat(np.arange(len(counts)), counts),
-        events.at_ns[kept],
-        events.tokens[kept],
-    )
+    first_token_ns = _floats(table["first_token_ns"])[has_events]
+    at_ns += np.repeat(first_token_ns - at_ns[first_at], counts[has_events])
+    told = np.repeat(_lengths(table["event_tokens"]) > 0, counts)
+    tokens = np.full(len(row), np.nan)
+    tokens[told] = pc.list_flatten(table["event_tokens"]).to_numpy()
+    return Events(row, at_ns, tokens)

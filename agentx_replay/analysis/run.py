@@ -1,6 +1,6 @@
 """A run as it is reported: its levels read back one by one, each reduced to what reports need.
 
-A level's records can be large, so they are let go before the next is read.
+A level's responses are let go before the next level is read; its token events are never held.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from agentx_replay.analysis.frontier import CurvePoint
 from agentx_replay.analysis.mix import MIX_COLUMNS, Mix, mix_of
 from agentx_replay.analysis.point import Point, curve, point_from_records
 from agentx_replay.analysis.profile import Profile, profile_of
-from agentx_replay.analysis.responses import COLUMNS, responses_of
+from agentx_replay.analysis.responses import records_of
 from agentx_replay.analysis.sensitivity import LevelVariants, level_variants
 from agentx_replay.errors import UsageError
 from agentx_replay.results.run_directory import StoredPoint, read_points, read_sweep
@@ -97,19 +97,19 @@ def read_run(path: Path, gpus: int | None = None) -> Run:
 
 
 def _read_level(stored: StoredPoint, gpus: int | None) -> MeasuredLevel:
-    responses = responses_of(stored.requests(COLUMNS))
-    point = point_from_records(stored, responses)
+    records = records_of(stored.stored_requests().groups)
+    point = point_from_records(stored, records)
     if gpus is not None and point.facts.gpus is None:
         point = replace(point, facts=replace(point.facts, gpus=gpus))
     window = point.facts.window
     if window is None:
         return MeasuredLevel(stored, point, None, None)
-    profile = profile_of(responses, window)
+    profile = profile_of(records, window)
     if point.summary is None or not curve([point]):
         return MeasuredLevel(stored, point, profile, None)
     evidence = Evidence(
-        level_sample(responses, window, point.concurrency, _first_sessions(stored)),
-        level_variants(responses, point.summary, window, point.concurrency),
+        level_sample(records.responses, window, point.concurrency, _first_sessions(stored)),
+        level_variants(records, point.summary, window, point.concurrency),
         mix_of(stored.requests(MIX_COLUMNS), window),
     )
     return MeasuredLevel(stored, point, profile, evidence)

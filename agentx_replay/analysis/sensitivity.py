@@ -14,13 +14,14 @@ from agentx_replay.analysis.latency import (
     normalised_interactivity,
     present,
     response_itl,
+    tokens_an_event,
     tokens_of_events,
 )
 from agentx_replay.analysis.metrics import PointSummary
 from agentx_replay.analysis.percentiles import percentiles
-from agentx_replay.analysis.responses import Floats, Mask, Responses
+from agentx_replay.analysis.responses import Events, Floats, Records
 from agentx_replay.analysis.throughput import Rates
-from agentx_replay.analysis.window import Window, measured, sent_in
+from agentx_replay.analysis.window import Window, happened_in, in_window_set, measured
 
 _NS = 1_000_000_000
 
@@ -63,12 +64,10 @@ class LevelVariants:
 
 
 def level_variants(
-    responses: Responses, summary: PointSummary, window: Window, concurrency: int
+    records: Records, summary: PointSummary, window: Window, concurrency: int
 ) -> LevelVariants:
     """Return a level under every definition, of which ``summary`` has most."""
-    window_set = sent_in(responses, window)
-    ok = window_set.where(measured(window_set))
-    speeds = _told(summary) | _speeds(window_set, ok, window)
+    speeds = _told(summary) | _speeds(records, window)
     return LevelVariants(concurrency, speeds, _throughputs(summary.rates))
 
 
@@ -104,36 +103,49 @@ def _inverse(seconds: float | None) -> float | None:
     return 1.0 / seconds if seconds else None
 
 
-def _speeds(window_set: Responses, ok: Responses, window: Window) -> dict[str, float | None]:
+def _speeds(records: Records, window: Window) -> dict[str, float | None]:
+    responses = records.responses
+    window_set = in_window_set(responses, window)
+    is_ok, is_cut = window_set & measured(responses), window_set & (responses.status == "cut")
+    ok = responses.where(is_ok)
+    ok_an_event = tokens_an_event(responses, among=is_ok)
+    cut_an_event = tokens_an_event(responses, among=is_cut)
     itl_ns = present(response_itl(ok).itl_ns)
-    cut = window_set.where(window_set.status == "cut")
-    inside = (ok.events.at_ns >= window.open_ns) & (ok.events.at_ns < window.close_ns)
+    with_cut, in_window = [itl_ns], [itl_ns[:0]]
+    for events in records.events():
+        with_cut.append(itl_of_events(events.of(is_cut), cut_an_event))
+        inside = events.of(is_ok)
+        inside = inside.where(happened_in(inside.at_ns, window))
+        in_window.append(itl_of_events(inside, ok_an_event))
     return {
         "p90_by_index": _speed_by_index(itl_ns, 0.9),
-        "with_ttft": _speed(present(_NS / normalised_interactivity(ok))),
-        "with_cut": _speed(np.concatenate([itl_ns, itl_of_events(cut, None)])),
-        "in_window": _speed(itl_of_events(ok, inside)),
+        "with_ttft": _speed(_ns_a_token(normalised_interactivity(ok))),
+        "with_cut": _speed(np.concatenate(with_cut)),
+        "in_window": _speed(np.concatenate(in_window)),
     }
 
 
-def itl_of_events(responses: Responses, kept: Mask | None) -> Floats:
-    """Return the mean gap after the first of the ``kept`` events (all, where None) of each
-    response, in ns, for those with a later token among them.
+def itl_of_events(events: Events, an_event: Floats) -> Floats:
+    """Return the mean gap after the first event of each response, in ns, for those with a later
+    token.
 
-    Where the server does not tell the tokens of events they are estimated as for token ITL.
+    Where the server does not tell the tokens of events they are ``an_event`` each, estimated as
+    for token ITL.
     """
-    events, tokens = responses.events, tokens_of_events(responses)
-    row, at_ns = events.row, events.at_ns
-    if kept is not None:
-        row, at_ns, tokens = row[kept], at_ns[kept], tokens[kept]
-    if not len(row):
+    if not len(events.row):
         return np.empty(0)
-    first = np.flatnonzero(np.diff(row, prepend=-1))
-    last = np.append(first[1:], len(row)) - 1
+    at_ns, tokens = events.at_ns, tokens_of_events(events, an_event)
+    first = np.flatnonzero(events.is_first)
+    last = np.append(first[1:], len(at_ns)) - 1
     later = np.add.reduceat(tokens, first) - tokens[first]
     has = (later > 0) & (last > first)
     itl_ns: Floats = (at_ns[last[has]] - at_ns[first[has]]) / later[has]
     return itl_ns
+
+
+def _ns_a_token(speeds: Floats) -> Floats:
+    """Return the inverse of speeds in tokens/s; a response without a token has none."""
+    return _NS / speeds[speeds > 0]
 
 
 def _speed(itl_ns: Floats) -> float | None:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agentx_replay.analysis.latency import tokens_of_events
 from agentx_replay.analysis.responses import Floats, Mask, Responses
-from agentx_replay.analysis.window import Window, measured
+from agentx_replay.analysis.tokens import TokenFigures
+from agentx_replay.analysis.window import Window, happened_in, measured
 
 _NS = 1_000_000_000
 WORTH_EXPLAINING = 0.03
@@ -96,8 +96,8 @@ def cache_hit_theoretical(responses: Responses) -> float | None:
     return float(responses.reusable_tokens.sum() / planned) if planned else None
 
 
-def rates(window_set: Responses, window: Window) -> Rates:
-    """Return both throughputs of the window's set.
+def rates(window_set: Responses, window: Window, arrived: TokenFigures) -> Rates:
+    """Return both throughputs of the window's set, whose tokens ``arrived`` so.
 
     A measured response without usage makes all of them unknown: a sum over the others would be a
     wrong number.
@@ -109,8 +109,12 @@ def rates(window_set: Responses, window: Window) -> Rates:
         return Rates(None, None, None)
     tokens = _input(window_set, ok)
     headline, span_s = _headline(usage)
-    inside = _windowed_tokens(window_set, tokens, window, ok | (window_set.status == "cut"))
-    ok_inside = _windowed_tokens(window_set, tokens, window, ok)
+    ok_output = arrived.output_inside
+    both = ok | (window_set.status == "cut")
+    inside = _windowed_tokens(
+        window_set, tokens, window, both, ok_output + arrived.cut_output_inside
+    )
+    ok_inside = _windowed_tokens(window_set, tokens, window, ok, ok_output)
     windowed = _per_second(inside, window.length_s)
     open_s, close_s = window.open_ns / _NS, window.close_ns / _NS
     headline_tokens = headline.total_tokens_per_s * span_s
@@ -159,25 +163,18 @@ def _input(window_set: Responses, ok: Mask) -> _Input:
 
 
 def _windowed_tokens(
-    window_set: Responses, tokens: _Input, window: Window, counted: Mask
+    window_set: Responses, tokens: _Input, window: Window, counted: Mask, output: float
 ) -> _Tokens:
     """Tokens that happened in the window: a prompt at its first token (at its end where no token
-    came), an output token when it arrived.
+    came), an output token when it arrived, which makes ``output``.
     """
     first_ns = window_set.first_token_ns
     prompt_at_ns = np.where(np.isnan(first_ns), window_set.end_ns, first_ns)
     has_happened = ~np.isnan(first_ns) | measured(window_set)
-    prompts = counted & has_happened & _inside(prompt_at_ns, window)
-    events = window_set.events
-    outputs = counted[events.row] & _inside(events.at_ns, window)
-    output = float(tokens_of_events(window_set)[outputs].sum())
+    prompts = counted & has_happened & happened_in(prompt_at_ns, window)
     prompt = float(tokens.prompt[prompts].sum())
     uncached = None if tokens.cached is None else prompt - float(tokens.cached[prompts].sum())
     return _Tokens(prompt + output, None if uncached is None else uncached + output, output)
-
-
-def _inside(at_ns: Floats, window: Window) -> Mask:
-    return (at_ns >= window.open_ns) & (at_ns < window.close_ns)
 
 
 def explanation(difference: Difference) -> str | None:

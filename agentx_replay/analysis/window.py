@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agentx_replay.analysis.responses import Mask, Responses
+from agentx_replay.analysis.responses import Floats, Mask, Responses
 
 _NS = 1_000_000_000
 MEASURED_STATUSES = ("ok", "length_mismatch")
@@ -27,10 +27,21 @@ class Window:
         return (self.close_ns - self.open_ns) / _NS
 
 
+def in_window_set(responses: Responses, window: Window) -> Mask:
+    """Return which requests were sent while the window was open, warm-up excluded."""
+    in_set: Mask = happened_in(responses.send_ns, window) & (responses.phase == "window")
+    return in_set
+
+
 def sent_in(responses: Responses, window: Window) -> Responses:
     """Return the window's set: the requests sent while it was open, warm-up excluded."""
-    sent = (responses.send_ns >= window.open_ns) & (responses.send_ns < window.close_ns)
-    return responses.where(sent & (responses.phase == "window"))
+    return responses.where(in_window_set(responses, window))
+
+
+def happened_in(at_ns: Floats, window: Window) -> Mask:
+    """Return which instants lie in the window."""
+    inside: Mask = (at_ns >= window.open_ns) & (at_ns < window.close_ns)
+    return inside
 
 
 def measured(responses: Responses) -> Mask:

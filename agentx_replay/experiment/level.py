@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,7 +21,7 @@ from agentx_replay.analysis.point import (
     measure_point,
     point_document,
 )
-from agentx_replay.analysis.responses import COLUMNS, responses_of
+from agentx_replay.analysis.responses import records_of
 from agentx_replay.analysis.validity import Conduct, Rules
 from agentx_replay.analysis.window import Window
 from agentx_replay.experiment.conformity import level_fidelity
@@ -37,14 +38,15 @@ from agentx_replay.replay.clock import real_clock
 from agentx_replay.replay.driver import Replay, ReplayResult
 from agentx_replay.replay.ports import Clock
 from agentx_replay.replay.virtual_time import run_virtual, virtual_clock
-from agentx_replay.results.compaction import compact, request_files
+from agentx_replay.results.compaction import compact
 from agentx_replay.results.histograms import write_log
 from agentx_replay.results.layout import instrument_file, instrument_parts, latency_log
 from agentx_replay.results.parquet import read_parquet
 from agentx_replay.results.recorder import ParquetRecorder
+from agentx_replay.results.requests import StoredRequests
 from agentx_replay.results.run_directory import PointStatus, RunDirectory
 from agentx_replay.results.sample_parts import compact_samples, sample_files
-from agentx_replay.results.schema import INSTRUMENT, REQUESTS
+from agentx_replay.results.schema import INSTRUMENT
 
 _T = TypeVar("_T")
 
@@ -193,13 +195,12 @@ def _point(level: Level, replayed: _Replayed, directory: Path) -> Point:
     facts = PointFacts(level.plan.concurrency, level.gpus, window, level.rules, conduct)
     whole, parts = instrument_file(directory), instrument_parts(directory)
     samples = samples_of(read_parquet(sample_files(whole, parts), INSTRUMENT))
-    responses = responses_of(read_parquet(request_files(directory), REQUESTS, COLUMNS))
+    records = records_of(StoredRequests.of(directory).groups)
     if window is not None:
-        series = latency_series(responses, window)
-        if samples is not None:
-            series.append(loop_lag_series(samples, window))
+        lag = [] if samples is None else [loop_lag_series(samples, window)]
+        series = chain(latency_series(records, window), lag)
         write_log(latency_log(directory), series, replayed.origin_unix_s)
-    point = measure_point(responses, samples, facts, _status(result))
+    point = measure_point(records, samples, facts, _status(result))
     return replace(point, fidelity=level_fidelity(level.plan, directory, window))
 
 

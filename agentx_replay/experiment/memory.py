@@ -2,7 +2,7 @@
 
 Each process has its program, the corpus, raw events up to a bound and records up to a bound; the
 text of the live plays is shared out among them. Not for: reading the records afterwards, which
-takes memory by the number of tokens measured.
+takes memory by the number of responses.
 """
 
 from dataclasses import dataclass

@@ -64,6 +64,11 @@ def request_files(point: Path) -> list[Path]:
     return sorted(directory.glob("*.parquet"))
 
 
+def is_part(file: Path) -> bool:
+    """Whether a file holds responses as a recorder wrote them, before compaction."""
+    return file.name.startswith("part-")
+
+
 def play_files(point: Path) -> list[Path]:
     """Return the files that hold the point's plays."""
     whole = plays_file(point)
@@ -73,7 +78,7 @@ def play_files(point: Path) -> list[Path]:
 def _compact_requests(point: Path) -> None:
     live, prepared = requests_directory(point), compacting_requests(point)
     parts = request_files(point)
-    if not any(part.name.startswith("part-") for part in parts):
+    if not any(map(is_part, parts)):
         return
     prepared.mkdir()
     groups = _groups(parts, reusable_tokens(parts))

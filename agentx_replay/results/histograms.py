@@ -1,12 +1,14 @@
 """HdrHistograms of latencies, folded in bulk and written as a standard, tagged log.
 
 Any HdrHistogram viewer opens the log. Which observations there are is the analysis's business;
-here they are arrays of (instant, value, count). Three significant digits, 1 µs to 1 hour; values
-outside are counted at the nearest end. Values are recorded in ns, interval maxima are in ms.
+here they are arrays of (instant, value, count), piece by piece. Three significant digits, 1 µs to
+1 hour; values outside are counted at the nearest end. Values are recorded in ns, interval maxima
+are in ms. Memory goes by intervals and values that can be told apart, not by observations.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ from hdrh.histogram import HdrHistogram
 from numpy.typing import NDArray
 
 from agentx_replay.results.durable import disk_faults_explained, write_bytes_durably
+from agentx_replay.results.sums import Sums
 
 LOWEST_NS = 1_000
 HIGHEST_NS = 3_600_000_000_000
@@ -33,8 +36,9 @@ _SLOTS = (HIGHEST_NS.bit_length() - _LEADING_BITS - _UNIT_BITS + 2) * _HALF
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Series:
-    """Observations of one kind: ``at_ns`` since the point's origin, ``value_ns``, both of shape
-    ``(n,)``; ``count`` says how often each was seen (None: once) and may be fractional.
+    """Observations of one kind, or some of them: ``at_ns`` since the point's origin, ``value_ns``,
+    both of shape ``(n,)``; ``count`` says how often each was seen (None: once) and may be
+    fractional.
     """
 
     tag: str
@@ -48,26 +52,51 @@ def new_histogram() -> HdrHistogram:
     return HdrHistogram(LOWEST_NS, HIGHEST_NS, SIGNIFICANT_DIGITS)
 
 
-def fold(series: Series) -> Iterator[tuple[int, HdrHistogram]]:
-    """Yield (interval index, histogram) for each 10 s interval that has an observation.
+def fold(pieces: Iterable[Series]) -> Iterator[tuple[str, int, HdrHistogram]]:
+    """Yield (tag, interval index, histogram) for each 10 s interval that has an observation.
 
-    An observation belongs to the interval of its event. Fractional counts are rounded so that
-    their running sum is never off by more than half.
+    A tag's observations may come in several pieces. An observation belongs to the interval of its
+    event. Fractional counts are rounded so that their running sum is never off by more than half.
     """
-    if not len(series.at_ns):
-        return
-    interval = (series.at_ns // (INTERVAL_S * _NS)).astype(np.int64)
-    earliest = int(interval.min())
-    keys = (interval - earliest) * _SLOTS + slots(series.value_ns)
-    totals = np.bincount(keys, weights=_whole(series.count, len(keys))).astype(np.int64)
-    seen = np.flatnonzero(totals)
-    of_interval, lowest_ns = seen // _SLOTS, lowest_of_slots_ns(seen % _SLOTS)
-    for index in np.unique(of_interval).tolist():
-        histogram = new_histogram()
-        mine = of_interval == index
-        for value, total in zip(lowest_ns[mine].tolist(), totals[seen[mine]].tolist(), strict=True):
-            histogram.record_value(value, total)
-        yield earliest + index, histogram
+    by_tag: dict[str, _Counts] = {}
+    for piece in pieces:
+        by_tag.setdefault(piece.tag, _Counts()).add(piece)
+    for tag, counts in by_tag.items():
+        for interval, histogram in counts.histograms():
+            yield tag, interval, histogram
+
+
+class _Counts:
+    """How often each interval saw each distinguishable value, of one tag."""
+
+    __slots__ = ("_cells", "_running")
+
+    def __init__(self) -> None:
+        self._cells = Sums()
+        self._running = 0.0
+
+    def add(self, piece: Series) -> None:
+        interval = piece.at_ns // (INTERVAL_S * _NS)
+        cells = interval * _SLOTS + slots(piece.value_ns)
+        self._cells.add(cells, None if piece.count is None else self._whole(piece.count))
+
+    def histograms(self) -> Iterator[tuple[int, HdrHistogram]]:
+        cells, totals = (each.astype(np.int64) for each in self._cells.seen())
+        cells, totals = cells[totals > 0], totals[totals > 0]
+        interval, lowest_ns = cells // _SLOTS, lowest_of_slots_ns(cells % _SLOTS)
+        starts = np.flatnonzero(np.diff(interval, prepend=np.nan))
+        for first, end in pairwise([*starts, len(cells)]):
+            histogram = new_histogram()
+            values, times = lowest_ns[first:end].tolist(), totals[first:end].tolist()
+            for value, total in zip(values, times, strict=True):
+                histogram.record_value(value, total)
+            yield int(interval[first]), histogram
+
+    def _whole(self, count: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Round fractional counts, going on from the running sum of the pieces before."""
+        running = np.cumsum(np.concatenate([[self._running], count]))
+        self._running = float(running[-1])
+        return np.diff(np.rint(running))
 
 
 def slots(value_ns: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -87,22 +116,15 @@ def lowest_of_slots_ns(slot: NDArray[np.int64]) -> NDArray[np.int64]:
     return lowest
 
 
-def _whole(count: NDArray[np.float64] | None, length: int) -> NDArray[np.float64]:
-    if count is None:
-        return np.ones(length)
-    return np.diff(np.rint(np.cumsum(count)), prepend=0.0)
-
-
-def write_log(path: Path, all_series: Iterable[Series], origin_unix_s: float) -> None:
-    """Write every series, by interval and tag, as an HdrHistogram log.
+def write_log(path: Path, pieces: Iterable[Series], origin_unix_s: float) -> None:
+    """Write all series, by interval and tag, as an HdrHistogram log.
 
     ``origin_unix_s`` is the wall-clock time of the point's origin; interval starts in the log
     count from it. Raises ``UsageError`` where the disk refuses.
     """
     lines = [
-        (interval, series.tag, _line(series.tag, interval, histogram))
-        for series in all_series
-        for interval, histogram in fold(series)
+        (interval, tag, _line(tag, interval, histogram))
+        for tag, interval, histogram in fold(pieces)
     ]
     header = [
         "#[Histogram log format version 1.3]",

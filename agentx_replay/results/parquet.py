@@ -4,7 +4,8 @@ Gaps and stamps are delta-bit-packed, which DuckDB, Polars and pandas all read; 
 per event take a dictionary, so that "one token an event" costs next to nothing.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -66,11 +67,42 @@ def read_parquet(
     return pa.concat_tables(tables)
 
 
+def read_groups(
+    paths: Iterable[Path], columns: tuple[Column, ...], names: tuple[str, ...]
+) -> Iterator[pa.Table]:
+    """Yield the rows of all files in order, one table a row group: of ``columns`` only ``names``.
+
+    Holds one group at a time. Otherwise as ``read_parquet``.
+    """
+    wanted = tuple(c for c in columns if c.name in names)
+    for path in paths:
+        with _opened(path) as file:
+            present = _present(file, wanted)
+            for number in range(file.num_row_groups):
+                yield conform(file.read_row_group(number, present), wanted, str(path))
+
+
 def _read(path: Path, wanted: tuple[Column, ...]) -> pa.Table:
+    with _opened(path) as file:
+        return file.read(_present(file, wanted))
+
+
+def _present(file: pq.ParquetFile, wanted: tuple[Column, ...]) -> list[str]:
+    there = set(file.schema_arrow.names)
+    return [column.name for column in wanted if column.name in there]
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[pq.ParquetFile]:
+    """Open a file to be read. What fails inside is a ``UsageError`` that says what to do."""
     try:
         with pq.ParquetFile(path) as file:
-            present = set(file.schema_arrow.names)
-            return file.read([c.name for c in wanted if c.name in present])
+            yield file
+    except FileNotFoundError as error:
+        raise UsageError(
+            f"{path} is gone: its level ended meanwhile, and its parts became one file",
+            "do it again",
+        ) from error
     except (OSError, pa.ArrowInvalid) as error:
         raise UsageError(
             f"{path} cannot be read: {error}", "move it away to read the rest of the run"

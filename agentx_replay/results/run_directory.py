@@ -14,7 +14,7 @@ import orjson
 import pyarrow as pa
 
 from agentx_replay.errors import UsageError
-from agentx_replay.results.compaction import play_files, request_files
+from agentx_replay.results.compaction import play_files
 from agentx_replay.results.durable import disk_faults_explained, sync_directory, write_bytes_durably
 from agentx_replay.results.layout import (
     calibration_file,
@@ -27,10 +27,10 @@ from agentx_replay.results.layout import (
     unfinished_directory,
 )
 from agentx_replay.results.parquet import read_parquet, write_parquet
-from agentx_replay.results.reuse import reusable_tokens, with_reuse
+from agentx_replay.results.requests import StoredRequests
 from agentx_replay.results.rows import table_of
 from agentx_replay.results.sample_parts import sample_files
-from agentx_replay.results.schema import INSTRUMENT, PLAYS, POINTS, REQUESTS, Column, arrow_schema
+from agentx_replay.results.schema import INSTRUMENT, PLAYS, POINTS, Column, arrow_schema
 
 _NOT_KEPT = "(not kept)"
 
@@ -55,11 +55,11 @@ class StoredPoint:
 
     def requests(self, names: tuple[str, ...] | None = None) -> pa.Table:
         """Return its responses, as far as they were written; only columns ``names``, if given."""
-        files = request_files(self.directory)
-        table = read_parquet(files, REQUESTS, names)
-        if "reusable_tokens" not in table.column_names:
-            return table
-        return with_reuse(table, reusable_tokens(files))
+        return StoredRequests.of(self.directory).table(names)
+
+    def stored_requests(self) -> StoredRequests:
+        """Return its responses as they are on disk now, to be read more than once."""
+        return StoredRequests.of(self.directory)
 
     def plays(self) -> pa.Table:
         """Return its plays, as far as they were written."""

@@ -117,7 +117,7 @@ def lanes(first: dict[int, str], sent_by: tuple[int, ...]) -> LevelSample:
         )
         for k in sent_by
     ]
-    return level_sample(recorded(pairs), WINDOW, 4, first)
+    return level_sample(recorded(pairs).responses, WINDOW, 4, first)
 
 
 def test_lanes_of_the_same_first_session_are_one_cluster() -> None:
@@ -157,9 +157,9 @@ def test_the_replicate_that_draws_every_cluster_once_is_the_point_itself() -> No
         )
         for k in range(5)
     ]
-    responses = recorded(pairs)
-    summary = summarise(responses, WINDOW, 5)
-    sample = level_sample(responses, WINDOW, 5, {})
+    records = recorded(pairs)
+    summary = summarise(records, WINDOW, 5)
+    sample = level_sample(records.responses, WINDOW, 5, {})
     found = replicate(sample, np.ones((1, 5), np.int64))
     assert summary.rates.headline is not None
     assert found.interactivity[0] == pytest.approx(summary.interactivity)

@@ -43,16 +43,16 @@ def test_late_stamps_move_the_itl_by_the_lag_of_their_second_over_the_later_toke
                 response(arrival_ns=[SECOND // 2, 5 * SECOND // 2], completion_tokens=101),
             )
         ]
-    )
+    ).responses
     assert itl_shift(ok, {0: 10.0 * MS, 2: 40.0 * MS}) == pytest.approx(0.4 / 20)
     assert itl_shift(ok, {0: 10.0 * MS}) == pytest.approx(0.1 / 20)
 
 
 def test_without_lag_samples_or_itl_there_is_no_shift_to_tell() -> None:
-    ok = recorded([(dispatch(), response(arrival_ns=[0, SECOND]))])
+    ok = recorded([(dispatch(), response(arrival_ns=[0, SECOND]))]).responses
     assert itl_shift(ok, {}) is None
-    assert itl_shift(recorded([(dispatch(), response())]), {0: 1.0}) is None
-    at_once = recorded([(dispatch(), response(arrival_ns=[5, 5]))])
+    assert itl_shift(recorded([(dispatch(), response())]).responses, {0: 1.0}) is None
+    at_once = recorded([(dispatch(), response(arrival_ns=[5, 5]))]).responses
     assert itl_shift(at_once, {0: 1.0}) is None
 
 
@@ -113,7 +113,7 @@ def test_an_examination_is_of_the_window_alone() -> None:
         (dispatch(intended_start_ns=0), response(send_ns=5 * SECOND)),
     ]
     taken = samples((0, 2, 500, 0.0), (0, 11.5, 4, 2.0), (0, 12.5, 4, 2.1))
-    report = examine(recorded(pairs), window, taken)
+    report = examine(recorded(pairs).responses, window, taken)
     assert report.send_lag_p99_s == pytest.approx(0.060)
     assert report.loop_lag_p99_s == pytest.approx(0.004)
     assert report.itl_shift == pytest.approx(0.004)  # 4 ms over 50 tokens of 20 ms: 0.08 / 20
@@ -131,7 +131,7 @@ def test_the_loop_lag_of_the_window_goes_to_the_log() -> None:
 
 
 def test_no_sample_and_no_response_is_a_report_without_numbers() -> None:
-    nobody = recorded([(dispatch(), response(send_ns=50 * SECOND))])
+    nobody = recorded([(dispatch(), response(send_ns=50 * SECOND))]).responses
     report = examine(nobody, Window(0, SECOND, 1.0), samples())
     assert report.send_lag_p99_s is None
     assert report.loop_lag_p99_s is None

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from record_cases import MS, SECOND, dispatch, recorded, response
+from record_cases import MS, SECOND, dispatch, events_of, recorded, response
 
 from agentx_replay.analysis.latency import (
     end_to_end_ns,
@@ -10,17 +10,24 @@ from agentx_replay.analysis.latency import (
     response_itl,
     send_lag_ns,
     token_gaps,
+    tokens_an_event,
     tokens_of_events,
     ttft_from_connect_ns,
     ttft_from_intended_ns,
     ttft_ns,
 )
-from agentx_replay.analysis.responses import Responses
+from agentx_replay.analysis.responses import Floats, Records, Responses
 from agentx_replay.replay.ports import Response, Status
 
 
 def one(came: Response, **sent: int) -> Responses:
-    return recorded([(dispatch(**sent), came)])
+    return recorded([(dispatch(**sent), came)]).responses
+
+
+def tokens_of(records: Records) -> Floats:
+    """The tokens of each event, all responses being measured."""
+    everyone = np.ones(len(records.responses), bool)
+    return tokens_of_events(events_of(records), tokens_an_event(records.responses, everyone))
 
 
 def test_ttft_counts_from_send_from_connect_and_from_intended_start() -> None:
@@ -102,14 +109,14 @@ def test_end_to_end_and_its_normalised_interactivity() -> None:
 
 
 def test_event_gaps_are_raw_and_never_cross_a_response() -> None:
-    responses = recorded(
+    records = recorded(
         [
             (dispatch(), response(arrival_ns=[10 * MS, 10 * MS, 40 * MS])),
             (dispatch(), response()),
             (dispatch(), response(arrival_ns=[5 * MS, 7 * MS])),
         ]
     )
-    gaps = event_gaps(responses.events)
+    gaps = event_gaps(events_of(records))
     assert gaps.gap_ns.tolist() == [0, 30 * MS, 2 * MS]
     assert gaps.at_ns.tolist() == [10 * MS, 40 * MS, 7 * MS]
 
@@ -121,8 +128,8 @@ def test_an_arrivals_gap_is_divided_among_the_tokens_of_all_its_events() -> None
         arrival_tokens=[1, 3, 1, 2],
         completion_tokens=7,
     )
-    responses = one(came)
-    gaps = token_gaps(responses.events, tokens_of_events(responses))
+    records = recorded([(dispatch(), came)])
+    gaps = token_gaps(events_of(records), tokens_of(records))
     assert gaps.gap_ns.tolist() == [10 * MS, 15 * MS]
     assert gaps.weight.tolist() == [4, 2]
     assert gaps.at_ns.tolist() == [40 * MS, 70 * MS]
@@ -130,24 +137,24 @@ def test_an_arrivals_gap_is_divided_among_the_tokens_of_all_its_events() -> None
 
 def test_an_event_without_tokens_has_no_token_gap() -> None:
     came = response(arrival_ns=[0, 40 * MS], arrival_tokens=[1, 0], completion_tokens=1)
-    responses = one(came)
-    assert token_gaps(responses.events, tokens_of_events(responses)).gap_ns.tolist() == []
+    records = recorded([(dispatch(), came)])
+    assert token_gaps(events_of(records), tokens_of(records)).gap_ns.tolist() == []
 
 
 def test_no_event_at_all_has_no_gap() -> None:
-    responses = one(response())
-    assert token_gaps(responses.events, tokens_of_events(responses)).gap_ns.tolist() == []
-    assert event_gaps(responses.events).gap_ns.tolist() == []
+    records = recorded([(dispatch(), response())])
+    assert token_gaps(events_of(records), tokens_of(records)).gap_ns.tolist() == []
+    assert event_gaps(events_of(records)).gap_ns.tolist() == []
 
 
 def test_unknown_tokens_are_spread_over_the_events() -> None:
-    responses = one(response(arrival_ns=[0, 1, 2, 3], completion_tokens=10))
-    assert tokens_of_events(responses).tolist() == [2.5, 2.5, 2.5, 2.5]
+    records = recorded([(dispatch(), response(arrival_ns=[0, 1, 2, 3], completion_tokens=10))])
+    assert tokens_of(records).tolist() == [2.5, 2.5, 2.5, 2.5]
 
 
 def test_a_cut_response_takes_the_usual_tokens_an_event() -> None:
     # The one that ended had 6 tokens in 3 events: 2 an event.
-    responses = recorded(
+    records = recorded(
         [
             (dispatch(), response(arrival_ns=[0, 1, 2], completion_tokens=6)),
             (
@@ -156,12 +163,12 @@ def test_a_cut_response_takes_the_usual_tokens_an_event() -> None:
             ),
         ]
     )
-    assert tokens_of_events(responses).tolist() == [2, 2, 2, 2, 2]
+    assert tokens_of(records).tolist() == [2, 2, 2, 2, 2]
 
 
 def test_without_any_usage_an_event_counts_as_one_token() -> None:
-    responses = one(response(arrival_ns=[0, 1], completion_tokens=None))
-    assert tokens_of_events(responses).tolist() == [1, 1]
+    records = recorded([(dispatch(), response(arrival_ns=[0, 1], completion_tokens=None))])
+    assert tokens_of(records).tolist() == [1, 1]
 
 
 LAG_CASES = {

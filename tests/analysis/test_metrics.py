@@ -1,9 +1,8 @@
-import numpy as np
 import pytest
 from record_cases import MS, SECOND, dispatch, prompt, recorded, response
 
 from agentx_replay.analysis.metrics import latency_series, summarise
-from agentx_replay.analysis.responses import Responses
+from agentx_replay.analysis.responses import Records
 from agentx_replay.analysis.throughput import explanation
 from agentx_replay.analysis.window import Window, observed_window, sent_in
 from agentx_replay.replay.ports import ErrorCategory, Phase, Response, Status
@@ -26,7 +25,7 @@ def came(send_s: float, first_s: float, *later_s: float, end_s: float, **more: o
     )
 
 
-def by_hand() -> Responses:
+def by_hand() -> Records:
     """A window with ramp, drain and cut in it.
 
     =====  ======  ======  ==========================  ====  ======  ======
@@ -192,7 +191,7 @@ def test_warm_up_and_what_was_sent_outside_the_window_are_not_in_the_set() -> No
         (dispatch(turn=3), came(0, 1, end_s=2)),
         (dispatch(turn=4), came(10, 11, end_s=12)),
     ]
-    assert sent_in(recorded(pairs), WINDOW).send_ns.tolist() == [OPEN]
+    assert sent_in(recorded(pairs).responses, WINDOW).send_ns.tolist() == [OPEN]
 
 
 def test_a_measured_response_without_usage_makes_throughput_unknown_not_smaller() -> None:
@@ -273,9 +272,9 @@ def test_the_window_of_a_killed_run_is_what_its_records_show() -> None:
         (dispatch(phase=Phase.PRIMER, intended_start_ns=5), response()),
         (dispatch(intended_start_ns=at(0.5)), came(1, 2, end_s=3)),
     ]
-    assert observed_window(recorded(pairs), 10.0) == Window(at(0.5), at(3), 10.0)
-    assert observed_window(recorded(pairs), 2.0) == Window(at(0.5), at(2.5), 2.0)
-    assert observed_window(recorded(pairs[:1]), 10.0) is None
+    assert observed_window(recorded(pairs).responses, 10.0) == Window(at(0.5), at(3), 10.0)
+    assert observed_window(recorded(pairs).responses, 2.0) == Window(at(0.5), at(2.5), 2.0)
+    assert observed_window(recorded(pairs[:1]).responses, 10.0) is None
 
 
 def test_an_ok_response_without_token_events_counts_its_prompt_at_its_end() -> None:
@@ -283,12 +282,3 @@ def test_an_ok_response_without_token_events_counts_its_prompt_at_its_end() -> N
     rates = summarise(recorded([(dispatch(max_tokens=0), silent)]), WINDOW, 1).rates
     assert rates.windowed is not None
     assert rates.windowed.total_tokens_per_s == pytest.approx(10.0)
-
-
-def test_the_events_of_chosen_responses_go_with_them() -> None:
-    responses = by_hand().where(np.array([False, True, False, True]))
-    assert responses.events.counts.tolist() == [4, 2]
-    assert responses.events.row.tolist() == [0, 0, 0, 0, 1, 1]
-    assert responses.events.at_ns.tolist() == [
-        at(9), at(9.5), at(10.5), at(11), at(9.95), at(9.98),
-    ]  # fmt: skip

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from agentx_replay.analysis.percentiles import distribution, percentiles
+from agentx_replay.analysis.percentiles import Tally, distribution, percentiles
 
 MS = 1_000_000
 
@@ -55,3 +55,42 @@ def test_a_distribution_is_in_seconds() -> None:
 def test_nothing_has_no_distribution() -> None:
     assert distribution(np.empty(0)) is None
     assert distribution(np.empty(0), np.empty(0)) is None
+
+
+def test_a_tally_has_the_distribution_of_all_it_was_told() -> None:
+    tally = Tally()
+    tally.add(np.array([30.0, 10.0, 30.0]) * MS)
+    tally.add(np.array([20.0, 10.0]) * MS, np.array([2.0, 1.0]))
+    values, weights = tally.seen()
+    assert (values / MS).tolist() == [10, 20, 30]
+    assert weights.tolist() == [2, 2, 2]
+    found = tally.distribution()
+    assert found is not None
+    assert (found.count, found.max_s) == (6, 0.03)
+    assert found.mean_s == pytest.approx(0.02)
+    assert found.p50_s == pytest.approx(0.02)  # rank 2.5: between 20 and 20
+    assert found.p90_s == pytest.approx(0.03)  # rank 4.5
+    assert Tally().distribution() is None
+
+
+def test_a_tally_of_more_values_than_it_may_hold_rounds_them_to_17_bits() -> None:
+    # Whole numbers from 2**30 on: 16 from 2**30 + 2**14·k on round to one of 2**13 apart.
+    tally = Tally()
+    for first in range(1 << 30, (1 << 30) + (1 << 21), 1 << 19):
+        tally.add(np.arange(first, first + (1 << 19), dtype=float))
+    values, weights = tally.seen()
+    assert len(values) == 129
+    assert (values % (1 << 14)).tolist() == [0.0] * 129
+    assert weights.sum() == 1 << 21
+    found = tally.distribution()
+    assert found is not None
+    assert found.p50_s == pytest.approx(1.0747904, rel=2**-17)  # (2**30 + 2**20) ns
+
+
+def test_a_tally_of_fewer_values_is_exact_however_often_each_was_seen() -> None:
+    tally = Tally()
+    for _ in range(8):
+        tally.add(np.arange(1 << 19, dtype=float))
+    values, weights = tally.seen()
+    assert len(values) == 1 << 19
+    assert set(weights.tolist()) == {8.0}

@@ -2,10 +2,10 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
-from record_cases import SECOND, dispatch, recorded, response
+from record_cases import SECOND, dispatch, events_of, recorded, response
 
 from agentx_replay.analysis.metrics import summarise
-from agentx_replay.analysis.responses import Responses
+from agentx_replay.analysis.responses import Records
 from agentx_replay.analysis.sensitivity import (
     DEFINITIONS,
     LevelVariants,
@@ -19,7 +19,7 @@ from agentx_replay.replay.ports import Status
 WINDOW = Window(0, 100 * SECOND, 100.0)
 
 
-def came(first_s: float, *later_s: float, end_s: float, **more: object) -> Responses:
+def came(first_s: float, *later_s: float, end_s: float, **more: object) -> Records:
     pair = (
         dispatch(max_tokens=1 + len(later_s)),
         response(
@@ -31,7 +31,7 @@ def came(first_s: float, *later_s: float, end_s: float, **more: object) -> Respo
     return recorded([pair])
 
 
-def speeds_of(of: Responses, lanes: int = 1) -> Mapping[str, float | None]:
+def speeds_of(of: Records, lanes: int = 1) -> Mapping[str, float | None]:
     return level_variants(of, summarise(of, WINDOW, lanes), WINDOW, lanes).speeds
 
 
@@ -76,12 +76,30 @@ def test_the_simplified_rule_takes_a_value_itself() -> None:
     assert speeds["p90"] == pytest.approx(1 / 0.038)
 
 
-def test_events_are_kept_by_their_mask_and_their_tokens_spread_where_untold() -> None:
-    of = came(1, 2, 5, end_s=6, completion_tokens=6)  # 2 tokens an event
-    assert itl_of_events(of, None).tolist() == pytest.approx([4e9 / 4])
-    assert itl_of_events(of, np.array([True, True, False])).tolist() == pytest.approx([1e9 / 2])
-    assert itl_of_events(of, np.array([True, False, False])).tolist() == []
-    assert itl_of_events(of, np.zeros(3, bool)).tolist() == []
+@pytest.mark.parametrize(
+    ("kept", "itl_ns"),
+    [
+        ([True, True, True], [4e9 / 4]),
+        ([True, True, False], [1e9 / 2]),
+        ([True, False, False], []),
+        ([False, False, False], []),
+    ],
+)
+def test_the_itl_of_chosen_events_spreads_tokens_where_they_are_untold(
+    kept: list[bool], itl_ns: list[float]
+) -> None:
+    events = events_of(came(1, 2, 5, end_s=6, completion_tokens=6))
+    two_an_event = np.array([2.0])
+    chosen = events.where(np.array(kept))
+    assert itl_of_events(chosen, two_an_event).tolist() == pytest.approx(itl_ns)
+
+
+def test_a_response_without_a_token_has_no_time_a_token() -> None:
+    pairs = [
+        (dispatch(max_tokens=2), response(arrival_ns=[0, SECOND], completion_tokens=2)),
+        (dispatch(max_tokens=0), response(completion_tokens=0)),
+    ]
+    assert speeds_of(recorded(pairs))["with_ttft"] == pytest.approx(2.0)  # 1 s for 2 tokens
 
 
 def test_without_any_response_every_speed_is_unknown() -> None:

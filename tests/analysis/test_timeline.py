@@ -1,10 +1,9 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from record_cases import SECOND, dispatch, prompt, response
+from record_cases import SECOND, dispatch, prompt, recorded, response
 
 from agentx_replay.analysis.profile import profile_of, spread
-from agentx_replay.analysis.responses import responses_of
 from agentx_replay.analysis.timeline import (
     TIMELINE_COLUMNS,
     lane_runs,
@@ -84,8 +83,7 @@ def test_a_profile_tells_tokens_an_event_where_the_server_does() -> None:
         (told, 5.0),
         (response(send_ns=100 * SECOND, end_ns=103 * SECOND), None),
     ):
-        batch = request_batch([request_row(dispatch(), came, 0)])
-        profile = profile_of(responses_of(pa.Table.from_batches([batch])), WINDOW)
+        profile = profile_of(recorded([(dispatch(), came)]), WINDOW)
         assert profile.tokens_per_event == expected
         assert (profile.ttft is None) == (expected is None)
         assert profile.end_to_end is not None

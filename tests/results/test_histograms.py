@@ -38,31 +38,39 @@ def read(path: Path) -> list[HdrHistogram]:
 
 def test_an_observation_is_in_the_interval_of_its_event() -> None:
     observed = series("ttft", [(0, 1), (9.999, 2), (10, 3), (35, 4)])
-    counts = {interval: h.get_total_count() for interval, h in fold(observed)}
+    counts = {interval: h.get_total_count() for _, interval, h in fold([observed])}
     assert counts == {0: 2, 1: 1, 3: 1}
 
 
 def test_nothing_observed_is_no_interval() -> None:
-    assert list(fold(series("ttft", []))) == []
+    assert list(fold([series("ttft", [])])) == []
 
 
 def test_percentiles_agree_to_three_digits() -> None:
     # 1 to 1000 ms once each: the 90th percentile is 900 ms.
     observed = series("e2e", [(1, value) for value in range(1, 1001)])
-    ((_, histogram),) = fold(observed)
+    ((_, _, histogram),) = fold([observed])
     assert histogram.get_value_at_percentile(90) == pytest.approx(900 * MS, rel=1e-3)
     assert histogram.get_value_at_percentile(50) == pytest.approx(500 * MS, rel=1e-3)
 
 
 def test_fractional_counts_keep_their_sum() -> None:
     thirds = Series("token_itl", np.zeros(9), np.full(9, 20.0 * MS), np.full(9, 1 / 3))
-    ((_, histogram),) = fold(thirds)
+    ((_, _, histogram),) = fold([thirds])
     assert histogram.get_total_count() == 3
+
+
+def test_a_series_in_pieces_is_the_series() -> None:
+    # Quarters of a count, two a piece: alone each piece would round to 0, together they are 1.
+    quarters = Series("token_itl", np.zeros(2), np.full(2, 20.0 * MS), np.full(2, 0.25))
+    found = fold([quarters, series("ttft", [(0, 5)]), quarters])
+    counts = {(tag, interval): h.get_total_count() for tag, interval, h in found}
+    assert counts == {("token_itl", 0): 1, ("ttft", 0): 1}
 
 
 def test_values_beyond_an_hour_count_as_an_hour_and_below_zero_as_zero() -> None:
     observed = series("e2e", [(0, 5 * 3_600_000), (0, -4)])
-    ((_, histogram),) = fold(observed)
+    ((_, _, histogram),) = fold([observed])
     assert histogram.get_total_count() == 2
     assert histogram.get_max_value() == pytest.approx(3600 * SECOND, rel=1e-3)
     assert histogram.get_value_at_percentile(1) <= 512

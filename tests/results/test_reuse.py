@@ -10,6 +10,7 @@ from agentx_replay.replay.ports import Dispatch
 from agentx_replay.results.compaction import compact, request_files
 from agentx_replay.results.parquet import read_parquet
 from agentx_replay.results.recorder import ParquetRecorder
+from agentx_replay.results.requests import StoredRequests
 from agentx_replay.results.reuse import reusable_tokens
 from agentx_replay.results.run_directory import PointStatus, RunDirectory, read_points
 from agentx_replay.results.schema import REQUESTS
@@ -78,3 +79,10 @@ def test_a_point_that_was_cut_short_reads_the_same(tmp_path: Path) -> None:
     (point,) = read_points(tmp_path)
     assert point.status is PointStatus.RUNNING
     assert point.requests(("reusable_tokens",))["reusable_tokens"].to_pylist() == REUSE
+
+
+def test_parts_read_group_by_group_say_the_same(tmp_path: Path) -> None:
+    record(tmp_path)
+    groups = list(StoredRequests.of(tmp_path).groups(("reusable_tokens",)))
+    assert len(groups) == 2
+    assert [value for table in groups for value in table["reusable_tokens"].to_pylist()] == REUSE
