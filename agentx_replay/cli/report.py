@@ -1,6 +1,7 @@
 """``agentx-replay report``: table, curve and page of a run directory, at any time."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -8,6 +9,7 @@ import orjson
 
 from agentx_replay.cli.options import targets_option
 from agentx_replay.cli.output import say
+from agentx_replay.experiment.late_fidelity import with_late_fidelity
 from agentx_replay.report.rebuild import Report
 
 
@@ -34,8 +36,12 @@ def show(directory: Path, at: tuple[float, ...], *, as_json: bool) -> Report:
     Raises ``UsageError`` where the directory holds no run, or cannot be written.
     """
     found = Report.of(directory, at)
+    run, without_fidelity = with_late_fidelity(found.run)
+    found = replace(found, run=run)
     say(orjson.dumps(found.plain()).decode() if as_json else found.text())
     path = found.write()
     if not as_json:
+        for line in without_fidelity:
+            say(f"\n{line}")
         say(f"\npage: {path}")
     return found

@@ -3,10 +3,14 @@
 Everything is worked out again from the stamps and block counts on record and from the plan; the
 closed loop's own state has no part in it. Numbers over the whole point are in
 ``analysis/fidelity.py``.
+
+A run that was killed leaves, of each worker, the responses that had ended up to some moment, in the
+order they ended. What a request waited for is then on record if the request is. What was still in
+flight is not, so nothing is held against a play that rests on a request in flight.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +21,7 @@ from numpy.typing import NDArray
 
 from agentx_replay.analysis.fidelity import COLUMNS, Conformity, Fidelity, excess, fidelity
 from agentx_replay.analysis.window import Window
+from agentx_replay.experiment.cut_off import cut_off_plays, lanes_on_record, with_live_plays
 from agentx_replay.plan.graph import Step, StepId, Stream
 from agentx_replay.plan.plan import Plan, PlannedPlay
 from agentx_replay.replay.ports import Phase, Status
@@ -66,26 +71,41 @@ class _Tally:
     late_ns: list[int] = field(default_factory=list)
 
 
-def level_fidelity(plan: Plan, directory: Path, window: Window | None) -> Fidelity | None:
-    """Return the fidelity report of the point in ``directory``; None where no window opened."""
+def level_fidelity(
+    plan: Plan, directory: Path, window: Window | None, *, killed: bool = False
+) -> Fidelity | None:
+    """Return the fidelity report of the point in ``directory``; None where no window opened.
+
+    Of a point that was ``killed``, live trees are counted on the lanes and up to the moment that
+    the records tell of.
+    """
     if window is None:
         return None
     requests = read_parquet(request_files(directory), REQUESTS, COLUMNS)
     plays = read_parquet(play_files(directory), PLAYS)
-    return fidelity(requests, plays, window, plan.concurrency, conformity(plan, requests))
+    cut_off = cut_off_plays(requests, plays)
+    found = conformity(plan, requests, cut_off)
+    trees = plan.concurrency
+    if killed or cut_off:
+        plays = with_live_plays(requests, plays)
+        trees = lanes_on_record(plays)
+    return fidelity(requests, plays, window, trees, found)
 
 
-def conformity(plan: Plan, requests: pa.Table) -> Conformity:
+def conformity(
+    plan: Plan, requests: pa.Table, cut_off: Collection[tuple[int, int]] = ()
+) -> Conformity:
     """Check every request of a point against the plan, warm-up included.
 
     Gaps are those of the window: from a response that ended in it to the stream's next request.
+    Plays ``cut_off``, as (lane, ordinal), lack the requests that a kill found in flight.
     """
     tally = _Tally()
     played: dict[int, PlannedPlay] = {}
     for (lane, ordinal), rows in _by_play(requests).items():
         planned = plan.play(lane, ordinal)
         played[planned.session_index] = planned
-        _check_play(planned, rows, tally)
+        _check_play(planned, rows, tally, whole=(lane, ordinal) not in cut_off)
     found = {f.name: getattr(tally, f.name) for f in fields(_Tally) if f.name != "late_ns"}
     notes = [each.session.notes for each in played.values()]
     return Conformity(
@@ -109,8 +129,10 @@ def _by_play(requests: pa.Table) -> dict[tuple[int, int], list[SentRequest]]:
     return plays
 
 
-def _check_play(planned: PlannedPlay, rows: Sequence[SentRequest], tally: _Tally) -> None:
-    live = _LivePlay.of(planned, rows)
+def _check_play(
+    planned: PlannedPlay, rows: Sequence[SentRequest], tally: _Tally, *, whole: bool
+) -> None:
+    live = _LivePlay.of(planned, rows, whole=whole)
     for row in rows:
         if row.phase == Phase.PRIMER:
             continue
@@ -123,7 +145,12 @@ def _check_play(planned: PlannedPlay, rows: Sequence[SentRequest], tally: _Tally
         if late_ns is not None:
             tally.late_ns.append(late_ns)
     tally.abandoned_requests += live.abandoned()
-    _check_prefixes(planned, rows, tally)
+    _check_prefixes(planned, rows if whole else _unbroken(rows), tally)
+
+
+def _unbroken(rows: Sequence[SentRequest]) -> list[SentRequest]:
+    """Return the requests up to the first that is missing: what later ones kept may be its."""
+    return [row for place, row in enumerate(rows) if row.play_request == place]
 
 
 # -- when ------------------------------------------------------------------------------------------
@@ -131,14 +158,18 @@ def _check_play(planned: PlannedPlay, rows: Sequence[SentRequest], tally: _Tally
 
 @dataclass(frozen=True, slots=True)
 class _LivePlay:
-    """A play as it was sent: its requests by step, and the last turn of each stream given up."""
+    """A play as it was sent: its requests by step, and the last turn of each stream given up.
+
+    ``whole`` says that every request sent is on record.
+    """
 
     planned: PlannedPlay
     sent: dict[StepId, SentRequest]
     given_up: dict[int, int]
+    whole: bool
 
     @classmethod
-    def of(cls, planned: PlannedPlay, rows: Iterable[SentRequest]) -> "_LivePlay":
+    def of(cls, planned: PlannedPlay, rows: Iterable[SentRequest], *, whole: bool) -> "_LivePlay":
         sent = {StepId(row.stream, row.turn): row for row in rows}
         given_up = {
             row.stream: row.turn
@@ -149,7 +180,7 @@ class _LivePlay:
         for stream in planned.graph.streams:
             if stream.index not in begun and _never_spawned(stream, given_up):
                 given_up[stream.index] = -1
-        return cls(planned, sent, given_up)
+        return cls(planned, sent, given_up, whole)
 
     def breaks_order(self, row: SentRequest, step: Step) -> bool:
         before = (StepId(row.stream, row.turn - 1),) if row.turn else ()
@@ -178,7 +209,7 @@ class _LivePlay:
             return False
         parent = self.sent.get(spawn.after)
         if parent is None:
-            return True
+            return self.whole or not spawn.at_issue
         return row.send_ns < (parent.send_ns if spawn.at_issue else parent.end_ns)
 
     def late_ns(self, row: SentRequest, step: Step) -> int | None:

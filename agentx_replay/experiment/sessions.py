@@ -1,7 +1,9 @@
-"""Which recorded sessions a run plays, as a value that any process can read them by."""
+"""Which recorded sessions a run plays, as a value that any process can read them by, also later."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from agentx_replay.plan.selection import ContextPolicy, Selection, select_sessions
 from agentx_replay.traces.corpus import read_corpus
@@ -32,3 +34,12 @@ class SessionSource:
             keep_one_of_duplicates=self.keep_one_of_duplicates,
         )
         return corpus, selection
+
+    def document(self) -> dict[str, Any]:
+        """Return it as plain JSON values, with the whole path."""
+        return asdict(self) | {"traces": str(self.traces.resolve())}
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> "SessionSource":
+        """Return what ``document`` wrote. Raises TypeError or KeyError for anything else."""
+        return cls(**dict(document) | {"traces": Path(document["traces"])})

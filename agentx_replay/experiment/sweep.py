@@ -107,6 +107,7 @@ class Sweep:
             "host": {"platform": platform.platform(), "cpus": len(os.sched_getaffinity(0))},
             "scenario": asdict(settings.scenario) | {"fingerprint": settings.scenario.fingerprint},
             "corpus": _corpus_document(self.corpus, self.selection),
+            "source": self._source.document(),
             "plans": {str(plan.concurrency): plan.fingerprint for plan in self.plans},
             "levels": settings.levels,
             "gpus": settings.gpus,

@@ -1,0 +1,109 @@
+"""The fidelity report of a level that was killed before it could make one.
+
+What was sent is on record, and what the recording says is where the run read it: the plan is made
+again from there, and must have the fingerprint that the run wrote down.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from agentx_replay.analysis.fidelity import Fidelity
+from agentx_replay.analysis.run import MeasuredLevel, Run
+from agentx_replay.errors import UsageError
+from agentx_replay.experiment.conformity import level_fidelity
+from agentx_replay.experiment.sessions import SessionSource
+from agentx_replay.plan.plan import GraphLibrary, Plan
+from agentx_replay.results.run_directory import PointStatus
+from agentx_replay.scenario import Scenario
+
+
+def with_late_fidelity(run: Run) -> tuple[Run, list[str]]:
+    """Return the run with the fidelity reports of its unfinished levels, and why one has none.
+
+    A level whose window never opened has none, and its other reasons say why.
+    """
+    recording = _Recording(run.sweep)
+    levels, untold = [], []
+    for level in run.levels:
+        if _unfinished(level):
+            try:
+                report = recording.report(level)
+                levels.append(replace(level, point=replace(level.point, fidelity=report)))
+                continue
+            except UsageError as error:
+                untold.append(
+                    f"concurrency {level.point.concurrency} has no fidelity report: {error.what}; "
+                    f"{error.what_to_do}"
+                )
+        levels.append(level)
+    return replace(run, levels=tuple(levels)), untold
+
+
+@dataclass(slots=True)
+class _Recording:
+    """The recorded sessions of a run, read when first asked for."""
+
+    sweep: Mapping[str, Any]
+    _library: tuple[GraphLibrary, str] | None = field(default=None)
+
+    def report(self, level: MeasuredLevel) -> Fidelity | None:
+        """Return a level's report. Raises ``UsageError`` where the recording cannot be had."""
+        library, corpus_fingerprint = self._read()
+        plan = Plan(library.scenario, corpus_fingerprint, library, level.point.concurrency)
+        if plan.fingerprint != level.plan_fingerprint:
+            raise UsageError(
+                "it was not finished, and the plan made again from its recording is another one",
+                "report it with the version of agentx-replay that ran it",
+            )
+        directory, window = level.stored.directory, level.point.facts.window
+        return level_fidelity(plan, directory, window, killed=True)
+
+    def _read(self) -> tuple[GraphLibrary, str]:
+        if self._library is None:
+            source = self._source()
+            try:
+                corpus, selection = source.read()
+            except UsageError as error:
+                raise _changed(source, f"cannot be read ({error.what})") from error
+            if corpus.fingerprint != self.sweep["corpus"]["fingerprint"]:
+                raise _changed(source, "are not those that it played any more")
+            library = GraphLibrary(selection, self._scenario())
+            self._library = library, corpus.fingerprint
+        return self._library
+
+    def _source(self) -> SessionSource:
+        try:
+            return SessionSource.from_document(self.sweep["source"])
+        except (KeyError, TypeError) as error:
+            raise UsageError(
+                "it was not finished, and sweep.json does not say where its recorded sessions are",
+                "report it with the version of agentx-replay that ran it",
+            ) from error
+
+    def _scenario(self) -> Scenario:
+        values = {key: _tupled(value) for key, value in self.sweep["scenario"].items()}
+        values.pop("fingerprint", None)
+        try:
+            return Scenario(**values)
+        except TypeError as error:
+            raise UsageError(
+                "it was not finished, and was run by other rules than this version knows",
+                "report it with the version of agentx-replay that ran it",
+            ) from error
+
+
+def _unfinished(level: MeasuredLevel) -> bool:
+    """Whether a level's window opened and nobody was left to close it."""
+    return level.stored.status is PointStatus.RUNNING and level.point.facts.window is not None
+
+
+def _changed(source: SessionSource, how: str) -> UsageError:
+    return UsageError(
+        f"it was not finished, and its recorded sessions in {source.traces} {how}",
+        "put them back there to have one",
+    )
+
+
+def _tupled(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

@@ -1,0 +1,104 @@
+"""The fidelity report of a run that was killed: made from its records and its recorded sessions."""
+
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+from command_line import SHORT, finished, started
+from small_corpus import corpus, request, session
+
+from agentx_replay.results.run_directory import read_points
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the sessions ``traces`` and the killed run ``out``."""
+    place = tmp_path_factory.mktemp("killed")
+    turns = [request(2 * n, range(10 + n), out=4) for n in range(100)]
+    corpus(place / "traces", *(session(f"s{n}", *turns) for n in range(3)))
+    out = place / "out"
+    arguments = (
+        "run", "--traces", str(place / "traces"), "--concurrency", "3", "--workers", "1",
+        "--override", "window_s=600", *SHORT, "--out", str(out),
+    )  # fmt: skip
+    with started(place, *arguments) as command:
+        command.wait_until_it_says("c=3 window")
+        command.wait_until(lambda: _window_requests(out) > 0)
+        command.signal(signal.SIGKILL)
+        assert command.ended() == -signal.SIGKILL
+    return place
+
+
+def _window_requests(out: Path) -> int:
+    (point,) = read_points(out)
+    return int(point.requests(("phase",))["phase"].to_pylist().count("window"))
+
+
+def reported(out: Path) -> str:
+    done = finished("report", str(out))
+    assert (done.returncode, done.stderr) == (1, "")
+    return " ".join(done.stdout.split())
+
+
+def test_a_killed_run_tells_what_it_kept(killed: Path) -> None:
+    said = reported(killed / "out")
+    assert "concurrency 3 is not valid: not finished: still running, or killed" in said
+    assert "concurrency 3 kept: prompt lengths exact; output lengths exact" in said
+    assert "3 trees alive throughout; no block shared between plays" in said
+    assert "NOT KEPT" not in said
+    assert "no fidelity report" not in said
+    page = (killed / "out" / "report.html").read_text()
+    assert "plays alive, least–most of wanted" in page
+
+
+@pytest.fixture
+def moved(killed: Path, tmp_path: Path) -> Iterator[Path]:
+    """The same run, its sessions moved away until the test is over."""
+    (killed / "traces").rename(tmp_path / "traces")
+    yield killed
+    shutil.rmtree(killed / "traces", ignore_errors=True)
+    (tmp_path / "traces").rename(killed / "traces")
+
+
+def test_without_its_recorded_sessions_it_says_why_there_is_none(moved: Path) -> None:
+    said = reported(moved / "out")
+    assert (
+        "concurrency 3 has no fidelity report: it was not finished, and its recorded sessions in "
+        f"{moved / 'traces'} cannot be read"
+    ) in said
+    assert "kept:" not in said
+
+
+def test_with_other_sessions_in_their_place_it_says_so(moved: Path) -> None:
+    corpus(moved / "traces", session("s0", request(0, range(10)), request(2, range(11))))
+    said = reported(moved / "out")
+    assert "are not those that it played any more; put them back there to have one" in said
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"source": None}, "sweep.json does not say where its recorded sessions are"),
+        ({"scenario": {"name": "old", "unknown": 1}}, "by other rules than this version knows"),
+    ],
+)
+def test_a_run_of_another_version_has_none(
+    killed: Path, tmp_path: Path, change: dict[str, object], told: str
+) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(killed / "out", out)
+    document = orjson.loads((out / "sweep.json").read_bytes()) | change
+    (out / "sweep.json").write_bytes(orjson.dumps(document))
+    assert told in reported(out)
+
+
+def test_a_plan_that_is_made_otherwise_now_gives_none(killed: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(killed / "out", out)
+    point = out / "c0003" / "point.json"
+    document = orjson.loads(point.read_bytes()) | {"plan_fingerprint": "0" * 16}
+    point.write_bytes(orjson.dumps(document))
+    assert "the plan made again from its recording is another one" in reported(out)
