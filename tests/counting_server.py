@@ -92,8 +92,9 @@ class CountingServer:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
                 lines = head.decode("latin-1").lower().split("\r\n")
-                length = next(line for line in lines if line.startswith("content-length"))
-                body = orjson.loads(await reader.readexactly(int(length.split(":")[1])))
+                length = next((line for line in lines if line.startswith("content-length")), ":0")
+                sent = await reader.readexactly(int(length.split(":")[1]))
+                body = orjson.loads(sent) if sent else {}
                 path = head.split(b" ")[1].decode()
                 self.asked.append((path, body))
                 writer.write(self.reply(path, body).encoded())

@@ -3,7 +3,7 @@
 import functools
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import click
@@ -33,7 +33,9 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
     metavar="TOK/S",
     help="Tokens per second of each stream.",
 )
-@click.option("--url", metavar="URL", help="A server to look at. Default: none.")
+@click.option(
+    "--url", multiple=True, metavar="URL", help="A server to look at; repeatable. Default: none."
+)
 @_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 @config_option
@@ -56,9 +58,9 @@ def check(streams: int, rate: float, as_json: bool, **options: Any) -> None:
     found: dict[str, Any] = {}
     lines: list[str] = []
     target_options = TargetOptions.taken_from(options)
-    if target_options.url is not None:
-        with open_target(target_options) as target:
-            found["server"] = {**target.facts, "cautions": target.cautions}
+    for url in target_options.url:
+        with open_target(replace(target_options, url=(url,))) as target:
+            found.setdefault("servers", []).append({**target.facts, "cautions": target.cautions})
             lines += server_lines(dict(target.facts), target.cautions)
     process = launch_truth_server()
     try:

@@ -30,6 +30,7 @@ from agentx_replay.experiment.resumption import earlier_run
 from agentx_replay.experiment.settings import Settings
 from agentx_replay.experiment.sweep import Sweep
 from agentx_replay.report.progress import ProgressScreen
+from agentx_replay.report.replica_lines import uneven_shares
 from agentx_replay.report.sweep_lines import sweep_lines
 from agentx_replay.results.run_directory import PointStatus
 from agentx_replay.shipped import shipped_directory
@@ -46,7 +47,7 @@ _OPTIONS = (
         help="Recorded sessions: a directory or file. Default: the bundled ones.",
     ),
     scenario_option,
-    click.option("--gpus", type=click.IntRange(1), metavar="N", help="GPUs behind the server."),
+    click.option("--gpus", type=click.IntRange(1), metavar="N", help="GPUs behind all servers."),
     click.option(
         "--out", type=click.Path(path_type=Path), metavar="DIR", help="Default: results/TIME."
     ),
@@ -135,7 +136,7 @@ def sweep(concurrency: tuple[int, ...] | None, **options: Any) -> None:
     agentx-replay sweep
     agentx-replay sweep --url http://localhost:8000 --concurrency 1,2,4,8,16 --gpus 8
     """
-    if concurrency is None and options["url"] is None and not options["override"]:
+    if concurrency is None and not options["url"] and not options["override"]:
         options["override"] = _LOOK_OVERRIDES
     if options["resume"]:
         concurrency = _as_before(options, concurrency)
@@ -165,6 +166,7 @@ def _measure(concurrency: tuple[int, ...], options: dict[str, Any]) -> None:
         screen = ProgressScreen(settings.gpus)
         for line in (
             *target.cautions,
+            *uneven_shares(settings.levels, 1 + len(target.replicas)),
             *sweep.calibration.lines(),
             *sweep_lines(sweep.corpus, sweep.selection, sweep.plans, settings.out),
             *(f"  concurrency {level}: complete, kept" for level in sweep.kept),

@@ -27,7 +27,16 @@ def _read_config(ctx: click.Context, _: click.Parameter, value: Path | None) -> 
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{value} is not TOML ({error})", "mend that line") from None
     known = {parameter.name for parameter in ctx.command.params}
-    defaults = {key.replace("-", "_"): entry for key, entry in values.items()}
+    repeated = {
+        parameter.name
+        for parameter in ctx.command.params
+        if isinstance(parameter, click.Option) and parameter.multiple
+    }
+    names = {key: key.replace("-", "_") for key in values}
+    defaults = {
+        name: [values[key]] if name in repeated and isinstance(values[key], str) else values[key]
+        for key, name in names.items()
+    }
     for key in sorted(set(defaults) - known):
         raise UsageError(
             f"{value} has an unknown option {key!r}", "use the long option names of --help"

@@ -17,7 +17,12 @@ from agentx_replay.experiment.settings import Target
 if TYPE_CHECKING:
     from agentx_replay.endpoint.settings import Api, EndpointSettings
 
-_URL = click.option("--url", metavar="URL", help="The server. Default: the built-in simulator.")
+_URL = click.option(
+    "--url",
+    multiple=True,
+    metavar="URL",
+    help="The server; repeat it for replicas of one. Default: the built-in simulator.",
+)
 
 server_options = (
     click.option("--model", metavar="NAME", help="Default: the one the server lists."),
@@ -78,7 +83,7 @@ target_options = (
 class TargetOptions:
     """The target options of one command line."""
 
-    url: str | None
+    url: tuple[str, ...]
     model: str | None
     api_key_env: str
     header: tuple[str, ...]
@@ -105,14 +110,14 @@ def open_target(options: TargetOptions) -> Iterator[Target]:
     Raises ``UsageError`` with exit code 3 for a server that cannot be measured.
     """
     if options.virtual:
-        if options.url is not None:
+        if options.url:
             raise UsageError("--virtual has no wire, so it cannot reach --url", "leave one out")
         yield in_process_target()
-    elif options.url is None:
+    elif not options.url:
         with _simulator() as url:
-            yield _server(options, url, {"kind": "built-in simulator"})
+            yield _servers(options, (url,), {"kind": "built-in simulator"})
     else:
-        yield _server(options, options.url, {"kind": "server"})
+        yield _servers(options, options.url, {"kind": "server"})
 
 
 def in_process_target() -> Target:
@@ -141,25 +146,35 @@ def _simulator() -> Iterator[str]:
         process.close()
 
 
-def _server(options: TargetOptions, url: str, facts: dict[str, Any]) -> Target:
+def _servers(options: TargetOptions, urls: tuple[str, ...], facts: dict[str, Any]) -> Target:
     import uvloop
 
     from agentx_replay.endpoint.client import open_client
-    from agentx_replay.endpoint.readiness import ask_server
-    from agentx_replay.experiment.server_metrics import metrics_pages
+    from agentx_replay.endpoint.replicas import open_replicas
+    from agentx_replay.experiment.replicas import ask_replicas, replica_cautions, replica_pages
 
-    asked = _endpoint_settings(options, url)
-    told = uvloop.run(ask_server(asked))
-    settings = replace(asked, model=told.model, max_tokens_field=told.max_tokens_field)
-    pages = uvloop.run(metrics_pages(options.metrics_url, settings))
+    asked = [_endpoint_settings(options, url) for url in urls]
+    names = [str(each.url) for each in asked]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"--url names {name} twice", "give each server once")
+    told = uvloop.run(ask_replicas(asked))
+    first, *others = (
+        replace(each, model=one.model, max_tokens_field=one.max_tokens_field)
+        for each, one in zip(asked, told, strict=True)
+    )
+    servers = (first, *others)
+    pages = uvloop.run(replica_pages(options.metrics_url, servers))
+    limits = [one.max_model_len for one in told if one.max_model_len is not None]
+    what = {"url": names if others else names[0], "metrics": [page.name for page in pages]}
     return Target(
-        open=partial(open_client, settings),
-        facts=facts
-        | {"url": str(settings.url), **asdict(told), "metrics": [page.name for page in pages]},
-        cautions=told.cautions(),
-        max_context=told.max_model_len,
-        secrets=settings.secrets,
-        endpoint=settings,
+        open=partial(open_replicas, servers) if others else partial(open_client, first),
+        facts=facts | asdict(told[0]) | what,
+        cautions=(*told[0].cautions(), *replica_cautions(servers, told)),
+        max_context=min(limits, default=None),
+        secrets=first.secrets,
+        endpoint=first,
+        replicas=tuple(others),
         metrics=pages,
     )
 

@@ -48,9 +48,12 @@ class _Made:
 
 
 class Client:
-    """Sends the requests of one process to one server. Make it inside a running loop."""
+    """Sends the requests of one process to one server. Make it inside a running loop.
 
-    def __init__(self, settings: EndpointSettings) -> None:
+    Bodies are parsed in a queue of its own, unless it is given one to share (``parses``).
+    """
+
+    def __init__(self, settings: EndpointSettings, parses: ParseQueue | None = None) -> None:
         self._settings = settings
         self._secrets = settings.secrets
         self._now_ns = time.monotonic_ns
@@ -59,7 +62,7 @@ class Client:
         self._requests = CompletionRequests(settings) if completions else ChatRequests(settings)
         self._tls = settings.tls.context() if settings.url.tls else None
         self._buffer = ReadBuffer()
-        self.parses = ParseQueue(self._loop)
+        self.parses = parses or ParseQueue(self._loop)
         self._by_stream: dict[str, Connection] = {}
         self._open: set[Connection] = set()
         self._ahead: dict[str, asyncio.Task[_Made]] = {}

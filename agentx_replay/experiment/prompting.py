@@ -16,7 +16,10 @@ from agentx_replay.scenario import SharedPrefix
 
 
 def calibration_for(settings: Settings, target: Target) -> Calibration:
-    """Calibrate against the target; without a wire the built-in words and ChatML are assumed."""
+    """Calibrate against the target; without a wire the built-in words and ChatML are assumed.
+
+    Of several servers the first is asked, and the others must count as it does.
+    """
     if target.endpoint is None:
         return assumed("simulated", "chat")
     import uvloop
@@ -29,7 +32,13 @@ def calibration_for(settings: Settings, target: Target) -> Calibration:
         candidates=file_candidates(settings.tokenizer) if settings.tokenizer else None,
         earlier=read_calibration(settings.calibration) if settings.calibration else None,
     )
-    return uvloop.run(calibrating)
+    found = uvloop.run(calibrating)
+    if target.replicas:
+        from agentx_replay.experiment.replicas import check_lengths
+
+        servers = (target.endpoint, *target.replicas)
+        uvloop.run(check_lengths(found, servers, target.max_context))
+    return found
 
 
 def prompting_of(calibration: Calibration, settings: Settings, target: Target) -> "Prompting":

@@ -105,7 +105,8 @@ def _facts(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for fact, value in target.items():
         embedded = fact == "url" and target["kind"] != "server"
         if fact not in _MAY_CHANGE and not embedded:
-            yield f"the server's {fact}", value
+            several = fact == "url" and isinstance(value, list)
+            yield f"the server's {fact}", ", ".join(value) if several else value
     yield "the template's cost", document["calibration"]["cost"]
     yield "the salt", document["salt"]
     yield "the number of GPUs", document["gpus"]

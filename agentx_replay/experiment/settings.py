@@ -52,7 +52,8 @@ class Target:
     ``open`` makes the endpoint inside the running loop, and can be sent to another process.
     ``max_context`` is what the server says it can hold, None where it does not. ``metrics`` are
     pages to scrape during a run. ``endpoint`` is how to reach it, to calibrate against it; None
-    where there is no wire. ``facts`` go into ``sweep.json``; ``secrets`` never do.
+    where there is no wire; ``replicas`` are the other servers where there are several. ``facts``
+    go into ``sweep.json``; ``secrets`` never do.
     """
 
     open: Callable[[Clock], Endpoint]
@@ -61,6 +62,7 @@ class Target:
     max_context: int | None = None
     virtual: bool = False
     endpoint: "EndpointSettings | None" = None
+    replicas: tuple["EndpointSettings", ...] = ()
     secrets: tuple[str, ...] = ()
     metrics: tuple[MetricsPage, ...] = ()
 

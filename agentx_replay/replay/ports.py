@@ -110,7 +110,7 @@ class Response:
     ``connect_start_ns`` and ``connected_ns`` are of the connection that was made for this request,
     ahead of it or when it was sent; None on one that had been used before.
     ``retries`` counts requests sent again because a reused idle connection was found closed
-    before any byte of a response.
+    before any byte of a response. ``replica`` is which server it was, where there are several.
     """
 
     status: Status
@@ -130,6 +130,7 @@ class Response:
     error_category: ErrorCategory | None = None
     error_text: str | None = None
     retries: int = 0
+    replica: int = 0
 
     @property
     def first_token_ns(self) -> int | None:

@@ -67,7 +67,7 @@ def head(run: Run) -> str:
     gpus = "GPU count not given" if run.gpus is None else f"{run.gpus} GPUs"
     facts = [
         str(what),
-        str(target.get("url") or "no wire"),
+        *_urls(target),
         gpus,
         f"scenario {_part(run.sweep, 'scenario').get('name', 'unknown')}",
         f"corpus {_part(run.sweep, 'corpus').get('name', 'unknown')}",
@@ -78,6 +78,12 @@ def head(run: Run) -> str:
         f"<header><p class='eyebrow'>agentx-replay</p><h1>{escape(run.path.resolve().name)}</h1>"
         f'<ul class="facts">{items}</ul>{_verdicts(points)}</header>'
     )
+
+
+def _urls(target: Mapping[str, Any]) -> list[str]:
+    """Return where the server is, or the servers."""
+    url = target.get("url") or "no wire"
+    return [str(each) for each in url] if isinstance(url, list) else [str(url)]
 
 
 def _verdicts(points: Sequence[Point]) -> str:

@@ -84,6 +84,7 @@ def request_row(dispatch: Dispatch, response: Response, origin_ns: int) -> Reque
         None if response.error_category is None else response.error_category.value,
         response.error_text,
         response.retries,
+        response.replica,
     )
     tokens = response.arrival_tokens
     return RequestRow(

@@ -129,6 +129,7 @@ REQUESTS: tuple[Column, ...] = (
     _text("error_category", "kind of failure", "nothing failed"),
     _text("error_text", "what was said about it", "nothing failed"),
     _count("retries", "times sent again because a reused idle connection was found closed"),
+    _count("replica", "the server it was sent to: the place of its `--url`, from 0"),
 )
 """``requests.parquet/``: one row a response, warm-up included."""
 

@@ -22,17 +22,21 @@ def check(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_it_tells_the_servers_readiness_and_this_clients_error_as_one_object() -> None:
+def test_it_tells_each_servers_readiness_and_this_clients_error_as_one_object() -> None:
     simulator = launch_simulator(ServerConfig(model="sim"))
+    again = launch_simulator(ServerConfig(model="another"))
     try:
-        result = check("--url", simulator.url, "--streams", "4", "--rate", "20", "--json")
+        result = check(
+            "--url", simulator.url, "--url", again.url, "--streams", "4", "--rate", "20", "--json"
+        )
     finally:
         simulator.close()
+        again.close()
     found = json.loads(result.stdout)
-    server = found["server"]
-    assert server["model"] == "sim"
-    assert server["usage_reported"]
-    assert server["cached_tokens_reported"]
+    assert [server["model"] for server in found["servers"]] == ["sim", "another"]
+    for server in found["servers"]:
+        assert server["usage_reported"]
+        assert server["cached_tokens_reported"]
     staggered, bursts = found["client"]["loads"]
     assert [staggered["burst"], bursts["burst"]] == [False, True]
     assert staggered["planned_tokens_per_s"] == bursts["planned_tokens_per_s"] == 80.0

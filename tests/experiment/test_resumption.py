@@ -80,6 +80,18 @@ def test_a_difference_is_named_with_both_values(change: dict[str, Any], told: st
     assert differences(document(), document(**change)) == [told]
 
 
+def test_of_several_servers_all_are_compared_and_named() -> None:
+    one = document(target__url=["http://a/v1", "http://b/v1"])
+    other = document(target__url=["http://a/v1", "http://c/v1"])
+    assert differences(one, one) == []
+    assert differences(one, other) == [
+        "the server's url was http://a/v1, http://b/v1 and is http://a/v1, http://c/v1"
+    ]
+    assert differences(document(), one) == [
+        "the server's url was http://a/v1 and is http://a/v1, http://b/v1"
+    ]
+
+
 def test_an_embedded_simulator_listens_on_another_port_each_time() -> None:
     one = document(target={"kind": "built-in simulator", "url": "http://127.0.0.1:1/v1"})
     two = document(target={"kind": "built-in simulator", "url": "http://127.0.0.1:2/v1"})

@@ -94,6 +94,7 @@ def test_every_column_of_a_response_is_on_record(tmp_path: Path) -> None:
             completion_tokens=7,
             finish_reason="length",
             retries=1,
+            replica=2,
         ),
     )
     recorder.close()
@@ -147,6 +148,7 @@ def test_every_column_of_a_response_is_on_record(tmp_path: Path) -> None:
         "error_category": None,
         "error_text": None,
         "retries": 1,
+        "replica": 2,
     }
 
 

@@ -1,0 +1,170 @@
+"""Several servers measured as one: whether they are replicas of each other.
+
+They must serve one model and count prompts alike, else a session would be another one on another
+server. What else they differ in is told. Not for: which lane plays where (endpoint/replicas.py).
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from agentx_replay.endpoint.client import Client
+from agentx_replay.endpoint.counting import Counter, UncountedError
+from agentx_replay.endpoint.readiness import ServerFacts, ask_server
+from agentx_replay.endpoint.scrape import MetricsPage
+from agentx_replay.endpoint.settings import EndpointSettings
+from agentx_replay.endpoint.url import parse_base_url
+from agentx_replay.errors import UsageError
+from agentx_replay.experiment.server_metrics import metrics_pages
+from agentx_replay.prompts.calibration import (
+    Calibration,
+    Room,
+    random_conversations,
+    random_id_lists,
+    random_texts,
+)
+from agentx_replay.prompts.probes import Count, Probe, ProbeMaker
+
+_UNUSABLE = 3
+_COMPARED = 10
+_LONGEST_TOKENS = 512
+_TOLD = {
+    "max_model_len": "context limit",
+    "max_tokens_field": "output limit field",
+    "ignore_eos": "ignore_eos",
+    "usage_reported": "reporting usage",
+    "cached_tokens_reported": "reporting cached tokens",
+    "server": "name",
+}
+"""What replicas may differ in, and how it is called."""
+
+
+async def ask_replicas(servers: Sequence[EndpointSettings]) -> list[ServerFacts]:
+    """Return what each server is and can do. The model is the one asked for, or the only one of
+    the first.
+
+    Raises UsageError (exit code 3), naming the server, where one is unusable or does not list it.
+    """
+    first = await _asked(servers[0], several=len(servers) > 1)
+    facts = [first]
+    for server in servers[1:]:
+        told = await _asked(replace(server, model=first.model), several=True)
+        if first.model in first.served_models and first.model not in told.served_models:
+            raise UsageError(
+                f"{server.url} does not list the model {first.model!r} that {servers[0].url} "
+                "serves",
+                "give the URLs of replicas of one model",
+                exit_code=_UNUSABLE,
+            )
+        facts.append(told)
+    return facts
+
+
+async def _asked(server: EndpointSettings, *, several: bool) -> ServerFacts:
+    try:
+        return await ask_server(server)
+    except UsageError as error:
+        if not several:
+            raise
+        raise UsageError(
+            f"{server.url} cannot be measured: {error.what}",
+            error.what_to_do,
+            exit_code=error.exit_code,
+        ) from error
+
+
+def replica_cautions(
+    servers: Sequence[EndpointSettings], facts: Sequence[ServerFacts]
+) -> tuple[str, ...]:
+    """Return a sentence for everything in which the servers differ."""
+    sentences = []
+    for name, called in _TOLD.items():
+        values = [getattr(told, name) for told in facts]
+        if any(value != values[0] for value in values):
+            said = ", ".join(
+                f"{_plain(value)} at {server.url}"
+                for server, value in zip(servers, values, strict=True)
+            )
+            sentences.append(f"the servers differ in {called}: {said}")
+    return tuple(sentences)
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "not told" if value is None else str(value)
+
+
+async def replica_pages(
+    urls: Sequence[str], servers: Sequence[EndpointSettings]
+) -> tuple[MetricsPage, ...]:
+    """Return the metrics pages to scrape: those at ``urls``, with none given each server's own.
+
+    A page gets the key of the server that it belongs to, and no other. Raises as
+    ``metrics_pages``.
+    """
+    if not urls:
+        found = [await metrics_pages((), server) for server in servers]
+    else:
+        found = [await metrics_pages((url,), _owner(url, servers)) for url in urls]
+    return tuple(page for pages in found for page in pages)
+
+
+def _owner(url: str, servers: Sequence[EndpointSettings]) -> EndpointSettings:
+    authority = parse_base_url(url).authority
+    return next((each for each in servers if each.url.authority == authority), servers[0])
+
+
+async def check_lengths(
+    calibration: Calibration, servers: Sequence[EndpointSettings], context_tokens: int | None
+) -> None:
+    """Count some random prompts on every server. Raises UsageError (exit code 3) where one counts
+    another length than the first does.
+
+    Nothing is asked where the calibration had to assume lengths.
+    """
+    if calibration.cost.assumed:
+        return
+    probes = _probes(calibration, context_tokens)
+    first, *others = await asyncio.gather(*(_counts(server, probes) for server in servers))
+    for server, counts in zip(servers[1:], others, strict=True):
+        for expected, found in zip(first, counts, strict=True):
+            if found != expected:
+                raise UsageError(
+                    f"the same prompt is {_tokens(expected)} for {servers[0].url} and "
+                    f"{_tokens(found)} for {server.url}, so they are no replicas of one server",
+                    "give the URLs of servers with one model, tokenizer and chat template",
+                    exit_code=_UNUSABLE,
+                )
+
+
+def _probes(calibration: Calibration, context_tokens: int | None) -> list[Probe]:
+    room = Room(context_tokens, _LONGEST_TOKENS)
+    rng = random.Random(time.time_ns())  # a cache must not know the prompts
+    maker = ProbeMaker(calibration.opening, calibration.words, rng)
+    if calibration.ids:
+        drawn = random_id_lists(calibration.ids, rng, room)
+    elif calibration.api == "chat":
+        drawn = random_conversations(maker, calibration.cost, room)
+    else:
+        drawn = random_texts(maker, room)
+    return drawn[:_COMPARED]
+
+
+async def _counts(server: EndpointSettings, probes: Sequence[Probe]) -> list[Count]:
+    client = Client(server)
+    try:
+        counter = Counter(client, server)
+        asked = ProbeMaker("x", ("x",), random.Random(0))
+        ways = await counter.ways(asked.conversation([("user", 3)]), asked.text(3))
+        return await counter.counts(probes, ways)
+    except UncountedError:
+        return [None] * len(probes)
+    finally:
+        await client.close()
+
+
+def _tokens(count: Count) -> str:
+    return "not counted" if count is None else f"{count} tokens"

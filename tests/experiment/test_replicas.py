@@ -1,0 +1,186 @@
+"""Several servers measured as one: what they must have in common, and what is said of the rest."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+import uvloop
+from counting_server import NOT_FOUND, Body, Reply, Replying, chatml_count, completion
+from counting_server import counting_server as serving
+
+from agentx_replay.endpoint.readiness import ServerFacts
+from agentx_replay.endpoint.settings import EndpointSettings
+from agentx_replay.endpoint.url import parse_base_url
+from agentx_replay.errors import UsageError
+from agentx_replay.experiment.replicas import ask_replicas, check_lengths, replica_cautions
+from agentx_replay.prompts.calibration import Calibration, Verification, assumed
+from agentx_replay.prompts.template import TemplateCost
+from agentx_replay.prompts.vocabulary import common_words, opening_words
+
+FACTS = ServerFacts(
+    model="m",
+    max_model_len=8192,
+    served_models=("m",),
+    server="uvicorn",
+    max_tokens_field="max_completion_tokens",
+    ignore_eos=True,
+    usage_reported=True,
+    cached_tokens_reported=True,
+)
+CALIBRATION = Calibration(
+    words=tuple(common_words()),
+    opening=opening_words()[0],
+    cost=TemplateCost(3, 3, 6, 6, 6, takes_system=True, assumed=False),
+    verification=Verification(40, 40, 0, 4000, 60),
+    source="built-in words",
+    counted_by="usage",
+    model="m",
+    api="chat",
+)
+
+
+def settings(url: str, model: str = "") -> EndpointSettings:
+    return EndpointSettings(parse_base_url(url), model)
+
+
+# --- one model ----------------------------------------------------------------------------------
+
+
+def serving_models(*models: str) -> Replying:
+    """A server that lists models, and answers seven tokens, the larger of two limits."""
+
+    def reply(path: str, body: Body) -> Reply:
+        if path == "/v1/models":
+            return Reply(json={"data": [{"id": model} for model in models]})
+        delta = {"index": 0, "delta": {"content": "x"}}
+        last = {"index": 0, "delta": {"content": "x"}, "finish_reason": "length"}
+        usage = {"prompt_tokens": 9, "completion_tokens": 7}
+        events = [{"choices": [delta]}] * 6 + [{"choices": [last], "usage": usage}]
+        return Reply(events=events)
+
+    return reply
+
+
+def asked(*replies: Replying, model: str = "") -> tuple[list[ServerFacts], list[str]]:
+    """Ask servers that reply so; return what they told, and where they are."""
+
+    async def main() -> tuple[list[ServerFacts], list[str]]:
+        urls: list[str] = []
+
+        async def ask(rest: Sequence[Replying]) -> list[ServerFacts]:
+            if not rest:
+                return await ask_replicas([settings(url, model) for url in urls])
+            async with serving(rest[0]) as server:
+                urls.append(server.url)
+                return await ask(rest[1:])
+
+        try:
+            return await ask(replies), urls
+        except UsageError as error:
+            for place, url in enumerate(urls):
+                error.what = error.what.replace(url, f"URL{place}")
+            raise
+
+    return uvloop.run(main())
+
+
+def test_the_only_model_of_the_first_is_the_model_of_all() -> None:
+    facts, _ = asked(serving_models("a"), serving_models("b", "a"))
+    assert [told.model for told in facts] == ["a", "a"]
+
+
+def test_a_server_that_does_not_list_the_model_is_refused_by_name() -> None:
+    with pytest.raises(UsageError) as refused:
+        asked(serving_models("a"), serving_models("a"), serving_models("b"))
+    assert refused.value.what == "URL2 does not list the model 'a' that URL0 serves"
+    assert refused.value.exit_code == 3
+
+
+def test_a_server_without_a_list_is_believed_when_it_answers() -> None:
+    def unlisted(path: str, body: Body) -> Reply:
+        return NOT_FOUND if path == "/v1/models" else serving_models("a")(path, body)
+
+    facts, _ = asked(unlisted, serving_models("a"), model="a")
+    assert [told.model for told in facts] == ["a", "a"]
+
+
+def test_a_server_that_cannot_be_measured_is_named_where_there_are_several() -> None:
+    def failing(path: str, body: Body) -> Reply:
+        return serving_models("a")(path, body) if path == "/v1/models" else Reply(500, {})
+
+    with pytest.raises(UsageError) as refused:
+        asked(serving_models("a"), failing)
+    assert refused.value.what.startswith("URL1 cannot be measured: the server fails a request")
+    with pytest.raises(UsageError) as alone:
+        asked(failing)
+    assert alone.value.what.startswith("the server fails a request")
+
+
+def test_what_the_servers_differ_in_is_said() -> None:
+    servers = [settings("http://a"), settings("http://b"), settings("http://c")]
+    other = replace(FACTS, max_model_len=4096, cached_tokens_reported=False)
+    unknown = replace(FACTS, max_model_len=None)
+    assert replica_cautions(servers, [FACTS, other, unknown]) == (
+        "the servers differ in context limit: 8192 at http://a/v1, 4096 at http://b/v1, "
+        "not told at http://c/v1",
+        "the servers differ in reporting cached tokens: yes at http://a/v1, no at http://b/v1, "
+        "yes at http://c/v1",
+    )
+
+
+def test_what_says_nothing_of_a_server_may_differ_without_a_word() -> None:
+    servers = [settings("http://a"), settings("http://b")]
+    other = replace(FACTS, served_models=("m", "n"), keep_alive_s=5.0)
+    assert replica_cautions(servers, [FACTS, other]) == ()
+
+
+# --- one length ---------------------------------------------------------------------------------
+
+
+def counting(more_tokens: int | None) -> Replying:
+    """A server whose ChatML is so many tokens longer than usual; None reports no usage."""
+
+    def reply(path: str, body: Body) -> Reply:
+        if path != "/v1/chat/completions":
+            return NOT_FOUND
+        return completion(body, None if more_tokens is None else chatml_count(body) + more_tokens)
+
+    return reply
+
+
+def compared(first: Replying, second: Replying, calibration: Calibration = CALIBRATION) -> int:
+    """Compare two servers; return how many requests the second was asked."""
+
+    async def main() -> int:
+        async with serving(first) as one, serving(second) as two:
+            servers = (settings(one.url, "m"), settings(two.url, "m"))
+            try:
+                await check_lengths(calibration, servers, 8192)
+            except UsageError as error:
+                error.what = error.what.replace(one.url, "ONE").replace(two.url, "TWO")
+                raise
+            return len(two.asked)
+
+    return uvloop.run(main())
+
+
+def test_servers_that_count_alike_are_replicas() -> None:
+    assert compared(counting(0), counting(0)) >= 10
+
+
+def test_a_server_that_counts_another_length_is_refused_in_one_sentence() -> None:
+    with pytest.raises(UsageError, match="so they are no replicas of one server") as refused:
+        compared(counting(0), counting(2))
+    assert refused.value.exit_code == 3
+    assert refused.value.what.startswith("the same prompt is ")
+    assert " tokens for ONE and " in refused.value.what
+
+
+def test_a_server_that_tells_no_lengths_beside_one_that_does_is_refused() -> None:
+    with pytest.raises(UsageError) as refused:
+        compared(counting(0), counting(None))
+    assert " tokens for ONE and not counted for TWO, " in refused.value.what
+
+
+def test_where_lengths_were_assumed_nothing_is_compared() -> None:
+    assert compared(counting(None), counting(None), assumed("m", "chat")) == 0
