@@ -86,3 +86,13 @@ def test_parts_read_group_by_group_say_the_same(tmp_path: Path) -> None:
     groups = list(StoredRequests.of(tmp_path).groups(("reusable_tokens",)))
     assert len(groups) == 2
     assert [value for table in groups for value in table["reusable_tokens"].to_pylist()] == REUSE
+
+
+def test_what_one_replica_has_seen_is_nothing_to_another(tmp_path: Path) -> None:
+    recorder = ParquetRecorder(tmp_path, origin_ns=0)
+    for lane, send_ns in ((0, 100), (1, 200), (2, 300), (3, 400)):
+        at = response(send_ns=send_ns, replica=lane % 2)
+        recorder.record(declaring(lane, 7, 64 * (1 + lane), 0), at)
+    recorder.close()
+    # Lane 2 finds the 64 tokens of lane 0 at their server, lane 3 the 128 of lane 1 at theirs.
+    assert reusable_tokens(request_files(tmp_path)).to_pylist() == [0, 0, 64, 128]
