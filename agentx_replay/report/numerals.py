@@ -15,7 +15,7 @@ def rate(value: float | None) -> str:
         return ABSENT
     if value >= 1e6:
         return f"{value / 1e6:.2f}M"
-    return f"{value:,.0f}" if value >= 100 else f"{value:#.3g}"
+    return f"{value:,.0f}" if value >= 99.95 else f"{value:#.3g}"
 
 
 def share(value: float | None) -> str:
@@ -46,6 +46,14 @@ def bounds(interval: Interval | None, digits: int | None = None) -> str:
     return f"[{said(interval.low)}, {said(interval.high)}]"
 
 
+def unlike(value: float, other: float) -> str:
+    """A rate with as many digits as tell it from another one: 149.97 where that is 150."""
+    if value == other or rate(value) != rate(other):
+        return rate(value)
+    digits = next(n for n in range(4, 18) if float(f"{value:.{n}g}") != other)
+    return f"{value:.{digits}g}"
+
+
 def throughput_unit(gpus: int | None) -> str:
     """Tokens per second, per GPU where the count is known."""
     return "tok/s" if gpus is None else "tok/s/GPU"
@@ -65,7 +73,7 @@ def target_note(value: TargetValue, unit: str) -> str:
         if at.nearest is None:
             return "no valid point"
         return (
-            f"nearest: {rate(at.nearest.interactivity)} tok/s/user at concurrency "
+            f"nearest: {unlike(at.nearest.interactivity, at.target)} tok/s/user at concurrency "
             f"{at.nearest.concurrency}, {rate(at.nearest.throughput)} {unit}"
         )
     low, high = at.between

@@ -14,12 +14,14 @@ from agentx_replay.replay.instrument import ClientLoad
 from agentx_replay.results.recent import Snapshot
 
 PLAIN_EVERY_S = 30.0
+_LIVE_COLUMNS = 100
+"""A line that is replaced in place must not wrap; one that stays may be as long as it is."""
 
 
 def progress_line(
     concurrency: int, progress: Progress, recent: Snapshot, load: ClientLoad, gpus: int | None
 ) -> str:
-    """Return the state of a level in one line of at most 100 columns, every number with a unit."""
+    """Return the state of a level in one line, every number with a unit."""
     left = f" {progress.left_s:.0f} s left" if progress.left_s is not None else ""
     parts = [
         f"c={concurrency} {progress.stage}{left}",
@@ -36,7 +38,7 @@ def progress_line(
     if recent.failures:
         parts.append(", ".join(f"{count} {category}" for category, count in recent.failures))
     parts.append(f"client {load.cpu_share:.0%} CPU, lag {load.loop_lag_p99_ns / 1e6:.1f} ms")
-    return " | ".join(parts)[:100]
+    return " | ".join(parts)
 
 
 def length_warning(errors: Sequence[int]) -> str | None:
@@ -79,7 +81,7 @@ class ProgressScreen:
             self.say(warning)
         line = progress_line(self._concurrency, progress, recent, load, self._gpus)
         if self._live:
-            self._write(f"\r\x1b[K{line}")
+            self._write(f"\r\x1b[K{line[:_LIVE_COLUMNS]}")
             return
         now_s = time.monotonic()
         if progress.stage is not self._stage or now_s - self._shown_s >= PLAIN_EVERY_S:

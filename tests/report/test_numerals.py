@@ -3,7 +3,7 @@ import pytest
 from agentx_replay.analysis.bootstrap import Interval
 from agentx_replay.analysis.curve import TargetValue
 from agentx_replay.analysis.frontier import AtTarget, CurvePoint
-from agentx_replay.report.numerals import bounds, columns, rate, target_note, target_text
+from agentx_replay.report.numerals import bounds, columns, rate, target_note, target_text, unlike
 
 NEAREST = CurvePoint(32, 43.6, 131_572.0)
 
@@ -24,8 +24,8 @@ def value(
 @pytest.mark.parametrize(
     ("number", "text"),
     [
-        (None, "-"), (0.0123, "0.0123"), (12.34, "12.3"), (99.96, "100."), (1234.0, "1,234"),
-        (12_345_678.0, "12.35M"),
+        (None, "-"), (0.0123, "0.0123"), (12.34, "12.3"), (99.94, "99.9"), (99.96, "100"),
+        (1234.0, "1,234"), (12_345_678.0, "12.35M"),
     ],
 )  # fmt: skip
 def test_a_rate_has_three_significant_digits_at_least(number: float | None, text: str) -> None:
@@ -71,6 +71,20 @@ def test_a_value_at_a_target_says_where_it_comes_from(
 ) -> None:
     assert target_text(shown) == text
     assert target_note(shown, "tok/s/GPU") == note
+
+
+@pytest.mark.parametrize(
+    ("number", "other", "text"),
+    [
+        (149.4, 150.0, "149"), (149.8, 150.0, "149.8"), (149.97, 150.0, "149.97"),
+        (150.0, 150.0, "150"), (49.99, 50.0, "49.99"), (43.6, 50.0, "43.6"),
+        (1499.7, 1500.0, "1499.7"),
+    ],
+)  # fmt: skip
+def test_a_rate_that_is_not_the_target_does_not_read_like_it(
+    number: float, other: float, text: str
+) -> None:
+    assert unlike(number, other) == text
 
 
 def test_columns_are_as_wide_as_their_widest_cell() -> None:
