@@ -1,80 +1,56 @@
 """The command line: each command parses, calls and prints; the work is done in the other rooms.
 
-Commands are imported when they are called, so that ``--help`` and a run start at once.
+This file is the first of ours to run and imports nothing that takes time, so that whoever
+interrupts a command gets an answer, even while the rest is still being loaded.
 """
 
-import errno
-import importlib
+import os
+import signal
 import sys
+from collections.abc import Callable
+from contextlib import suppress
+from types import FrameType
 
-import click
-
-from agentx_replay import __version__
-from agentx_replay.cli.output import reader_gone, silence
-from agentx_replay.errors import UsageError
-
-_COMMANDS = {
-    "run": "measure.run",
-    "sweep": "measure.sweep",
-    "plan": "plan.plan",
-    "check": "check.check",
-    "report": "report.report",
-    "compare": "compare.compare",
-    "traces": "traces.traces",
-    "simulate": "simulate.simulate",
-}
-
-
-class _LazyGroup(click.Group):
-    """Imports a command's module when the command is asked for."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        return list(_COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        where = _COMMANDS.get(cmd_name)
-        if where is None:
-            return None
-        module, name = where.split(".")
-        command = getattr(importlib.import_module(f"agentx_replay.cli.{module}"), name)
-        assert isinstance(command, click.Command)  # noqa: S101 - tells the type checker
-        return command
-
-
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="agentx-replay")
-def cli() -> None:
-    """Replay recorded coding-agent sessions against an OpenAI-compatible server and measure it.
-
-    \b
-    agentx-replay sweep                                    a look, with nothing to set up
-    agentx-replay sweep --url http://localhost:8000 --concurrency 1,2,4,8 --gpus 8
-    agentx-replay report results/NAME
-    agentx-replay compare results/A results/B --at 50 --price A=1.50,B=2.26
-    """
+_INTERRUPTED = 130
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_MEASURING = ("run", "sweep")
 
 
 def main() -> None:
-    """Run the command line; what a person can cause ends in two sentences and an exit code."""
+    """Run the command line. An interrupt exits with 130 and says so."""
+    _on_interrupt(_leave)  # an exception may be lost in what an import does
+    from agentx_replay.cli.commands import run_command_line
+
     try:
-        # Outside its standalone mode click returns the code of an Exit instead of raising it.
-        sys.exit(cli(standalone_mode=False) or 0)
-    except UsageError as error:
-        click.echo(f"agentx-replay: {error.what}.\n{_sentence(error.what_to_do)}", err=True)
-        sys.exit(error.exit_code)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
-    except (click.Abort, KeyboardInterrupt):
-        sys.exit(130)
-    except OSError as error:
-        if not reader_gone(error) and error.errno != errno.ENOSPC:
-            raise
-        silence()
-        if error.errno == errno.ENOSPC:
-            click.echo("agentx-replay: there is no space to print to.", err=True)
-        sys.exit(1)
+        run_command_line()
+    except KeyboardInterrupt:
+        _say_interrupted()
+        sys.exit(_INTERRUPTED)
 
 
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
+def loaded() -> None:
+    """Let an interrupt be an exception from here on, so that what is open is closed."""
+    _on_interrupt(_interrupt)
+
+
+def _on_interrupt(handle: Callable[[int, FrameType | None], None]) -> None:
+    """Treat SIGTERM and a closed terminal as Ctrl-C; what was to be ignored (nohup) stays so."""
+    for number in _SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, handle)
+
+
+def _leave(_: int, __: FrameType | None) -> None:
+    _say_interrupted()
+    os._exit(_INTERRUPTED)
+
+
+def _interrupt(_: int, __: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _say_interrupted() -> None:
+    measuring = len(sys.argv) > 1 and sys.argv[1] in _MEASURING
+    what = "interrupted before anything was measured" if measuring else "interrupted"
+    with suppress(OSError):  # the terminal may be what has gone
+        os.write(sys.stderr.fileno(), f"agentx-replay: {what}.\n".encode())

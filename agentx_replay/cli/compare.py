@@ -11,7 +11,7 @@ import orjson
 from agentx_replay.analysis.comparison import Contender
 from agentx_replay.analysis.comparison import compare as compare_runs
 from agentx_replay.analysis.run import read_run
-from agentx_replay.cli.options import targets_option
+from agentx_replay.cli.options import NamedPath, targets_option
 from agentx_replay.errors import UsageError
 from agentx_replay.report.compare_table import compare_json, compare_markdown, compare_text
 
@@ -47,7 +47,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 @click.command()
-@click.argument("directories", type=click.Path(path_type=Path), nargs=-1, metavar="RUN RUN…")
+@click.argument("directories", type=NamedPath(path_type=Path), nargs=-1, metavar="RUN RUN…")
 @targets_option
 @click.option(
     "--price",

@@ -44,11 +44,28 @@ def _read_config(ctx: click.Context, _: click.Parameter, value: Path | None) -> 
     ctx.default_map = defaults
 
 
+class NamedPath(click.Path):
+    """A path that names something: an empty text, as of a shell variable nobody set, would mean the
+    directory one happens to be in.
+    """
+
+    def convert(
+        self,
+        value: Any,
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> Any:
+        """Refuse an empty text."""
+        if value == "":
+            self.fail("the path is empty; name a file or directory (. is this one).", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 def config_option(command: _F) -> _F:
     """``--config FILE``: every option of the command, also from a TOML file."""
     return click.option(
         "--config",
-        type=click.Path(path_type=Path, dir_okay=False),
+        type=NamedPath(path_type=Path, dir_okay=False),
         callback=_read_config,
         is_eager=True,
         expose_value=False,

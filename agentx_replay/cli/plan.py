@@ -9,6 +9,7 @@ import click
 import orjson
 
 from agentx_replay.cli.options import (
+    NamedPath,
     config_option,
     duplicates_option,
     levels,
@@ -36,7 +37,7 @@ _SIMULATED_SALT = "plan"
 
 @click.command(cls=SectionedCommand)
 @click.option("--concurrency", default="8", show_default=True, callback=levels, metavar="N,N,…")
-@click.option("--traces", type=click.Path(path_type=Path), metavar="PATH", help="Default: bundled.")
+@click.option("--traces", type=NamedPath(path_type=Path), metavar="PATH", help="Default: bundled.")
 @scenario_option
 @click.option("--max-context", type=click.IntRange(1), metavar="TOKENS")
 @click.option(

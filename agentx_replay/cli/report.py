@@ -7,14 +7,14 @@ from pathlib import Path
 import click
 import orjson
 
-from agentx_replay.cli.options import targets_option
+from agentx_replay.cli.options import NamedPath, targets_option
 from agentx_replay.cli.output import say
 from agentx_replay.experiment.late_fidelity import with_late_fidelity
 from agentx_replay.report.rebuild import Report
 
 
 @click.command()
-@click.argument("directory", type=click.Path(path_type=Path))
+@click.argument("directory", type=NamedPath(path_type=Path))
 @targets_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 def report(directory: Path, at: tuple[float, ...], as_json: bool) -> None:
@@ -27,7 +27,7 @@ def report(directory: Path, at: tuple[float, ...], as_json: bool) -> None:
     agentx-replay report results/NAME --at 40,80
     """
     found = show(directory, at, as_json=as_json)
-    sys.exit(0 if all(point.verdict.valid for point in found.run.points) else 1)
+    sys.exit(0 if found.sound else 1)
 
 
 def show(directory: Path, at: tuple[float, ...], *, as_json: bool) -> Report:

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 import orjson
 
+from agentx_replay.cli.options import NamedPath
 from agentx_replay.errors import UsageError
 from agentx_replay.shipped import shipped_directory
 from agentx_replay.traces.corpus import read_corpus
@@ -24,7 +25,7 @@ def traces() -> None:
 
 
 _CORPUS = click.argument(
-    "corpus", type=click.Path(path_type=Path), default=lambda: shipped_directory("traces")
+    "corpus", type=NamedPath(path_type=Path), default=lambda: shipped_directory("traces")
 )
 
 
@@ -70,8 +71,8 @@ def check(corpus: Path) -> None:
 
 
 @traces.command()
-@click.argument("corpus", type=click.Path(path_type=Path))
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("corpus", type=NamedPath(path_type=Path))
+@click.argument("file", type=NamedPath(path_type=Path, dir_okay=False))
 def pack(corpus: Path, file: Path) -> None:
     """Write the sessions of CORPUS to one FILE (.jsonl.gz)."""
     from agentx_replay.traces.pack import pack_corpus
@@ -80,7 +81,7 @@ def pack(corpus: Path, file: Path) -> None:
 
 
 @traces.command()
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", type=NamedPath(path_type=Path, dir_okay=False))
 @click.option("--sessions", default=36, show_default=True, type=click.IntRange(1, 100_000))
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0))
 @click.option(

@@ -16,7 +16,9 @@ def stopping_on_signals(
 ) -> Iterator[None]:
     """Call ``stop`` on the first signal; leave the process on the second.
 
-    Leaving at once keeps what is on disk: parts are closed files, at most 5 s behind.
+    Leaving at once keeps what is on disk: parts are closed files, at most 5 s behind. A signal that
+    the process was started to ignore (``nohup``, a shell's background job) stays ignored; what
+    handled the others before does so again in the end.
     """
     signals = 0
 
@@ -29,10 +31,13 @@ def stopping_on_signals(
         else:
             os._exit(INTERRUPTED_EXIT_CODE)
 
-    for number in _SIGNALS:
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    heeded = [number for number in _SIGNALS if before[number] is not signal.SIG_IGN]
+    for number in heeded:
         loop.add_signal_handler(number, on_signal)
     try:
         yield
     finally:
-        for number in _SIGNALS:
+        for number in heeded:
             loop.remove_signal_handler(number)
+            signal.signal(number, before[number])

@@ -27,6 +27,7 @@ from agentx_replay.report.numerals import (
     throughput_unit,
 )
 from agentx_replay.report.points_table import DEFINITIONS as POINT_DEFINITIONS
+from agentx_replay.report.unmeasured import unmeasured_lines
 
 SPECULATION_FROM = 1.05
 """Tokens an event above which drafting (or batched events) is worth a section."""
@@ -152,7 +153,8 @@ def points_section(run: Run) -> str:
         and point.summary.rates.difference is not None
         and (why := explanation(point.summary.rates.difference)) is not None
     ]
-    return table(heads, rows) + paragraphs([*notes, POINT_DEFINITIONS], "small")
+    missing = paragraphs(unmeasured_lines(run), "reason")
+    return table(heads, rows) + missing + paragraphs([*notes, POINT_DEFINITIONS], "small")
 
 
 def _point_row(point: Point, gpus: int | None) -> list[str]:

@@ -1,7 +1,9 @@
 """A run's report as a whole: read once, said in text or plain values, written beside the run."""
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,14 @@ from agentx_replay.analysis.run import Run, read_run
 from agentx_replay.report.curve_lines import curve_json, curve_lines
 from agentx_replay.report.page import page
 from agentx_replay.report.points_table import points_json, points_table
+from agentx_replay.report.unmeasured import unmeasured, unmeasured_lines
 from agentx_replay.results.durable import disk_faults_explained, write_bytes_durably
 from agentx_replay.results.layout import report_file
 from agentx_replay.results.run_directory import RunDirectory
+
+_wrapped = partial(
+    textwrap.wrap, width=100, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,15 +36,25 @@ class Report:
         run = read_run(path)
         return cls(run, curve_of(run, targets))
 
+    @property
+    def sound(self) -> bool:
+        """Whether every level that was asked for has a valid point."""
+        return not unmeasured(self.run) and all(p.verdict.valid for p in self.run.points)
+
     def text(self) -> str:
         """Return the points, throughput at the targets and the frontier, for a terminal."""
-        return "\n\n".join([points_table(self.run.points), "\n".join(curve_lines(self.curve))])
+        missing = [line for said in unmeasured_lines(self.run) for line in _wrapped(said)]
+        parts = [points_table(self.run.points), *(["\n".join(missing)] if missing else [])]
+        return "\n\n".join([*parts, "\n".join(curve_lines(self.curve))])
 
     def plain(self) -> dict[str, Any]:
         """Return the same as plain values."""
         return {
             "out": str(self.run.path),
             "points": points_json(self.run.points),
+            "not_measured": [
+                {"concurrency": level, "why": why} for level, why in unmeasured(self.run).items()
+            ],
             "curve": curve_json(self.curve),
             "page": str(report_file(self.run.path)),
         }

@@ -1,0 +1,85 @@
+"""The commands by name, and what a person sees where one of them ends in an error.
+
+Each is imported when it is called, so that ``--help`` and a run start at once.
+"""
+
+import errno
+import importlib
+import sys
+
+import click
+
+from agentx_replay import __version__
+from agentx_replay.cli import loaded
+from agentx_replay.cli.output import reader_gone, silence
+from agentx_replay.errors import UsageError
+
+_COMMANDS = {
+    "run": "measure.run",
+    "sweep": "measure.sweep",
+    "plan": "plan.plan",
+    "check": "check.check",
+    "report": "report.report",
+    "compare": "compare.compare",
+    "traces": "traces.traces",
+    "simulate": "simulate.simulate",
+}
+
+
+class _LazyGroup(click.Group):
+    """Imports a command's module when the command is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        where = _COMMANDS.get(cmd_name)
+        if where is None:
+            return None
+        module, name = where.split(".")
+        command = getattr(importlib.import_module(f"agentx_replay.cli.{module}"), name)
+        loaded()
+        assert isinstance(command, click.Command)  # noqa: S101 - tells the type checker
+        return command
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="agentx-replay")
+def cli() -> None:
+    """Replay recorded coding-agent sessions against an OpenAI-compatible server and measure it.
+
+    \b
+    agentx-replay sweep                                    a look, with nothing to set up
+    agentx-replay sweep --url http://localhost:8000 --concurrency 1,2,4,8 --gpus 8
+    agentx-replay report results/NAME
+    agentx-replay compare results/A results/B --at 50 --price A=1.50,B=2.26
+    """
+
+
+def run_command_line() -> None:
+    """Run the command line; what a person can cause ends in two sentences and an exit code.
+
+    Raises ``KeyboardInterrupt`` where a command was interrupted and had nothing to say of it.
+    """
+    try:
+        # Outside its standalone mode click returns the code of an Exit instead of raising it.
+        sys.exit(cli(standalone_mode=False) or 0)
+    except UsageError as error:
+        click.echo(f"agentx-replay: {error.what}.\n{_sentence(error.what_to_do)}", err=True)
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.Abort as error:
+        raise KeyboardInterrupt from error
+    except OSError as error:
+        if not reader_gone(error) and error.errno != errno.ENOSPC:
+            raise
+        silence()
+        if error.errno == errno.ENOSPC:
+            click.echo("agentx-replay: there is no space to print to.", err=True)
+        sys.exit(1)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."

@@ -1,0 +1,35 @@
+"""The levels of a sweep that have no point to show, and why: nothing that was asked goes unsaid."""
+
+from agentx_replay.analysis.run import Run
+from agentx_replay.results.layout import point_file
+
+_NOT_BEGUN = "not begun"
+
+
+def unmeasured(run: Run) -> dict[int, str]:
+    """Return why each level that was asked for, or has a directory, has no point; by level."""
+    shown = {point.concurrency for point in run.points}
+    asked = {level for level in run.sweep.get("levels") or () if isinstance(level, int)}
+    found = {
+        int(directory.name[1:]): f"{directory.name} has no {point_file(directory).name}"
+        for directory in run.path.glob("c*")
+        if directory.is_dir() and directory.name[1:].isdecimal()
+    }
+    return {level: found.get(level, _NOT_BEGUN) for level in sorted((asked | found.keys()) - shown)}
+
+
+def unmeasured_lines(run: Run) -> list[str]:
+    """Return what to say of them: levels not begun in one line, each other one in its own."""
+    missing = unmeasured(run)
+    not_begun = [str(level) for level, why in missing.items() if why == _NOT_BEGUN]
+    lines = [
+        f"concurrency {level} is missing: {why}, so its records are in no table"
+        for level, why in missing.items()
+        if why != _NOT_BEGUN
+    ]
+    if not_begun:
+        lines.append(
+            f"not measured: concurrency {', '.join(not_begun)}; "
+            f"agentx-replay sweep --resume --out {run.path} goes on"
+        )
+    return lines

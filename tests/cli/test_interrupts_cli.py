@@ -1,0 +1,126 @@
+"""Interrupted before the first level: at once, with an answer, and with nothing left half done."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command_line import ROOT, SHORT, Command, finished, started
+
+from agentx_replay.results.run_directory import read_points
+
+NOTHING = "interrupted before anything was measured"
+INTERRUPTED = 130
+ASKED_TO_END = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+
+
+@pytest.mark.parametrize("number", ASKED_TO_END)
+@pytest.mark.parametrize("imported", ["agentx_replay.cli", "click.core", "numpy", "pyarrow.lib"])
+def test_while_it_is_still_loading(tmp_path: Path, number: signal.Signals, imported: str) -> None:
+    out = tmp_path / "out"
+    # Python tells of each import when it is done; after this one of ours begins ours to answer.
+    with started(tmp_path, "run", "--out", str(out), PYTHONPROFILEIMPORTTIME="1") as command:
+        command.wait_until_it_says(f" {imported}\n")
+        command.signal(number)
+        assert command.ended() == INTERRUPTED
+        assert f"agentx-replay: {NOTHING}.\n" in command.said
+        assert "Traceback" not in command.said
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("number", ASKED_TO_END)
+def test_while_the_server_does_not_answer(tmp_path: Path, number: signal.Signals) -> None:
+    out = tmp_path / "out"
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        with started(tmp_path, "run", "--url", url, "--out", str(out)) as command:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(1)
+                command.signal(number)
+                assert command.ended() == INTERRUPTED
+            assert command.said == f"agentx-replay: {NOTHING}.\nNothing was written.\n"
+    assert not out.exists()
+
+
+def test_another_command_says_that_it_was_interrupted_and_no_more(tmp_path: Path) -> None:
+    with started(tmp_path, "compare", "a", "b", PYTHONPROFILEIMPORTTIME="1") as command:
+        command.wait_until_it_says(" numpy\n")
+        command.signal(signal.SIGINT)
+        assert command.ended() == INTERRUPTED
+        assert "agentx-replay: interrupted.\n" in command.said
+
+
+def test_a_hang_up_that_was_to_be_ignored_stays_ignored(tmp_path: Path) -> None:
+    """As under ``nohup``: one Ctrl-C after it is the first, and drains."""
+    out = tmp_path / "out"
+    errors = tmp_path / "stderr"
+    run = (
+        "run", "--concurrency", "4", "--workers", "1", "--override", "window_s=600",
+        "--override", "grace_s=5", *SHORT, "--out", str(out),
+    )  # fmt: skip
+    with errors.open("wb") as stderr:
+        process = subprocess.Popen(
+            ["sh", "-c", 'trap "" HUP; exec "$@"', "sh", sys.executable, "-m", "agentx_replay",
+             *run],
+            cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr,
+            start_new_session=True,
+        )  # fmt: skip
+    command = Command(process, errors)
+    try:
+        command.wait_until_it_says("c=4 window")
+        # Stopped, so that both are there before either is seen.
+        for number in (signal.SIGSTOP, signal.SIGHUP, signal.SIGINT, signal.SIGCONT):
+            command.signal(number)
+        assert command.ended() == INTERRUPTED
+    finally:
+        process.kill()
+        process.wait()
+    (point,) = read_points(out)
+    assert str(point.status) == "interrupted"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("traces", "stats", ""), ("traces", "check", ""), ("traces", "pack", "", "x.jsonl"),
+        ("traces", "generate", ""), ("run", "--out", ""), ("sweep", "--out", ""),
+        ("run", "--config", ""), ("run", "--traces", ""), ("run", "--calibration", ""),
+        ("run", "--tokenizer", ""), ("plan", "--traces", ""), ("report", ""), ("compare", "", ""),
+    ],
+)  # fmt: skip
+def test_an_empty_path_is_wrong_usage_and_not_the_directory_one_is_in(
+    arguments: tuple[str, ...],
+) -> None:
+    ended = finished(*arguments)
+    assert ended.returncode == 2
+    assert "the path is empty; name a file or directory" in ended.stderr
+
+
+def test_an_empty_path_in_a_config_is_wrong_usage_too(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text('out = ""')
+    ended = finished("run", "--config", str(tmp_path / "c.toml"))
+    assert ended.returncode == 2
+    assert "the path is empty" in ended.stderr
+
+
+def test_the_levels_an_interrupted_sweep_did_not_come_to_are_named(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    sweep = (
+        "sweep", "--concurrency", "4,8,16", "--workers", "1", "--override", "window_s=600",
+        "--override", "grace_s=1", *SHORT, "--out", str(out), "--json",
+    )  # fmt: skip
+    with started(tmp_path, *sweep) as command:
+        command.wait_until_it_says("c=4 window")
+        command.signal(signal.SIGINT)
+        assert command.ended() == INTERRUPTED
+    told = json.loads((tmp_path / "stdout").read_text())
+    assert told["not_measured"] == [
+        {"concurrency": 8, "why": "not begun"}, {"concurrency": 16, "why": "not begun"},
+    ]  # fmt: skip
+    again = finished("report", str(out))
+    assert again.returncode == 1
+    assert "not measured: concurrency 8, 16; agentx-replay sweep --resume --out" in again.stdout
