@@ -137,9 +137,13 @@ def _guidellm(at: At, data: str, profile: str) -> Command:
 
 
 def _guidellm_traces(at: At) -> Command:
-    """Its nearest: one recording at its recorded pace."""
-    longest = max(at.corpus.iterdir(), key=lambda path: path.stat().st_size)
-    return _guidellm(at, f"kind=weka,path={longest}", "kind=replay")
+    """One file with a recording a line."""
+    lines = [json.dumps(json.loads(path.read_text())) for path in sorted(at.corpus.iterdir())]
+    sessions = at.folder / "sessions.jsonl"
+    sessions.write_text("\n".join(lines))
+    source = {"kind": "json_file", "path": str(sessions)}
+    data = {"kind": "weka", "source": source, "min_concurrent_sessions": 8}
+    return _guidellm(at, json.dumps(data), "kind=replay")
 
 
 def inference_perf(load: Load, at: At) -> Command:
