@@ -148,7 +148,9 @@ async def scripted(
     """Serve one script a connection, the last one for all that follow."""
     server = ScriptedServer(list(scripts), read_bodies)
     async with asyncio.timeout(_TIMEOUT_S):
-        listener = await asyncio.start_server(server.serve, "127.0.0.1", 0, limit=1 << 22, ssl=tls)
+        listener = await asyncio.start_server(
+            server.serve, "127.0.0.1", 0, limit=1 << 22, ssl=tls, backlog=4096
+        )
         server.port = listener.sockets[0].getsockname()[1]
         try:
             yield server

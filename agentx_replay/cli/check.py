@@ -52,9 +52,11 @@ def check(streams: int, rate: float, as_json: bool, **options: Any) -> None:
     import uvloop
 
     from agentx_replay.experiment.ceiling import Load, drive, find_ceiling
+    from agentx_replay.experiment.open_files import raise_open_files
     from agentx_replay.report.check_lines import client_lines, server_lines
     from agentx_replay.simulator.truth_server import launch_truth_server
 
+    raise_open_files()  # the truth server inherits it
     found: dict[str, Any] = {}
     lines: list[str] = []
     target_options = TargetOptions.taken_from(options)

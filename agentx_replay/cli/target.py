@@ -12,6 +12,7 @@ import orjson
 
 from agentx_replay.cli.options import Seconds
 from agentx_replay.errors import UsageError
+from agentx_replay.experiment.open_files import raise_open_files
 from agentx_replay.experiment.settings import Target
 
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ def open_target(options: TargetOptions) -> Iterator[Target]:
 
     Raises ``UsageError`` with exit code 3 for a server that cannot be measured.
     """
+    raise_open_files()
     if options.virtual:
         if options.url:
             raise UsageError("--virtual has no wire, so it cannot reach --url", "leave one out")

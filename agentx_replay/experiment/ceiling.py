@@ -5,7 +5,6 @@ compares. Not for: measuring a server.
 """
 
 import asyncio
-import resource
 import time
 from dataclasses import dataclass
 
@@ -17,6 +16,7 @@ from agentx_replay.endpoint.chat import ChatRequests, head_start
 from agentx_replay.endpoint.client import Client
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.endpoint.url import parse_base_url
+from agentx_replay.experiment.open_files import raise_open_files
 from agentx_replay.replay.ports import Status
 
 _NS = 1_000_000_000
@@ -111,7 +111,7 @@ async def _truth(client: Client, settings: EndpointSettings) -> dict[int, Stamps
 async def find_ceiling(url: str, rate: float, budget_s: float) -> Ceiling:
     """Double the streams, in bursts, until they are too many or the time is used up."""
     until_s = time.monotonic() + budget_s
-    most = min(_MOST_STREAMS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _SPARE_DESCRIPTORS)
+    most = min(_MOST_STREAMS, raise_open_files() - _SPARE_DESCRIPTORS)
     reached, streams = 0, 16
     while streams <= most:
         load = Load(streams, rate, 1.0, burst=True)

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from agentx_replay.experiment.ahead import prepared_ahead
 from agentx_replay.experiment.keeping import kept_in_parts
+from agentx_replay.experiment.open_files import raise_open_files
 from agentx_replay.plan.plan import Plan
 from agentx_replay.replay.driver import Progress, Replay, ReplayResult, Stage
 from agentx_replay.replay.instrument import ClientLoad, LagSampler
@@ -104,6 +105,7 @@ async def play(
 
     Raises ``UsageError`` where the disk fails; what was written stays.
     """
+    raise_open_files()
     sampler = LagSampler(clock)
     parts = SampleParts(instrument_parts(part.directory), INSTRUMENT, part.worker)
     with (
