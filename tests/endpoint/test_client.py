@@ -528,6 +528,40 @@ def test_a_cut_ends_what_is_in_flight_with_what_arrived(run: Run) -> None:
     run(test())
 
 
+TWO_WHOLE = token("a") + token("b")
+SHORT_OF_WHAT_WAS_ANNOUNCED: dict[str, Answer] = {
+    "a length": [SSE + b"Content-Length: 9000\r\n\r\n", TWO_WHOLE + token("c")[:9]],
+    "a chunk": [HEAD, b"ff00\r\n" + TWO_WHOLE + token("c")[:9]],
+    "a chunk, whole but for its end": [HEAD, chunk(TWO_WHOLE)[:-1]],
+    "the last chunk": [HEAD, chunk(TWO_WHOLE) + b"0\r\n"],
+    "gzip": [
+        HEAD[:-2] + b"Content-Encoding: gzip\r\n\r\n",
+        b"fff\r\n" + gzip.compress(TWO_WHOLE, 0)[:-8],
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    "steps", SHORT_OF_WHAT_WAS_ANNOUNCED.values(), ids=SHORT_OF_WHAT_WAS_ANNOUNCED
+)
+def test_a_body_shorter_than_announced_is_waited_for_until_the_cut_and_its_tokens_kept(
+    run: Run, steps: Answer
+) -> None:
+    async def test() -> None:
+        came = asyncio.Event()
+        async with scripted([[*steps, came.set, Move.HANG]]) as server, client_of(server) as client:
+            task = asyncio.ensure_future(client.send(dispatch()))
+            await came.wait()
+            assert not task.done()
+            client.cut()
+            response = await task
+        assert (response.status, response.error_category) == (Status.CUT, None)
+        assert response.http_status == 200
+        assert len(response.arrival_ns) == 2
+
+    run(test())
+
+
 def test_a_cut_ends_a_connection_being_made(run: Run) -> None:
     async def test() -> None:
         async with scripted([WHOLE]) as server, client_of(server) as client:

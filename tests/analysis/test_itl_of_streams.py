@@ -1,0 +1,116 @@
+"""From the events of a stream to its ITL, for every way in which servers pack tokens into events.
+
+Each value is worked out by hand: the response ITL is the time from the first token event to the
+last over the tokens after the first event; a token gap is an arrival's gap over its tokens.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+from record_cases import MS, dispatch, events_of, recorded, response
+
+from agentx_replay.analysis.latency import (
+    response_itl,
+    token_gaps,
+    tokens_an_event,
+    tokens_of_events,
+)
+from agentx_replay.endpoint.chunks import ChunkReader
+from agentx_replay.endpoint.sse import Event
+
+
+def delta(fields: dict[str, Any], used: int | None = None, ids: list[int] | None = None) -> Any:
+    choice = {"index": 0, "delta": fields} | ({} if ids is None else {"token_ids": ids})
+    return {"choices": [choice]} | ({} if used is None else {"usage": {"completion_tokens": used}})
+
+
+def text(used: int | None = None, ids: list[int] | None = None) -> Any:
+    return delta({"content": "x"}, used, ids)
+
+
+def empty(used: int | None = None) -> Any:
+    return delta({"content": ""}, used)
+
+
+def total(tokens: int) -> Any:
+    return {"choices": [], "usage": {"completion_tokens": tokens}}
+
+
+ROLE = delta({"role": "assistant", "content": ""})
+REASONING = delta({"reasoning_content": "x"})
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """``events`` maps ms of arrival to what came; the rest is what is to be found, in ms."""
+
+    events: dict[int, Any]
+    itl_ms: float
+    gaps_ms: list[float]
+    weights: list[float]
+    told: bool = False
+
+
+CASES = {
+    "a token an event, counted at the end": Case(
+        {100: text(), 120: text(), 150: text(), 160: text(), 161: total(4)},
+        itl_ms=60 / 3, gaps_ms=[20, 30, 10], weights=[1, 1, 1]),
+    "a role long before the first token": Case(
+        {5: ROLE, 100: text(), 120: text(), 121: total(2)},
+        itl_ms=20, gaps_ms=[20], weights=[1]),
+    "events of two tokens, counted at the end: the first is taken for one": Case(
+        {100: text(), 140: text(), 180: text(), 181: total(6)},
+        itl_ms=80 / 5, gaps_ms=[20, 20], weights=[2, 2]),
+    "events of several tokens, usage in each": Case(
+        {100: text(2), 140: text(5), 160: text(6), 161: total(6)},
+        itl_ms=60 / 4, gaps_ms=[40 / 3, 20], weights=[3, 1], told=True),
+    "a first event of five tokens, usage in each": Case(
+        {100: text(5), 120: text(6), 140: text(7), 141: total(7)},
+        itl_ms=40 / 2, gaps_ms=[20, 20], weights=[1, 1], told=True),
+    "a first event of three tokens, by their ids": Case(
+        {100: text(ids=[1, 2, 3]), 130: text(ids=[4]), 160: text(ids=[5]), 161: total(5)},
+        itl_ms=60 / 2, gaps_ms=[30, 30], weights=[1, 1], told=True),
+    "empty deltas among others are tokens where usage grew": Case(
+        {100: text(2), 140: empty(4), 150: text(5), 151: total(5)},
+        itl_ms=50 / 3, gaps_ms=[20, 10], weights=[2, 1], told=True),
+    "empty deltas among others are none where nothing says so": Case(
+        {100: text(), 140: empty(), 160: text(), 161: total(2)},
+        itl_ms=60, gaps_ms=[60], weights=[1]),
+    "nothing but empty deltas": Case(
+        {5: ROLE, 100: empty(), 125: empty(), 150: empty(), 151: total(3)},
+        itl_ms=50 / 2, gaps_ms=[25, 25], weights=[1, 1]),
+    "reasoning only": Case(
+        {100: REASONING, 110: REASONING, 130: REASONING, 131: total(3)},
+        itl_ms=30 / 2, gaps_ms=[10, 20], weights=[1, 1]),
+    "reasoning before content": Case(
+        {5: ROLE, 100: REASONING, 120: REASONING, 150: text(), 151: total(3)},
+        itl_ms=50 / 2, gaps_ms=[20, 30], weights=[1, 1]),
+    "continuous usage, its last a total alone": Case(
+        {100: text(1), 130: text(2), 170: total(2)},
+        itl_ms=30, gaps_ms=[30], weights=[1], told=True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_the_itl_of_a_stream(case: Case) -> None:
+    reader = ChunkReader()
+    for at_ms, chunk in case.events.items():
+        reader.read(Event(b"", orjson.dumps(chunk)), at_ms * MS)
+    stream = reader.result()
+    came = response(
+        arrival_ns=stream.arrival_ns,
+        arrival_tokens=stream.arrival_tokens,
+        completion_tokens=stream.completion_tokens,
+    )
+    records = recorded([(dispatch(), came)])
+    itl = response_itl(records.responses)
+    assert itl.itl_ns[0] == pytest.approx(case.itl_ms * MS)
+    assert itl.divisor_told[0] == case.told
+    an_event = tokens_an_event(records.responses, np.ones(1, bool))
+    events = events_of(records)
+    gaps = token_gaps(events, tokens_of_events(events, an_event))
+    assert gaps.gap_ns.tolist() == pytest.approx([gap_ms * MS for gap_ms in case.gaps_ms])
+    assert gaps.weight.tolist() == case.weights
