@@ -1,11 +1,12 @@
 """The token path against a C epoll client doing the same reads: CPU per token, delay of stamps.
 
-    python benchmarks/hot_path.py [--streams 256] [--rounds 3]
+    python -m benchmarks.hot_path [--streams 256 1024] [--rounds 3] [--write]
 
 Builds the C client and a C token server with ``cc``, runs both clients in turn against the same
 load (a token every 20 ms a stream) staggered and in step-synchronised bursts, and prints CPU per
 token, their ratio, and how long after the server's stamp each client's stamp came. CPU is counted
-mid-run, so connecting and parsing are not in it; parsing follows on a line of its own.
+mid-run, so connecting and parsing are not in it; parsing follows on a line of its own, recording is
+in ``recorder.py``. ``--write`` replaces ``benchmarks/results/hot_path.json``.
 """
 
 import argparse
@@ -18,6 +19,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 import uvloop
@@ -27,6 +29,7 @@ from agentx_replay.endpoint.chat import ChatRequests
 from agentx_replay.endpoint.client import Client
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.endpoint.url import parse_base_url
+from benchmarks.results_file import write_result
 
 INTERVAL_US = 20_000
 TOKENS = 250
@@ -66,9 +69,8 @@ def against_server(folder: Path, client: str, streams: int, *, burst: bool) -> R
     )
     assert server.stdout is not None
     port = server.stdout.readline().strip()
-    mine = (
-        (str(folder / "epoll_floor"),) if client == "floor" else (sys.executable, __file__, "--run")
-    )
+    ours = (sys.executable, "-m", "benchmarks.hot_path", "--run")
+    mine = (str(folder / "epoll_floor"),) if client == "floor" else ours
     arguments = (port, str(streams), str(TOKENS), str(FROM_MS), str(TO_MS), str(seen_file))
     told = subprocess.run((*mine, *arguments), check=True, capture_output=True, text=True)
     server.communicate(timeout=30)
@@ -142,44 +144,72 @@ def cpu_s() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def compare(folder: Path, streams: int, rounds: int, *, burst: bool) -> None:
-    """Run both clients in turn and print what came out."""
+def compare(folder: Path, streams: int, rounds: int, *, burst: bool) -> dict[str, Any]:
+    """Run both clients in turn, print what came out and return it for the results file."""
     runs: dict[str, list[Run]] = {"floor": [], "agentx-replay": []}
     for _ in range(rounds):
         for client, done in runs.items():
             done.append(against_server(folder, client, streams, burst=burst))
     how = "step-synchronised" if burst else "staggered"
     print(f"\n{streams} streams, a token every {INTERVAL_US / 1e3:g} ms, {how}, {rounds} rounds")
-    for client, done in runs.items():
-        p50, p99 = np.percentile(np.concatenate([run.delays_us for run in done]), (50, 99))
-        cpu = ", ".join(f"{run.cpu_us:.1f}" for run in done)
-        reads = ", ".join(f"{run.reads:.2f}" for run in done)
+    clients = {client: _figures(done) for client, done in runs.items()}
+    for client, told in clients.items():
+        cpu, reads = (_listed(told[name]) for name in ("cpu_us_a_token", "reads_a_token"))
         print(f"  {client:14} CPU µs/token {cpu}; reads/token {reads}")
-        print(f"  {'':14} stamp delay p50 {p50:.0f} µs, p99 {p99:.0f} µs")
+        print(f"  {'':14} stamp delay p50 {told['stamp_delay_p50_us']:.0f} µs, "
+              f"p99 {told['stamp_delay_p99_us']:.0f} µs")  # fmt: skip
     pairs = list(zip(runs["agentx-replay"], runs["floor"], strict=True))
     by_token = [ours.cpu_us / floor.cpu_us for ours, floor in pairs]
     by_read = [ours.cpu_us / ours.reads / floor.cpu_us * floor.reads for ours, floor in pairs]
     for unit, ratios in (("token", by_token), ("read", by_read)):
-        each = ", ".join(f"{ratio:.2f}" for ratio in ratios)
-        print(f"  CPU per {unit}, ratio: median {median(ratios):.2f} (rounds: {each})")
-    parse = median(run.parse_us for run in runs["agentx-replay"])
-    print(f"  parsing, after the response: {parse:.2f} µs/token")
+        print(f"  CPU per {unit}, ratio: median {median(ratios):.2f} (rounds: {_listed(ratios)})")
+    parse_us = median(run.parse_us for run in runs["agentx-replay"])
+    print(f"  parsing, after the response: {parse_us:.2f} µs/token")
+    return {
+        "streams": streams,
+        "how": how,
+        "cpu_a_token_over_floor": median(by_token),
+        "cpu_a_read_over_floor": median(by_read),
+        "parsing_us_a_token": parse_us,
+        "clients": clients,
+    }
+
+
+def _figures(runs: list[Run]) -> dict[str, Any]:
+    p50, p99 = np.percentile(np.concatenate([run.delays_us for run in runs]), (50, 99))
+    return {
+        "cpu_us_a_token": [run.cpu_us for run in runs],
+        "reads_a_token": [run.reads for run in runs],
+        "stamp_delay_p50_us": float(p50),
+        "stamp_delay_p99_us": float(p99),
+    }
+
+
+def _listed(values: list[float]) -> str:
+    return ", ".join(f"{value:.2f}" for value in values)
 
 
 def main() -> None:
     """Compare, staggered and in bursts."""
     parser = argparse.ArgumentParser(description="CPU per token against a C epoll client")
-    parser.add_argument("--streams", type=int, default=256)
+    parser.add_argument("--streams", type=int, nargs="+", default=[256, 1024])
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--write", action="store_true", help="replace the results file")
     arguments = parser.parse_args()
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for program in ("token_server", "epoll_floor"):
             build(program, folder)
-        for burst in (False, True):
-            compare(folder, arguments.streams, arguments.rounds, burst=burst)
+        loads = [
+            compare(folder, streams, arguments.rounds, burst=burst)
+            for streams in arguments.streams
+            for burst in (False, True)
+        ]
     print(f"\n{time.monotonic() - started:.0f} s")
+    if arguments.write:
+        result = {"every_ms": INTERVAL_US / 1e3, "rounds": arguments.rounds, "loads": loads}
+        print(write_result("hot_path", result))
 
 
 if __name__ == "__main__":

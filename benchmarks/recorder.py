@@ -1,8 +1,10 @@
 """Record 10 million tokens: bytes a token on disk, CPU a token, peak memory.
 
-Run: ``python benchmarks/recorder.py [tokens]``. The arrivals carry the jitter of a busy server:
-20 ms a token, lognormal with 20 % spread, and a stall of 0.3 s in 1 of 500. Targets: at most 2.5
-bytes a token after compaction and 50 ns a token in the closed loop's thread.
+    python -m benchmarks.recorder [tokens] [--write]
+
+The arrivals carry the jitter of a busy server: 20 ms a token, lognormal with 20 % spread, and a
+stall of 0.3 s in 1 of 500. Targets: at most 2.5 bytes a token after compaction and 50 ns a token in
+the closed loop's thread. ``--write`` replaces ``benchmarks/results/recorder.json``.
 """
 
 import argparse
@@ -23,6 +25,7 @@ from agentx_replay.results.compaction import compact, request_files
 from agentx_replay.results.histograms import write_log
 from agentx_replay.results.recorder import ParquetRecorder
 from agentx_replay.results.requests import StoredRequests
+from benchmarks.results_file import write_result
 
 BATCH = 2_000
 MEAN_LOG_TOKENS, SPREAD_LOG_TOKENS = 5.5, 1.0
@@ -89,7 +92,9 @@ def main() -> None:
     """Record, compact, read back, fold; print one line each."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("tokens", nargs="?", type=int, default=10_000_000)
-    wanted = parser.parse_args().tokens
+    parser.add_argument("--write", action="store_true", help="replace the results file")
+    asked = parser.parse_args()
+    wanted = asked.tokens
     rng = np.random.default_rng(1)
     with tempfile.TemporaryDirectory() as name:
         point = Path(name)
@@ -127,6 +132,18 @@ def main() -> None:
         print(f"compaction      {compact_s:.1f} s")
         print(f"read and fold   {fold_s:.1f} s into an HdrHistogram log")
         print(f"peak memory     {peak_mb:.0f} MB recording, {compact_peak_mb:.0f} MB compacting")
+    if asked.write:
+        result = {
+            "tokens": tokens,
+            "responses": count,
+            "bytes_a_token_in_parts": part_bytes / tokens,
+            "bytes_a_token": compact_bytes / tokens,
+            "record_ns_a_token": loop_ns / tokens,
+            "record_worst_ms": worst_ns / 1e6,
+            "peak_mb_recording": peak_mb,
+            "peak_mb_compacting": compact_peak_mb,
+        }
+        print(write_result("recorder", result))
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
 """The request side: large bodies at a high rate, and what they do to the loop.
 
-    python benchmarks/request_side.py [--rate 1000] [--seconds 5]
+    python -m benchmarks.request_side [--rate 1000] [--seconds 5] [--write]
 
 A server in a process of its own reads bodies and answers each with one token. First 300 KB bodies
 at 1,000 a second on one core (goal: all of them, on time), then 1 MB bodies at 20 a second (goal:
 the loop never stalls for more than 3 ms). Loop lag is sampled every ms; the same loop with
-nothing to do is measured before, since a shared machine stalls idle loops too.
+nothing to do is measured before, since a shared machine stalls idle loops too. ``--write``
+replaces ``benchmarks/results/request_side.json``.
 """
 
 import argparse
@@ -27,8 +28,10 @@ from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.endpoint.url import parse_base_url
 from agentx_replay.replay.clock import real_clock
 from agentx_replay.replay.ports import Clock, Response, Status
+from benchmarks.results_file import write_result
 
 _T = TypeVar("_T")
+Figures = dict[str, float]
 MS = 1_000_000
 STREAMS = 64
 LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
@@ -106,13 +109,16 @@ class Lags:
             self.due_ns = now_ns + MS
             self.clock.call_at(self.due_ns, self.sample)
 
-    def told(self) -> str:
+    def figures(self) -> Figures:
         """The percentiles that matter."""
         p50, p99, p999 = np.percentile(self.late_ms, (50, 99, 99.9))
-        return (
-            f"loop lag P50 {p50:.2f}, P99 {p99:.2f}, P99.9 {p999:.2f}, max {max(self.late_ms):.2f} "
-            f"ms; most CPU between two timers {max(self.cpu_ms):.2f} ms"
-        )
+        return {
+            "loop_lag_p50_ms": float(p50),
+            "loop_lag_p99_ms": float(p99),
+            "loop_lag_p99_9_ms": float(p999),
+            "loop_lag_most_ms": max(self.late_ms),
+            "cpu_between_timers_most_ms": max(self.cpu_ms),
+        }
 
 
 async def sampled(clock: Clock, work: Awaitable[_T]) -> tuple[_T, Lags, float]:
@@ -170,22 +176,32 @@ def body_of(settings: EndpointSettings, size: int) -> bytes:
     return ChatRequests(settings).build({"X-Request-ID": "r"}, 1, messages)
 
 
-async def measure(port: int, rate: float, seconds: float) -> None:
-    """Measure an idle loop, then small and large bodies."""
+async def measure(port: int, rate: float, seconds: float) -> dict[str, Figures]:
+    """Measure an idle loop, then small and large bodies; return and print the figures of each."""
     settings = EndpointSettings(parse_base_url(f"http://127.0.0.1:{port}"), "m")
+    found: dict[str, Figures] = {}
     with real_clock(asyncio.get_running_loop()) as clock:
         client = Client(settings)
         _, lags, _ = await sampled(clock, asyncio.sleep(seconds))
-        print(f"nothing to do: {lags.told()}")
+        found["nothing to do"] = lags.figures()
         for size, at in ((300_000, rate), (1_000_000, 20.0)):
             work = load(client, clock, body_of(settings, size), at, seconds)
             (send_lags_ms, reached), lags, share = await sampled(clock, work)
             p50, p99 = np.percentile(send_lags_ms, (50, 99))
-            print(f"{size / 1e3:,.0f} KB bodies, {at:,.0f}/s asked: {reached:,.0f}/s reached")
-            print(f"  {share / reached * 1e3:.2f} ms of CPU each, {share / reached * at:.0%} of a "
-                  f"core at {at:,.0f}/s; send lag P50 {p50:.2f}, P99 {p99:.2f} ms")  # fmt: skip
-            print(f"  {lags.told()}")
+            found[f"{size / 1e3:,.0f} KB bodies"] = {
+                "asked_a_second": at,
+                "reached_a_second": reached,
+                "cpu_ms_each": share / reached * 1e3,
+                "core_share_at_the_rate_asked": share / reached * at,
+                "send_lag_p50_ms": float(p50),
+                "send_lag_p99_ms": float(p99),
+            } | lags.figures()
         await client.close()
+    for what, figures in found.items():
+        print(what)
+        for name, value in figures.items():
+            print(f"  {name:30} {value:10,.2f}")
+    return found
 
 
 def main() -> None:
@@ -193,16 +209,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="large bodies at a high rate")
     parser.add_argument("--rate", type=float, default=1000.0)
     parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--write", action="store_true", help="replace the results file")
     arguments = parser.parse_args()
     server = subprocess.Popen(
-        [sys.executable, __file__, "--sink"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-m", "benchmarks.request_side", "--sink"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     )
     try:
         assert server.stdout is not None
-        uvloop.run(measure(int(server.stdout.readline()), arguments.rate, arguments.seconds))
+        port = int(server.stdout.readline())
+        found = uvloop.run(measure(port, arguments.rate, arguments.seconds))
     finally:
         server.terminate()
         server.communicate()
+    if arguments.write:
+        print(write_result("request_side", {"seconds": arguments.seconds, "loads": found}))
 
 
 if __name__ == "__main__":
