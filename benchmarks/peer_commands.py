@@ -16,7 +16,8 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 CLIENT = str(HERE / "peer_client.py")
 PROMPT_TOKENS = 56
-_RECORDED_REQUESTS = 200
+_WARM_UP_REQUESTS = 11
+"""What the harness sends of a recording before its window: a primer and ten more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,14 +227,14 @@ def _ours(at: At, streams: int, window_s: int) -> Command:
 def corpus_of(load: Load, folder: Path) -> Path:
     """Write recordings whose replay is the load, one a stream, and return their folder.
 
-    Every request has the same prompt and no pause before it. The times are small because a
-    replay's window begins with the recorded distances between the lanes.
+    Every request has the same prompt and no pause before it. A replay starts at up to three
+    quarters of a recording and sends its warm-up first; the last quarter holds what remains. The
+    times are small because its window begins with the recorded distances between the lanes.
     """
     folder.mkdir()
     request = {"type": "n", "model": "m", "in": 128, "out": load.tokens, "hash_ids": [1, 2]}
-    requests = [
-        {"t": number * 0.002, **request, "api_time": 0.001} for number in range(_RECORDED_REQUESTS)
-    ]
+    count = 4 * (_WARM_UP_REQUESTS + load.rounds + 1)
+    requests = [{"t": number * 0.002, **request, "api_time": 0.001} for number in range(count)]
     for stream in range(load.streams):
         session = {
             "id": f"s{stream}",
