@@ -11,11 +11,6 @@ from typing import Any
 
 import pytest
 from small_corpus import corpus, request, session, subagent
-from small_corpus import planned as small_corpus_planned
-
-from agentx_replay.scenario import load_scenario
-from agentx_replay.shipped import shipped_directory
-from agentx_replay.traces.corpus import read_corpus
 
 ROOT = Path(__file__).resolve().parents[2]
 
