@@ -6,6 +6,7 @@ Each is imported when it is called, so that ``--help`` and a run start at once.
 import errno
 import importlib
 import sys
+from collections.abc import Sequence
 
 import click
 
@@ -56,12 +57,25 @@ def cli() -> None:
     """
 
 
+def _check_encoding(arguments: Sequence[str]) -> None:
+    """Raise UsageError for an argument that is no UTF-8: no record and no request can hold it."""
+    for argument in arguments:
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            raise UsageError(
+                f"the argument {argument!a} is not text in UTF-8",
+                "give plain text; a file or directory of such a name has to be renamed",
+            ) from None
+
+
 def run_command_line() -> None:
     """Run the command line; what a person can cause ends in two sentences and an exit code.
 
     Raises ``KeyboardInterrupt`` where a command was interrupted and had nothing to say of it.
     """
     try:
+        _check_encoding(sys.argv[1:])
         # Outside its standalone mode click returns the code of an Exit instead of raising it.
         sys.exit(cli(standalone_mode=False) or 0)
     except UsageError as error:

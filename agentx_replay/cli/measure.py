@@ -13,6 +13,9 @@ import click
 from agentx_replay.analysis.point import Point
 from agentx_replay.cli.options import (
     ALONE,
+    MOST_GPUS,
+    MOST_LANES,
+    MOST_TOKENS,
     NamedPath,
     config_option,
     duplicates_option,
@@ -50,14 +53,16 @@ _OPTIONS = (
         help="Recorded sessions: a directory or file. Default: the bundled ones.",
     ),
     scenario_option,
-    click.option("--gpus", type=click.IntRange(1), metavar="N", help="GPUs behind all servers."),
+    click.option(
+        "--gpus", type=click.IntRange(1, MOST_GPUS), metavar="N", help="GPUs behind all servers."
+    ),
     click.option(
         "--out", type=NamedPath(path_type=Path), metavar="DIR", help="Default: results/TIME."
     ),
     *target_options,
     click.option(
         "--max-context",
-        type=click.IntRange(1),
+        type=click.IntRange(1, MOST_TOKENS),
         metavar="TOKENS",
         help="Leave out sessions that need more. Default: what the server says it holds.",
     ),
@@ -105,7 +110,7 @@ def _measuring(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.command(cls=SectionedCommand)
 @click.option(
     "--concurrency",
-    type=click.IntRange(1),
+    type=click.IntRange(1, MOST_LANES),
     default=8,
     show_default=True,
     help="Sessions alive at all times.",

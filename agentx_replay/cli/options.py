@@ -79,18 +79,22 @@ ALONE = ""
 
 MOST_LANES = 10_000
 """Lanes of one level: five times what one machine was ever shown to drive."""
+MOST_GPUS = 1_000_000
+MOST_TOKENS = 1_000_000_000
+_MOST_SECONDS = 1e9
+"""Thirty years: clocks count in ns, and 64 bits hold no more than nine times that."""
 
 
 class Seconds(click.FloatRange):
-    """A finite number of seconds, not negative."""
+    """A number of seconds, not negative, of at most thirty years."""
 
     def __init__(self) -> None:
-        super().__init__(0.0)
+        super().__init__(0.0, _MOST_SECONDS)
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Refuse what is no number of seconds, "nan" and "inf" included."""
+        """Refuse what is no number of seconds, "nan" included."""
         found = float(super().convert(value, param, ctx))
         if not math.isfinite(found):
             self.fail(f"{value} is not a number of seconds.", param, ctx)
@@ -149,9 +153,11 @@ def workers(_: click.Context, __: click.Parameter, value: Any) -> int | None:
     if value == "auto":
         return None
     text = str(value)
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
+    is_number = text.isascii() and text.isdigit() and len(text) <= len(str(MOST_LANES))
+    if not is_number or not 1 <= int(text) <= MOST_LANES:
         raise UsageError(
-            f"{value!r} is not a number of workers", "give a whole number from 1, or auto"
+            f"{value!r} is not a number of workers",
+            f"give a whole number from 1 to {MOST_LANES:,}, or auto",
         )
     return int(text)
 

@@ -9,6 +9,7 @@ import click
 import orjson
 
 from agentx_replay.cli.options import (
+    MOST_TOKENS,
     NamedPath,
     config_option,
     duplicates_option,
@@ -39,7 +40,7 @@ _SIMULATED_SALT = "plan"
 @click.option("--concurrency", default="8", show_default=True, callback=levels, metavar="N,N,…")
 @click.option("--traces", type=NamedPath(path_type=Path), metavar="PATH", help="Default: bundled.")
 @scenario_option
-@click.option("--max-context", type=click.IntRange(1), metavar="TOKENS")
+@click.option("--max-context", type=click.IntRange(1, MOST_TOKENS), metavar="TOKENS")
 @click.option(
     "--max-context-policy",
     type=click.Choice(["session", "request"]),

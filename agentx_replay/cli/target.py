@@ -110,6 +110,10 @@ def open_target(options: TargetOptions) -> Iterator[Target]:
 
     Raises ``UsageError`` with exit code 3 for a server that cannot be measured.
     """
+    if options.model is not None and not options.model.strip():
+        raise UsageError(
+            "--model is empty", "name a model, or leave it out for the one that the server lists"
+        )
     raise_open_files()
     if options.virtual:
         if options.url:

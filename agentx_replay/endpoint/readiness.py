@@ -86,10 +86,11 @@ async def ask_server(settings: EndpointSettings) -> ServerFacts:
     """
     models_client = Client(settings)
     try:
-        models, headers = await _models(models_client, settings)
+        answer = await _models(models_client, settings)
     finally:
         await models_client.close()
-    model = _choose(settings, models)
+    models, headers = answer.models, answer.headers
+    model = _choose(settings, answer)
     found = replace(settings, model=model.id)
     client = Client(found)
     try:
@@ -112,10 +113,17 @@ async def ask_server(settings: EndpointSettings) -> ServerFacts:
 # --- the models ---------------------------------------------------------------------------------
 
 
-async def _models(
-    client: Client, settings: EndpointSettings
-) -> tuple[tuple[ServedModel, ...], Mapping[bytes, bytes]]:
-    """Return the models listed, none where the server has no list, and the answer's headers."""
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    """What a server answered when asked for its models: none where it has no list."""
+
+    http_status: int
+    headers: Mapping[bytes, bytes]
+    models: tuple[ServedModel, ...]
+
+
+async def _models(client: Client, settings: EndpointSettings) -> _Listing:
+    """Ask for the models. Raises UsageError where nothing answers, or refuses the key."""
     request = head_start(settings, "GET", "/models") + b"\r\n"
     try:
         exchange, _, _ = await client.exchange(_STREAM, request, streamed=False)
@@ -129,7 +137,8 @@ async def _models(
             f"{settings.url} does not answer HTTP ({exchange.fault or 'connection closed'})",
             "check scheme and port of the URL",
         )
-    return (models_in(text) if exchange.http_status == _OK else ()), exchange.headers
+    models = models_in(text) if exchange.http_status == _OK else ()
+    return _Listing(exchange.http_status, exchange.headers, models)
 
 
 def models_in(text: bytes) -> tuple[ServedModel, ...]:
@@ -156,8 +165,9 @@ def _length(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
-def _choose(settings: EndpointSettings, models: tuple[ServedModel, ...]) -> ServedModel:
+def _choose(settings: EndpointSettings, answer: _Listing) -> ServedModel:
     """Return the model asked for, or the only one served; a server may serve unlisted ones."""
+    models = answer.models
     if settings.model:
         listed = (each for each in models if each.id == settings.model)
         return next(listed, ServedModel(settings.model))
@@ -165,7 +175,7 @@ def _choose(settings: EndpointSettings, models: tuple[ServedModel, ...]) -> Serv
         return models[0]
     if not models:
         raise _unusable(
-            f"{settings.url}/models lists no model",
+            f"{settings.url}/models lists no model (HTTP {answer.http_status})",
             "name the model with --model, or check that the URL is the base of the API (…/v1)",
         )
     raise _unusable(f"the server has {len(models)} models", f"choose by --model: {_names(models)}")

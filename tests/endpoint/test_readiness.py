@@ -138,7 +138,7 @@ def test_a_list_of_models_in_other_shapes_is_empty() -> None:
 MISSING = {"error": {"message": "The model `x` does not exist."}}
 REFUSALS: dict[str, tuple[list[Sequence[Answer]], dict[str, Any], str]] = {
     "no list of models": (
-        [[[answer("404 Not Found", b"")]]], {}, "/models lists no model; name the model"),
+        [[[answer("404 Not Found", b"")]]], {}, "/models lists no model (HTTP 404); name the"),
     "several models": (
         [[models({"id": "a"}, {"id": "b"})]], {}, "2 models; choose by --model: a, b"),
     "many models": (
