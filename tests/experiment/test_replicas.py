@@ -1,6 +1,8 @@
 """Several servers measured as one: what they must have in common, and what is said of the rest."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
@@ -12,7 +14,12 @@ from agentx_replay.endpoint.readiness import ServerFacts
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.endpoint.url import parse_base_url
 from agentx_replay.errors import UsageError
-from agentx_replay.experiment.replicas import ask_replicas, check_lengths, replica_cautions
+from agentx_replay.experiment.replicas import (
+    ask_replicas,
+    check_lengths,
+    replica_cautions,
+    replica_pages,
+)
 from agentx_replay.prompts.calibration import Calibration, Verification, assumed
 from agentx_replay.prompts.template import TemplateCost
 from agentx_replay.prompts.vocabulary import common_words, opening_words
@@ -184,3 +191,45 @@ def test_a_server_that_tells_no_lengths_beside_one_that_does_is_refused() -> Non
 
 def test_where_lengths_were_assumed_nothing_is_compared() -> None:
     assert compared(counting(None), counting(None), assumed("m", "chat")) == 0
+
+
+# --- metrics pages ------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def engine() -> AsyncIterator[tuple[str, list[str]]]:
+    """A server whose only page is that of its metrics; its base, and the heads it was asked with."""
+    heads: list[str] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append((await reader.readuntil(b"\r\n\r\n")).decode())
+        page = b"vllm:num_requests_running 3\n"
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(page), page))
+        writer.close()
+
+    listener = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}", heads
+    finally:
+        listener.close()
+
+
+def test_unasked_the_own_page_of_every_server_is_kept() -> None:
+    async def main() -> None:
+        async with engine() as (one, _), engine() as (two, _):
+            pages = await replica_pages((), [settings(one), settings(two)])
+            assert [page.name for page in pages] == [f"{one}/metrics", f"{two}/metrics"]
+
+    uvloop.run(main())
+
+
+def test_a_page_that_was_named_gets_the_key_where_it_is_a_servers_own_whichever() -> None:
+    async def main() -> None:
+        async with engine() as (one, _), engine() as (two, asked), engine() as (other, not_ours):
+            servers = [replace(settings(url), api_key="sk-secret") for url in (one, two)]
+            pages = await replica_pages((two, other), servers)
+            assert [page.name for page in pages] == [f"{two}/metrics", f"{other}/metrics"]
+            assert "Authorization: Bearer sk-secret" in asked[0]
+            assert "sk-secret" not in not_ours[0]
+
+    uvloop.run(main())

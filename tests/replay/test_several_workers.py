@@ -20,7 +20,7 @@ from agentx_replay.plan.plan import PlannedPlay
 from agentx_replay.replay.coordinator import Coordinator
 from agentx_replay.replay.driver import Replay, ReplayResult
 from agentx_replay.replay.member import Member
-from agentx_replay.replay.page import WorkerRow, page_bytes
+from agentx_replay.replay.page import CoordinatorRow, WorkerRow, page_bytes
 from agentx_replay.replay.ports import Dispatch, Status
 from agentx_replay.replay.virtual_time import run_virtual, virtual_clock
 from agentx_replay.scenario import Scenario
@@ -259,6 +259,23 @@ def test_a_worker_that_has_not_begun_or_is_done_does_not_hang() -> None:
         return round(second * 500) if 3.0 < second < 4.0 else 0
 
     assert watched(from_3_to_4_s, 9.0) == []
+
+
+def test_a_worker_that_was_told_to_stop_beats_on_while_it_drains_and_rests_when_it_leaves() -> None:
+    async def main() -> None:
+        clock = virtual_clock()
+        cells = array("q", bytes(page_bytes(1)))
+        stops: list[int] = []
+        member, row = Member(cells, 0, 1, clock), WorkerRow(cells, 0)
+        member.attend(lambda: stops.append(clock.now_ns()), lambda: None)
+        CoordinatorRow(cells).stop()
+        await asyncio.sleep(1.0)
+        assert row.beats == 201  # the first look, and one every 5 ms
+        assert stops == [5_000_000]
+        member.leave()
+        assert row.beats == 0
+
+    run_virtual(main())
 
 
 def test_a_worker_that_is_slow_does_not_hang() -> None:
