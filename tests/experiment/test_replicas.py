@@ -198,7 +198,7 @@ def test_where_lengths_were_assumed_nothing_is_compared() -> None:
 
 @asynccontextmanager
 async def engine() -> AsyncIterator[tuple[str, list[str]]]:
-    """A server whose only page is that of its metrics; its base, and the heads it was asked with."""
+    """A server of one page, its metrics; yields its base and the heads it was asked with."""
     heads: list[str] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
