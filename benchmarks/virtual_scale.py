@@ -2,11 +2,15 @@
 
     python benchmarks/virtual_scale.py TRACES
 
-First a simulated hour of scenario agentx over the sessions in TRACES, at 64 and at 512 lanes, each
-in a process of its own: contents of prompts, an engine with a prefix cache, records on disk, the
-fidelity report; the metrics are not computed. The engine is fast enough to carry 512 lanes. Then
-short sessions at 10 to 2,000 lanes, on a server that only waits: what is left is the closed loop
-and its timers.
+First a simulated hour of scenario agentx over the sessions in TRACES, at 64 and at 512 lanes, from
+the first request to the page: the replay (contents of prompts, an engine with a prefix cache,
+records on disk), compaction, histograms, the point's numbers, the fidelity report, and the report
+of the run. Each part is told with its time and peak memory; the goal for all of it at 512 lanes is
+120 s on two cores and 2,000 MB. The engine is fast enough to carry 512 lanes. Run and report are
+processes of their own, on Linux.
+
+Then short sessions at 10 to 2,000 lanes, on a server that only waits: what is left is the closed
+loop and its timers.
 """
 
 import asyncio
@@ -26,6 +30,11 @@ sys.path += [str(ROOT), str(ROOT / "tests")]
 from stream_graphs import graph, step  # noqa: E402
 from virtual_replay import SCENARIO, NoText, S, plan_of  # noqa: E402
 
+from agentx_replay.analysis.curve import DEFAULT_TARGETS  # noqa: E402
+from agentx_replay.analysis.metrics import latency_series  # noqa: E402
+from agentx_replay.analysis.point import PointFacts, measure_point, point_document  # noqa: E402
+from agentx_replay.analysis.responses import records_of  # noqa: E402
+from agentx_replay.analysis.validity import Conduct, Rules  # noqa: E402
 from agentx_replay.analysis.window import Window  # noqa: E402
 from agentx_replay.experiment.conformity import level_fidelity  # noqa: E402
 from agentx_replay.experiment.prompting import Prompting  # noqa: E402
@@ -38,7 +47,13 @@ from agentx_replay.prompts.vocabulary import builtin_vocabulary  # noqa: E402
 from agentx_replay.replay.driver import Replay, ReplayResult  # noqa: E402
 from agentx_replay.replay.ports import Clock, Dispatch, Response, Status  # noqa: E402
 from agentx_replay.replay.virtual_time import run_virtual, virtual_clock  # noqa: E402
+from agentx_replay.report.rebuild import Report  # noqa: E402
+from agentx_replay.results.compaction import compact  # noqa: E402
+from agentx_replay.results.histograms import write_log  # noqa: E402
+from agentx_replay.results.layout import latency_log  # noqa: E402
 from agentx_replay.results.recorder import ParquetRecorder  # noqa: E402
+from agentx_replay.results.requests import StoredRequests  # noqa: E402
+from agentx_replay.results.run_directory import PointStatus, RunDirectory  # noqa: E402
 from agentx_replay.scenario import load_scenario  # noqa: E402
 from agentx_replay.simulator.engine import EngineModel  # noqa: E402
 from agentx_replay.simulator.inprocess import InProcessEndpoint  # noqa: E402
@@ -59,9 +74,28 @@ FAST = EngineModel(
 )
 
 
-def hour(traces: Path, lanes: int) -> None:
-    """Play a simulated hour and print what it cost this process."""
-    begun_s = time.perf_counter()
+class Meter:
+    """Prints what each part took: seconds, of CPU too, and its own peak of resident memory."""
+
+    def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        self._wall_s, self._cpu_s = time.perf_counter(), time.process_time()
+        Path("/proc/self/clear_refs").write_text("5")
+
+    def part(self, name: str, said: str = "") -> None:
+        """Say what has been since the part before, and begin the next."""
+        wall_s, cpu_s = time.perf_counter() - self._wall_s, time.process_time() - self._cpu_s
+        status = Path("/proc/self/status").read_text()
+        peak_mb = int(status.split("VmHWM:")[1].split()[0]) / 1024
+        print(f"  {name:<22}{wall_s:7.1f} s{cpu_s:7.1f} s{peak_mb:8,.0f} MB  {said}", flush=True)
+        self._begin()
+
+
+def hour(traces: Path, lanes: int, path: Path) -> None:
+    """Play a simulated hour into a run directory and print what each part cost this process."""
+    meter = Meter()
     scenario = load_scenario("agentx")
     corpus = read_corpus(traces)
     selection = select_sessions(corpus, max_context=None, max_sessions=scenario.max_sessions)
@@ -69,33 +103,51 @@ def hour(traces: Path, lanes: int) -> None:
     prompting = Prompting(
         chat_wording(builtin_vocabulary()), CHATML, "salt", scenario.shared_prefix
     )
-
-    async def play(directory: Path) -> ReplayResult:
-        clock = virtual_clock()
-        prompts = prompting.level(lanes, 0)
-        with closing(ParquetRecorder(directory, origin_ns=0)) as recorder:
-            endpoint = InProcessEndpoint(clock, FAST)
-            return await Replay(plan, prompts, clock, endpoint, recorder, run_id="t").run()
-
-    with TemporaryDirectory() as scratch:
-        result = run_virtual(play(Path(scratch)))
-        report = level_fidelity(plan, Path(scratch), _window(result))
-    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    kept = report is not None and not report.violations
-    requests = report.conformity.requests if report else 0
-    print(
-        f"{lanes:>5} lanes: {requests:>7,} requests, {time.perf_counter() - begun_s:6.1f} s "
-        f"({time.process_time():.1f} s of CPU), {peak_mb:6,.0f} MB, "
-        f"{'all' if kept else 'NOT all'} kept",
-        flush=True,
+    run = RunDirectory.create(path)
+    run.write_sweep({"command": ["virtual_scale"], "started_unix_s": time.time()})
+    directory = run.start_point(lanes, {})
+    meter.part("plan")
+    result = run_virtual(_play(plan, prompting, directory))
+    meter.part("replay, recorded")
+    compact(directory)
+    meter.part("compaction")
+    window = _window(result)
+    records = records_of(StoredRequests.of(directory).groups)
+    meter.part("responses", f"{len(records.responses):,}")
+    write_log(latency_log(directory), latency_series(records, window), 0.0)
+    meter.part("histograms", f"{records.responses.event_counts.sum():,} tokens")
+    rules = Rules(scenario.name, scenario.comparable, scenario.window_s)
+    facts = PointFacts(lanes, None, window, rules, Conduct())
+    point = measure_point(records, None, facts, PointStatus.COMPLETE)
+    meter.part(
+        "numbers", "valid" if point.verdict.valid else "; ".join(point.verdict.invalid_reasons)
     )
+    report = level_fidelity(plan, directory, window)
+    kept = report is not None and not report.violations
+    run.write_point(lanes, PointStatus.COMPLETE, point_document(replace(point, fidelity=report)))
+    meter.part("fidelity", "all kept" if kept else "NOT all kept")
 
 
-def _window(result: ReplayResult) -> Window | None:
+async def _play(plan: Plan, prompting: Prompting, directory: Path) -> ReplayResult:
+    clock = virtual_clock()
+    prompts = prompting.level(plan.concurrency, 0)
+    with closing(ParquetRecorder(directory, origin_ns=0)) as recorder:
+        endpoint = InProcessEndpoint(clock, FAST)
+        return await Replay(plan, prompts, clock, endpoint, recorder, run_id="t").run()
+
+
+def _window(result: ReplayResult) -> Window:
     if result.window is None:
-        return None
+        raise SystemExit("the warm-up did not reach the window")
     open_ns, close_ns = result.window.open_ns, result.window.close_ns
     return Window(open_ns, close_ns, (close_ns - open_ns) / S)
+
+
+def report(path: Path) -> None:
+    """Make the report of a run directory and print what it cost this process."""
+    meter = Meter()
+    page = Report.of(path, DEFAULT_TARGETS).write()
+    meter.part("report", f"{page.stat().st_size / 1e6:.1f} MB of page")
 
 
 class _Waits:
@@ -162,11 +214,23 @@ def timers(lanes: int) -> tuple[int, float]:
     return requests, (time.process_time() - begun_s) * 1e6 / requests
 
 
+def _children_cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def main(traces: Path) -> None:
     """Print both tables."""
-    print("a simulated hour of agentx:", flush=True)
     for lanes in HOUR_LANES:
-        subprocess.run([sys.executable, __file__, str(traces), str(lanes)], check=True)
+        print(f"a simulated hour of agentx at {lanes} lanes: time, CPU, peak memory", flush=True)
+        with TemporaryDirectory() as scratch:
+            run = f"{scratch}/run"
+            alone = [sys.executable, __file__]
+            before_s, begun_s = _children_cpu_s(), time.perf_counter()
+            subprocess.run([*alone, "hour", str(traces), str(lanes), run], check=True)
+            subprocess.run([*alone, "report", run], check=True)
+        wall_s, cpu_s = time.perf_counter() - begun_s, _children_cpu_s() - before_s
+        print(f"  {'in all, with start':<22}{wall_s:7.1f} s{cpu_s:7.1f} s", flush=True)
     # As in a run: the collector does not walk all that is loaded again and again.
     gc.collect()
     gc.freeze()
@@ -178,7 +242,12 @@ def main(traces: Path) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 3:
-        hour(Path(sys.argv[1]), int(sys.argv[2]))
-    else:
-        main(Path(sys.argv[1]))
+    match sys.argv[1:]:
+        case ["hour", traces, lanes, run]:
+            hour(Path(traces), int(lanes), Path(run))
+        case ["report", run]:
+            report(Path(run))
+        case [traces]:
+            main(Path(traces))
+        case _:
+            raise SystemExit("python benchmarks/virtual_scale.py TRACES")
