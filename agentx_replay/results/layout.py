@@ -68,6 +68,11 @@ def point_file(point: Path) -> Path:
     return point / "point.json"
 
 
+def lock_file(run: Path) -> Path:
+    """What the process that writes the run holds locked; all there may be in an empty directory."""
+    return run / ".lock"
+
+
 def sweep_file(run: Path) -> Path:
     """What was run: command, scenario, fingerprints, versions."""
     return run / "sweep.json"

@@ -20,12 +20,14 @@ from agentx_replay.results.layout import (
     calibration_file,
     instrument_file,
     instrument_parts,
+    lock_file,
     point_directory,
     point_file,
     points_file,
     sweep_file,
     unfinished_directory,
 )
+from agentx_replay.results.lock import lock
 from agentx_replay.results.parquet import read_parquet, write_parquet
 from agentx_replay.results.requests import StoredRequests
 from agentx_replay.results.rows import table_of
@@ -82,12 +84,15 @@ class RunDirectory:
     def create(
         cls, path: Path, *, resume: bool = False, secrets: Collection[str] = ()
     ) -> "RunDirectory":
-        """Make the directory. One that holds anything is refused, unless ``resume``.
+        """Make the directory, this process's alone. One that holds anything is refused, unless
+        ``resume``; one that another process writes into always.
 
         Raises ``UsageError`` for that, and where the disk refuses.
         """
         with disk_faults_explained(path):
-            occupied = path.exists() and (not path.is_dir() or any(path.iterdir()))
+            if lock_file(path).exists():
+                lock(path)
+            occupied = path.exists() and (not path.is_dir() or _holds_anything(path))
             if occupied and not resume:
                 raise UsageError(
                     f"{path} exists and is not empty",
@@ -99,6 +104,7 @@ class RunDirectory:
                     "choose another --out; only a run of agentx-replay can be resumed",
                 )
             path.mkdir(parents=True, exist_ok=True)
+            lock(path)
         return cls(path, secrets)
 
     def write_sweep(self, document: Mapping[str, Any]) -> None:
@@ -164,6 +170,10 @@ class RunDirectory:
         body = orjson.dumps(without(plain, self._secrets), option=orjson.OPT_INDENT_2)
         with disk_faults_explained(path):
             write_bytes_durably(path, body + b"\n")
+
+
+def _holds_anything(directory: Path) -> bool:
+    return any(entry != lock_file(directory) for entry in directory.iterdir())
 
 
 def without(value: Any, secrets: Collection[str]) -> Any:

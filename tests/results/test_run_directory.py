@@ -1,4 +1,5 @@
 import errno
+import shutil
 from pathlib import Path
 
 import orjson
@@ -106,7 +107,7 @@ def test_plays_are_read_as_far_as_they_were_written(tmp_path: Path) -> None:
 
 def test_a_directory_that_vanished_during_a_run_is_told(tmp_path: Path) -> None:
     run = RunDirectory.create(tmp_path / "out")
-    (tmp_path / "out").rmdir()
+    shutil.rmtree(tmp_path / "out")
     with pytest.raises(UsageError, match="the directory has vanished"):
         run.write_sweep({})
 
