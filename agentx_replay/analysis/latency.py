@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentx_replay.analysis.responses import Events, Floats, Mask, Responses
+from agentx_replay.results.sums import begins
 
 
 def ttft_ns(responses: Responses) -> Floats:
@@ -107,7 +108,7 @@ def token_gaps(events: Events, tokens: Floats) -> Gaps:
     read are one arrival; the first arrival of a response has no gap.
     """
     first = events.is_first
-    starts = np.flatnonzero(first | (np.diff(events.at_ns, prepend=np.nan) != 0))
+    starts = np.flatnonzero(first | begins(events.at_ns))
     if not len(starts):
         return Gaps(*(np.empty(0) for _ in range(3)))
     at_ns, weight = events.at_ns[starts], np.add.reduceat(tokens, starts)

@@ -15,6 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from agentx_replay.results.sums import begins
+
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
@@ -39,8 +41,7 @@ class Events:
     @property
     def is_first(self) -> Mask:
         """Which events are the first of their response."""
-        first: Mask = np.diff(self.row, prepend=-1) != 0
-        return first
+        return begins(self.row)
 
     def of(self, mask: Mask) -> "Events":
         """Return the events of the responses in ``mask``, of shape ``(responses,)``."""
@@ -195,7 +196,7 @@ def _first_elements(column: pa.ChunkedArray) -> Floats:
 def _spans(counts: NDArray[np.int64]) -> list[tuple[int, int]]:
     """Cut responses with so many events into spans of about ``BATCH_EVENTS``: first row, end."""
     batch = (np.cumsum(counts) - counts) // BATCH_EVENTS
-    starts: list[int] = np.flatnonzero(np.diff(batch, prepend=-1)).tolist()
+    starts: list[int] = np.flatnonzero(begins(batch)).tolist()
     return list(pairwise([*starts, len(counts)]))
 
 

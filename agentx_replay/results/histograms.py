@@ -16,7 +16,7 @@ from hdrh.histogram import HdrHistogram
 from numpy.typing import NDArray
 
 from agentx_replay.results.durable import disk_faults_explained, write_bytes_durably
-from agentx_replay.results.sums import Sums
+from agentx_replay.results.sums import Sums, begins
 
 LOWEST_NS = 1_000
 HIGHEST_NS = 3_600_000_000_000
@@ -76,15 +76,17 @@ class _Counts:
         self._running = 0.0
 
     def add(self, piece: Series) -> None:
-        interval = piece.at_ns // (INTERVAL_S * _NS)
+        interval = piece.at_ns.astype(np.int64) // (INTERVAL_S * _NS)
         cells = interval * _SLOTS + slots(piece.value_ns)
-        self._cells.add(cells, None if piece.count is None else self._whole(piece.count))
+        self._cells.add(
+            cells.astype(np.float64), None if piece.count is None else self._whole(piece.count)
+        )
 
     def histograms(self) -> Iterator[tuple[int, HdrHistogram]]:
         cells, totals = (each.astype(np.int64) for each in self._cells.seen())
         cells, totals = cells[totals > 0], totals[totals > 0]
         interval, lowest_ns = cells // _SLOTS, lowest_of_slots_ns(cells % _SLOTS)
-        starts = np.flatnonzero(np.diff(interval, prepend=np.nan))
+        starts = np.flatnonzero(begins(interval))
         for first, end in pairwise([*starts, len(cells)]):
             histogram = new_histogram()
             values, times = lowest_ns[first:end].tolist(), totals[first:end].tolist()

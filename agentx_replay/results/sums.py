@@ -1,5 +1,7 @@
 """Equal values counted together, as they come: what takes the place of holding all of them."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -49,13 +51,20 @@ class Sums:
         return self._seen
 
 
+def begins(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return where a run of equal values begins: each that differs from the one before it."""
+    differs = np.ones(len(values), bool)
+    np.not_equal(values[1:], values[:-1], out=differs[1:])
+    return differs
+
+
 def summed(values: Floats, weights: Floats | None = None) -> Seen:
     """Return the different values and the sum of the weights of each (None: how often it is)."""
     if weights is None or (weights == 1.0).all():
         ordered = np.sort(values)
-        starts = np.flatnonzero(np.diff(ordered, prepend=np.nan))
+        starts = np.flatnonzero(begins(ordered))
         return ordered[starts], np.diff(starts, append=len(ordered)).astype(np.float64)
     order = np.argsort(values)
     ordered = values[order]
-    starts = np.flatnonzero(np.diff(ordered, prepend=np.nan))
+    starts = np.flatnonzero(begins(ordered))
     return ordered[starts], np.add.reduceat(weights[order], starts)
