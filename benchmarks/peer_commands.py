@@ -44,14 +44,15 @@ class Load:
 class At:
     """Where one run takes place: the server, the peer's programs, and folders.
 
-    ``folder`` is the run's own, empty at its start; ``tokenizer`` holds a tokenizer.json;
-    ``corpus`` holds recordings as plain JSON.
+    ``folder`` is the run's own, empty at its start; ``home`` is HOME, where some keep what an
+    earlier run made; ``tokenizer`` holds a tokenizer.json; ``corpus`` recordings as plain JSON.
     """
 
     url: str
     model: str
     programs: Path
     folder: Path
+    home: Path
     tokenizer: Path
     corpus: Path
 
@@ -72,8 +73,9 @@ class Peer:
     """One peer. ``install`` is a requirement for pip, or a Debian package for a compiled one.
 
     ``itl`` reads from what a run left in its folder the P90 response ITL in s; None where the peer
-    does not measure it. ``traces`` replays a corpus at concurrency 8; ``least_python`` is the
-    oldest Python it installs under.
+    does not measure it. ``traces`` replays a corpus at concurrency 8; one that ``keeps_data``
+    writes what it made of a corpus below HOME, and its second start finds it. ``least_python`` is
+    the oldest Python it installs under.
     """
 
     name: str
@@ -82,6 +84,7 @@ class Peer:
     load: Callable[[Load, At], Command]
     itl: Callable[[Path], float] | None
     traces: Callable[[At], Command] | None = None
+    keeps_data: bool = False
     least_python: tuple[int, int] = (3, 11)
 
 
@@ -289,9 +292,9 @@ PEERS = (
     Peer(OURS, "", Kind.TOOL, agentx_replay, _our_itl, lambda at: _ours(at, 8, 20)),
     Peer(BARE, "", Kind.LIBRARY, _library("agentx_replay"), _library_itl),
     Peer("agentx-harness", "agentx-harness==1.0.12", Kind.TOOL, agentx_harness, _aiperf_itl,
-         lambda at: _aiperf("agentx", at, *_recordings(at, 8, 20))),
+         lambda at: _aiperf("agentx", at, *_recordings(at, 8, 20)), keeps_data=True),
     Peer("aiperf", "aiperf==0.13.0", Kind.TOOL, aiperf, _aiperf_itl,
-         lambda at: _aiperf("aiperf", at, *_recordings(at, 8, 20))),
+         lambda at: _aiperf("aiperf", at, *_recordings(at, 8, 20)), keeps_data=True),
     Peer("guidellm", "guidellm==0.8.1", Kind.TOOL, guidellm, _guidellm_itl, _guidellm_traces),
     Peer("inference-perf", "inference-perf==0.7.0", Kind.TOOL, inference_perf, _inference_perf_itl,
          _inference_perf_traces, least_python=(3, 12)),

@@ -12,6 +12,7 @@ run is listed with what it said. ``--write`` replaces ``benchmarks/results/peers
 import argparse
 import gzip
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -160,7 +161,8 @@ def response_itl_p90_s(responses: list[Served], tokens: int) -> float:
 def under_load(peer: Peer, load: Load, at: At, running: SimulatorProcess) -> Figures:
     """Run a peer once and return its figures. Raises NotRunError where it failed."""
     spent_s = cpu_s_so_far(running.pid)
-    cost = measure(peer.load(load, at), at.folder / "printed", TIMEOUT_S)
+    command = ("env", f"HOME={at.home}", *peer.load(load, at))
+    cost = measure(command, at.folder / "printed", TIMEOUT_S)
     spent_s = cpu_s_so_far(running.pid) - spent_s
     if cost.exit_code:
         raise NotRunError(f"exit code {cost.exit_code}: {_last_words(at.folder / 'printed')}")
@@ -190,12 +192,15 @@ def figures(peer: Peer, load: Load, folder: Path, cost: Cost, responses: list[Se
     return found
 
 
-def first_requests(command: tuple[str, ...], url: str, output: Path) -> Figures:
-    """Start a command, end it after its first request of a session; return when requests came."""
+def first_requests(peer: Peer, at: At) -> Figures:
+    """Start a peer on a corpus, end it after its first request of a session; return when its
+    requests came. Raises NotRunError where none did."""
+    assert peer.traces is not None
+    command, output = peer.traces(at), at.folder / "printed"
     started_ns = time.monotonic_ns()
     with output.open("wb") as printed:
         process = subprocess.Popen(
-            command,
+            ("env", f"HOME={at.home}", *command),
             stdin=subprocess.DEVNULL,
             stdout=printed,
             stderr=subprocess.STDOUT,
@@ -203,7 +208,7 @@ def first_requests(command: tuple[str, ...], url: str, output: Path) -> Figures:
         )
     try:
         while process.poll() is None and time.monotonic_ns() < started_ns + TIMEOUT_S * 1e9:
-            asked = served(url)
+            asked = served(at.url)
             of_sessions = [each for each in asked if each.prompt_tokens > SESSION_PROMPT_TOKENS]
             if of_sessions:
                 return {
@@ -255,25 +260,43 @@ class Outcome:
         }
 
 
-def one_round(outcome: Outcome, load: Load, programs: Path, cache: Path, traces: Path) -> None:
-    """Run a peer under load, and from its start to its first request; keep what came of it."""
+@dataclass(frozen=True, slots=True)
+class Corpora:
+    """What all peers are given: recordings that amount to the load, real ones, a tokenizer."""
+
+    load: Path
+    recorded: Path
+    tokenizer: Path
+
+
+def one_round(outcome: Outcome, load: Load, programs: Path, folder: Path, at: Corpora) -> None:
+    """Run a peer under load, and from its start to its first request; keep what came of it.
+
+    Under load it finds in its HOME what its earlier rounds kept; a first request is timed in an
+    empty one, and once more in the same where the peer keeps something.
+    """
     peer, found = outcome.peer, Figures()
-    with TemporaryDirectory() as name:
-        folder = Path(name)
-        corpus = corpus_of(load, folder / "corpus")
-        try:
+
+    def place(running: SimulatorProcess, name: str, home: Path, corpus: Path) -> At:
+        own = folder / f"{len(outcome.rounds)}-{name}"
+        for each in (own, home):
+            each.mkdir(parents=True, exist_ok=True)
+        return At(running.url, MODEL, programs, own, home, at.tokenizer, corpus)
+
+    try:
+        with server(load.every_ms) as running:
+            where = place(running, "load", folder / "home", at.load)
+            found |= under_load(peer, load, where, running)
+        starts = ("", "_again") if peer.keeps_data else ("",)
+        for suffix in starts if peer.traces is not None else ():
             with server(load.every_ms) as running:
-                (folder / "load").mkdir()
-                at = At(running.url, MODEL, programs, folder / "load", tokenizer_in(cache), corpus)
-                found |= under_load(peer, load, at, running)
-            if peer.traces is not None:
-                with server(load.every_ms) as running:
-                    (folder / "traces").mkdir()
-                    at = At(running.url, MODEL, programs, folder / "traces", at.tokenizer, traces)
-                    command = peer.traces(at)
-                    found |= first_requests(command, running.url, at.folder / "printed")
-        except NotRunError as error:
-            outcome.said = str(error)
+                home = folder / f"{len(outcome.rounds)}-home"
+                where = place(running, f"traces{suffix}", home, at.recorded)
+                requests = first_requests(peer, where)
+                found |= {f"{name}{suffix}": value for name, value in requests.items()}
+    except NotRunError as error:
+        outcome.said = str(error)
+    shutil.rmtree(folder / f"{len(outcome.rounds)}-home", ignore_errors=True)  # gigabytes
     if found:
         outcome.rounds.append(found)
     told = ", ".join(f"{name} {value:,.4g}" for name, value in found.items())
@@ -351,6 +374,7 @@ COLUMNS = (
     ("P90 ITL error", "itl_p90_error", ".2%"),
     ("first request s", "first_request_s", ".2f"),
     ("of a session s", "first_session_request_s", ".2f"),
+    ("started again s", "first_request_s_again", ".2f"),
 )
 
 
@@ -403,13 +427,19 @@ def main() -> None:
         except NotRunError as error:
             outcome.said = str(error)
         print(f"{peer.name}: {outcome.said or peer.install or 'this repository'}", flush=True)
-    with TemporaryDirectory() as scratch:
-        traces = unpacked(asked.traces, Path(scratch) / "traces")
+    with TemporaryDirectory() as name:
+        scratch = Path(name)
+        corpora = Corpora(
+            corpus_of(load, scratch / "load"),
+            unpacked(asked.traces, scratch / "recorded"),
+            tokenizer_in(cache),
+        )
         for number in range(asked.rounds):
             print(f"round {number + 1}")
             for outcome in outcomes:
-                if outcome.peer.name in programs:
-                    one_round(outcome, load, programs[outcome.peer.name], cache, traces)
+                called = outcome.peer.name
+                if called in programs:
+                    one_round(outcome, load, programs[called], scratch / called, corpora)
     show(outcomes)
     if asked.write:
         result = {
