@@ -22,11 +22,13 @@ def small_sessions() -> tuple[Session, ...]:
     return select_sessions(read_corpus(shipped_directory("traces")), max_context=4096).sessions
 
 
-def sent(session: Session, calibration: Calibration) -> Iterator[tuple[RecordedRequest, bytes]]:
-    """Yield each request in recorded order, with the JSON of its prompt."""
+def sent(
+    session: Session, calibration: Calibration, *, ordinal: int = 0
+) -> Iterator[tuple[RecordedRequest, bytes]]:
+    """Yield each request of a play in recorded order, with the JSON of its prompt."""
     wording = wording_of(calibration, chat=calibration.api == "chat")
     layout = lay_out(session, calibration.cost)
-    play = PlayComposer(layout, wording, LevelKeys(session.id, 1, 0), lane=0, ordinal=0)
+    play = PlayComposer(layout, wording, LevelKeys(session.id, 1, 0), lane=0, ordinal=ordinal)
     for request in sorted(session.requests(), key=lambda request: request.recorded_order):
         yield request, play.prompt(0, request).messages_json()
 

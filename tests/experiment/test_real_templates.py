@@ -7,6 +7,7 @@ AGENTX_REQUIRE_TOKENIZERS is set.
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -18,15 +19,18 @@ from calibrated_plays import UnlimitedCache, predicted_blocks, sent, small_sessi
 from chat_renderer import ChatRenderer
 from numpy.typing import NDArray
 
+from agentx_replay.endpoint.counting import Enough
 from agentx_replay.endpoint.settings import Api, EndpointSettings
 from agentx_replay.endpoint.url import parse_base_url
 from agentx_replay.experiment.calibrating import Candidates, calibrate, file_candidates
 from agentx_replay.prompts.calibration import Calibration
 from agentx_replay.simulator.engine import EngineModel
 from agentx_replay.simulator.server import ServerConfig, running_server
-from agentx_replay.traces.model import RecordedRequest
+from agentx_replay.traces.model import RecordedRequest, Session
 
 CACHE = Path(__file__).resolve().parents[2] / ".cache" / "tokenizers"
+# Forty probes, however long the renderer takes.
+ALL_PROBES = Enough(within_s=0.0, at_least=40)
 ENGINE = EngineModel(step_base_ms=1, max_model_len=32_768)
 
 OWN = None
@@ -67,7 +71,9 @@ def calibrated(
     async def run() -> Calibration:
         async with running_server(ServerConfig(engine=ENGINE), renderer=rendering) as server:
             settings = EndpointSettings(parse_base_url(server.url), "simulated", api=api)
-            return await calibrate(settings, context_tokens=32_768, candidates=candidates)
+            return await calibrate(
+                settings, context_tokens=32_768, candidates=candidates, proof=ALL_PROBES
+            )
 
     return uvloop.run(run())
 
@@ -125,6 +131,54 @@ def test_every_prompt_of_a_play_finds_the_recorded_blocks_in_a_cache(
                 expected -= not prompt_ends.isdisjoint({end, end + 1})
             assert held.blocks_hit(tokens) - expected in more
             prompt_ends.add(request.input_tokens)
+
+
+# What each template says before the first word that differs, in tokens counted by hand, the opening
+# word included: <|im_start|> user \n able are four.
+HEAD_TOKENS = (3, 5, 6, 4, 19, 4, 17, 4, 4, 5, 5)
+
+
+@pytest.mark.parametrize(
+    ("name", "template", "head_tokens"),
+    [(*case[:2], tokens) for case, tokens in zip(CASES, HEAD_TOKENS, strict=True)],
+    ids=[case[2] for case in CASES],
+)
+def test_two_plays_without_a_system_prompt_share_the_head_of_the_template_alone(
+    name: str, template: str | None, head_tokens: int
+) -> None:
+    # No block of 64; one of 16 where the head has as many, whatever anybody sends.
+    for session in small_sessions():
+        bare = replace(session, tool_tokens=0, system_tokens=0)
+        assert common_tokens(*first_prompts(bare, name, template)) == head_tokens
+
+
+@pytest.mark.parametrize("block_tokens", [64, 16])
+@EVERY_TEMPLATE
+def test_two_plays_of_a_session_share_its_system_prompt_and_no_block_more(
+    name: str, template: str | None, block_tokens: int
+) -> None:
+    for session in small_sessions():
+        assert session.tool_tokens + session.system_tokens == 500  # declared as 8 blocks of 64
+        common = common_tokens(*first_prompts(session, name, template))
+        assert common // block_tokens == 512 // block_tokens
+
+
+def first_prompts(
+    session: Session, name: str, template: str | None
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """The first prompt of two plays of a session, in the server's tokens."""
+    found = calibrated(name, template)
+    one, other = (
+        renderer(name, template).chat(json.loads(messages), [])
+        for _, messages in (next(sent(session, found, ordinal=ordinal)) for ordinal in (0, 1))
+    )
+    return one, other
+
+
+def common_tokens(one: NDArray[np.uint64], other: NDArray[np.uint64]) -> int:
+    """How many leading tokens two prompts have in common; they must differ."""
+    length = min(len(one), len(other))
+    return int(np.flatnonzero(one[:length] != other[:length])[0])
 
 
 @pytest.mark.parametrize("name", ["deepseek_v3", "gemma3", "gptoss", "llama3_1", "qwen3"])
