@@ -138,11 +138,10 @@ def test_each_lane_is_played_by_one_worker_and_all_in_one_window(tmp_path: Path)
         assert played.result.window is not None
         assert crew.result.window is not None
         assert played.result.window.open_ns == crew.result.window.open_ns
-    parts = {(path.name.split("-")[1], path) for path in request_files(tmp_path)}
-    lanes = {
-        int(worker): set(read_parquet([path], REQUESTS, ("lane",))["lane"].to_pylist())
-        for worker, path in sorted(parts)
-    }
+    lanes: dict[int, set[int]] = {}
+    for path in request_files(tmp_path):  # on a slow machine a worker writes several
+        mine = lanes.setdefault(int(path.name.split("-")[1]), set())
+        mine.update(read_parquet([path], REQUESTS, ("lane",))["lane"].to_pylist())
     assert lanes == {0: {0, 3}, 1: {1, 4}, 2: {2, 5}}
     samples = read_parquet(sorted(instrument_parts(tmp_path).iterdir()), INSTRUMENT)
     assert set(samples["worker"].to_pylist()) == {0, 1, 2}
