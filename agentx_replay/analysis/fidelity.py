@@ -91,6 +91,7 @@ class Conformity:
     the stream's prompt before; ``reset_kept_tokens`` is what the resets kept in all.
     ``repeated_prompts`` were sent again whole, as recorded. ``dropped_requests`` are left out by
     the scenario's reading, ``abandoned_requests`` were never sent as their stream overflowed.
+    ``empty_subagents`` have no request, ``unawaited_streams`` are agents that no request waits for.
     The other counts are of the sessions that were played.
     """
 
@@ -111,6 +112,8 @@ class Conformity:
     negative_gaps: int
     missing_durations: int
     short_block_lists: int
+    empty_subagents: int = 0
+    unawaited_streams: int = 0
 
 
 @dataclass(frozen=True, slots=True)

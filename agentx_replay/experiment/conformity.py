@@ -115,7 +115,15 @@ def conformity(
         negative_gaps=sum(note.negative_gaps for note in notes),
         missing_durations=sum(note.missing_durations for note in notes),
         short_block_lists=sum(note.short_block_lists for note in notes),
+        empty_subagents=sum(_empty_subagents(each.session) for each in played.values()),
+        unawaited_streams=sum(
+            stream.background for each in played.values() for stream in each.graph.streams
+        ),
     )
+
+
+def _empty_subagents(session: Session) -> int:
+    return sum(isinstance(entry, Subagent) and not entry.requests for entry in session.entries)
 
 
 def _by_play(requests: pa.Table) -> dict[tuple[int, int], list[SentRequest]]:

@@ -60,4 +60,6 @@ def _counted(fidelity: Fidelity) -> tuple[tuple[str, int], ...]:
         ("negative gaps taken as 0", of.negative_gaps),
         ("durations missing and taken as 0", of.missing_durations),
         ("block lists too short", of.short_block_lists),
+        ("subagents without a request", of.empty_subagents),
+        ("agents that no request waits for", of.unawaited_streams),
     )

@@ -228,6 +228,25 @@ def test_more_declared_than_tools_and_system_prompt_is_found(tmp_path: Path) -> 
     assert conformity(plan, table(pairs)).overdeclared == 1
 
 
+def test_what_is_odd_in_a_recording_is_counted(tmp_path: Path) -> None:
+    odd = session(
+        "odd",
+        request(9, range(2)),
+        # Listed after one that starts later.
+        request(3, range(3), api_time=None),
+        subagent(4, [], duration_ms=1000),
+        # Recorded to end after every main request.
+        subagent(5, [request(5, [70])], duration_ms=999_000),
+        request(12, range(3)),
+    )
+    scenario = replace(SCENARIO, window_s=30.0, start_fraction=(0.0, 0.0))
+    plan = planned(corpus(tmp_path, odd), scenario, 1)
+    (played,) = replay_all(LevelRun(plan, "salt"))
+    found = conformity(plan, table(played.log.requests))
+    assert (found.negative_gaps, found.missing_durations) == (1, 1)
+    assert (found.empty_subagents, found.unawaited_streams) == (1, 1)
+
+
 def test_the_recorded_sessions_are_replayed_as_recorded(real_traces: Path) -> None:
     scenario = load_scenario("agentx-faithful").override(window_s=600.0)
     plan = planned(read_corpus(real_traces), scenario, 8)

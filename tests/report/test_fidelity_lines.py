@@ -62,11 +62,14 @@ def test_every_drop_clamp_and_repeat_that_happened_is_counted() -> None:
         KEPT,
         plays=23,
         raised_outputs=4,
-        conformity=replace(OF, dropped_requests=7, missing_durations=105),
+        conformity=replace(
+            OF, dropped_requests=7, missing_durations=105, empty_subagents=2, unawaited_streams=1
+        ),
     )
     assert fidelity_lines(counted)[-1] == (
         "counted: 3 plays repeat a session; 4 outputs of no token asked as 1; 7 requests dropped "
-        "by the scenario's reading; 105 durations missing and taken as 0"
+        "by the scenario's reading; 105 durations missing and taken as 0; 2 subagents without a "
+        "request; 1 agents that no request waits for"
     )
 
 
