@@ -250,6 +250,18 @@ def test_a_busy_server_is_waited_for() -> None:
     assert calibrated(busy_now_and_then)[0].exact
 
 
+def test_a_server_that_answers_429_to_all_is_told_with_a_way_out() -> None:
+    def busy(path: str, body: Body) -> Reply:
+        return Reply(429, {}, headers=("Retry-After: 0",))
+
+    with pytest.raises(UsageError) as raised:
+        calibrated(busy)
+    assert raised.value.what == (
+        "the server is too busy to be calibrated against (HTTP 429, 5 times)"
+    )
+    assert raised.value.exit_code == 3
+
+
 def test_a_template_that_says_the_date_is_told_with_its_error() -> None:
     # The date has nine, ten or twelve tokens, by the day.
     lengths = cycle([9, 9, 10, 9, 12, 9])
