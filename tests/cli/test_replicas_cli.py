@@ -43,6 +43,8 @@ def test_each_lane_is_on_record_with_its_server_and_all_servers_are_named(
     assert {row["status"] for row in rows} == {"ok"}
     page = finished("report", str(out))
     assert page.returncode == result.returncode, page.stderr
+    html = (out / "report.html").read_text()
+    assert all(f"<li>{url}/v1</li>" in html for url in urls)
 
 
 @pytest.mark.parametrize(
