@@ -125,7 +125,9 @@ class Fidelity:
     lies before t*. ``trees_least`` and ``trees_most`` are plays alive at any moment.
     ``shared_between_plays`` counts blocks past the declared prefix that two plays sent.
     ``raised_outputs`` recorded no token and ask for one; ``lengthened_prompts`` recorded less
-    than the chat template alone costs.
+    than the chat template alone costs. ``system_skipped_s`` is the idle time that all lanes skipped
+    together, ``tree_skipped_s`` the sum of what single plays skipped; None where a kill took the
+    plays' own account of it.
     """
 
     prompt_lengths: LengthErrors | None
@@ -141,6 +143,8 @@ class Fidelity:
     plays: int
     sessions: int
     conformity: Conformity
+    system_skipped_s: float | None = None
+    tree_skipped_s: float | None = None
 
     @property
     def violations(self) -> tuple[tuple[str, int], ...]:
@@ -178,6 +182,7 @@ def fidelity(
     input_tokens = sent["recorded_input_tokens"]
     whole_blocks = pc.divide(input_tokens, BLOCK_TOKENS)
     least, most = live_trees(plays, window)
+    system_skipped_s, tree_skipped_s = skipped_s(plays)
     return Fidelity(
         prompt_lengths=length_errors(measured["prompt_tokens"], measured["recorded_input_tokens"]),
         output_lengths=length_errors(measured["completion_tokens"], wanted_output),
@@ -194,7 +199,21 @@ def fidelity(
         plays=len(plays),
         sessions=pc.count_distinct(plays["session_id"]).as_py(),
         conformity=conformity,
+        system_skipped_s=system_skipped_s,
+        tree_skipped_s=tree_skipped_s,
     )
+
+
+def skipped_s(plays: pa.Table) -> tuple[float | None, float | None]:
+    """Return the idle seconds that all lanes skipped together, and the sum of single plays'.
+
+    Every play counts what all skipped while it lived; the plays of a lane follow one another.
+    """
+    if not {"system_skipped_s", "tree_skipped_s"} <= set(plays.column_names):
+        return None, None
+    by_lane = plays.group_by("lane").aggregate([("system_skipped_s", "sum")])
+    system_s = pc.max(by_lane["system_skipped_s_sum"]).as_py() or 0.0
+    return system_s, pc.sum(plays["tree_skipped_s"]).as_py() or 0.0
 
 
 def length_errors(counted: pa.ChunkedArray, wanted: pa.ChunkedArray) -> LengthErrors | None:

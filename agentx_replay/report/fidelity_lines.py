@@ -14,6 +14,11 @@ def fidelity_lines(fidelity: Fidelity) -> list[str]:
     counted = [f"{number} {what}" for what, number in _counted(fidelity) if number]
     if counted:
         lines.append(f"counted: {'; '.join(counted)}")
+    if fidelity.system_skipped_s or fidelity.tree_skipped_s:
+        lines.append(
+            f"idle time skipped: {fidelity.system_skipped_s:,.1f} s by all lanes together, "
+            f"{fidelity.tree_skipped_s:,.1f} s by single sessions"
+        )
     return lines
 
 

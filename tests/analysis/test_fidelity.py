@@ -18,6 +18,7 @@ from agentx_replay.analysis.fidelity import (
     length_errors,
     live_trees,
     shared_between_plays,
+    skipped_s,
     stored_fidelity,
 )
 from agentx_replay.analysis.window import Window
@@ -178,6 +179,24 @@ def test_trees_alive_at_every_moment_of_the_window(
     lives: Sequence[tuple[int, int | None]], alive: tuple[int, int]
 ) -> None:
     assert live_trees(plays(*lives), WINDOW) == alive
+
+
+def test_what_all_lanes_skipped_is_counted_once_and_what_plays_skipped_by_themselves_summed() -> (
+    None
+):
+    # (lane, ordinal, skipped by all, by the play): all skipped 5 s and then 2; lane 0 changed its
+    # play between the two.
+    rows = [
+        play_row(PlayRecord(f"p{n}", 2, lane, ordinal, "x", None, 0, None, 1, 0, of_all, of_one), 0)
+        for n, (lane, ordinal, of_all, of_one) in enumerate(
+            [(0, 0, 5.0, 0.0), (0, 1, 2.0, 4.0), (1, 0, 7.0, 1.5)]
+        )
+    ]
+    assert skipped_s(table_of(arrow_schema(PLAYS), rows)) == (7.0, 5.5)
+
+
+def test_what_was_skipped_is_not_known_of_plays_that_a_kill_cut_off() -> None:
+    assert skipped_s(plays((0, None)).select(["lane", "start_ns"])) == (None, None)
 
 
 def own(play_id: str, *block_ids: int, declared: int = 0) -> tuple[dict[str, Any], dict[str, Any]]:

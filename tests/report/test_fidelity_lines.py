@@ -73,6 +73,13 @@ def test_every_drop_clamp_and_repeat_that_happened_is_counted() -> None:
     )
 
 
+def test_the_idle_seconds_that_caps_skipped_have_a_line() -> None:
+    skipped = replace(KEPT, system_skipped_s=1234.56, tree_skipped_s=0.0)
+    assert fidelity_lines(skipped)[-1] == (
+        "idle time skipped: 1,234.6 s by all lanes together, 0.0 s by single sessions"
+    )
+
+
 def test_length_errors_are_told_by_their_range() -> None:
     off = LengthErrors(790, 0.25, -2, 0.0, 4.0, 5, 0.0012)
     (line,) = fidelity_lines(replace(KEPT, prompt_lengths=off))
