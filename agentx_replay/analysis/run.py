@@ -92,7 +92,10 @@ def read_run(path: Path, gpus: int | None = None) -> Run:
     sweep = read_sweep(path)
     stored = read_points(path)
     if not stored:
-        raise UsageError(f"{path} has no point yet", "wait until a level has begun")
+        raise UsageError(
+            f"{path} has no point yet: no level in it has a point.json",
+            "wait until a level has begun; if nothing runs any more, measure it again",
+        )
     return Run(path, sweep, tuple(_read_level(each, gpus) for each in stored))
 
 

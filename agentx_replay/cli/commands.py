@@ -79,7 +79,9 @@ def run_command_line() -> None:
         # Outside its standalone mode click returns the code of an Exit instead of raising it.
         sys.exit(cli(standalone_mode=False) or 0)
     except UsageError as error:
-        click.echo(f"agentx-replay: {error.what}.\n{_sentence(error.what_to_do)}", err=True)
+        click.echo(
+            f"agentx-replay: {error.what.rstrip('.')}.\n{_sentence(error.what_to_do)}", err=True
+        )
         sys.exit(error.exit_code)
     except click.ClickException as error:
         error.show()

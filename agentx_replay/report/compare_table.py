@@ -28,6 +28,7 @@ from agentx_replay.report.numerals import (
     target_note,
     target_text,
 )
+from agentx_replay.report.unmeasured import left_out
 
 _WIDTH = 100
 
@@ -87,6 +88,9 @@ def compare_json(comparison: Comparison, price_source: str | None) -> dict[str, 
                 "price_per_gpu_hour": each.price,
                 "watts_per_gpu": each.power,
                 "curve": curve_json(curve),
+                "left_out": [
+                    {"concurrency": level, "why": why} for level, why in left_out(each.run).items()
+                ],
             }
             for each, curve in zip(comparison.contenders, comparison.curves, strict=True)
         ],
@@ -201,9 +205,10 @@ def _validity_notes(comparison: Comparison) -> list[str]:
     notes = []
     for contender in comparison.contenders:
         points = contender.run.points
-        bad = [str(point.concurrency) for point in points if not point.verdict.valid]
-        if bad:
-            notes.append(f"{contender.name}: left out as not valid: concurrency {', '.join(bad)}.")
+        notes += [
+            f"{contender.name}: concurrency {level} is left out: {why}."
+            for level, why in left_out(contender.run).items()
+        ]
         reasons = dict.fromkeys(r for p in points for r in p.verdict.incomparable_reasons)
         if reasons:
             notes.append(f"{contender.name} did not keep its scenario: {'; '.join(reasons)}.")

@@ -63,8 +63,7 @@ def head(run: Run) -> str:
     points = run.points
     target = _part(run.sweep, "target")
     what = target.get("model") or target.get("kind") or "a server"
-    started = run.sweep.get("started_unix_s")
-    day = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(started)) if started else "date unknown"
+    day = _started(run, "%Y-%m-%d %H:%M UTC") or "date unknown"
     gpus = "GPU count not given" if run.gpus is None else f"{run.gpus} GPUs"
     facts = [
         str(what),
@@ -85,6 +84,19 @@ def _urls(target: Mapping[str, Any]) -> list[str]:
     """Return where the server is, or the servers."""
     url = target.get("url") or "no wire"
     return [str(each) for each in url] if isinstance(url, list) else [str(url)]
+
+
+def _started(run: Run, form: str) -> str | None:
+    """Return when the run was begun, None where ``sweep.json`` does not say."""
+    try:
+        return time.strftime(form, time.gmtime(run.sweep["started_unix_s"]))
+    except (KeyError, TypeError, ValueError, OverflowError, OSError):
+        return None
+
+
+def _command(run: Run) -> str:
+    command = run.sweep.get("command")
+    return " ".join(map(str, command)) if isinstance(command, list) else "(not recorded)"
 
 
 def _verdicts(points: Sequence[Point]) -> str:
@@ -415,12 +427,11 @@ def _load_answer(run: Run) -> list[str]:
 
 
 def _origin_answer(run: Run) -> list[str]:
-    started = run.sweep.get("started_unix_s")
-    when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(started)) if started else "unknown"
+    when = _started(run, "%Y-%m-%d %H:%M:%S UTC") or "unknown"
     return [
         f"Begun {when}. Client: {_plainly(_part(run.sweep, 'host'))}; "
         f"{_plainly(_part(run.sweep, 'versions'))}.",
-        "Command: agentx-replay " + " ".join(map(str, run.sweep.get("command") or ())),
+        f"Command: agentx-replay {_command(run)}",
         "Who ran it is for whoever shows this page to say.",
     ]
 

@@ -9,13 +9,26 @@ _NOT_BEGUN = "not begun"
 def unmeasured(run: Run) -> dict[int, str]:
     """Return why each level that was asked for, or has a directory, has no point; by level."""
     shown = {point.concurrency for point in run.points}
-    asked = {level for level in run.sweep.get("levels") or () if isinstance(level, int)}
+    levels = run.sweep.get("levels")
+    asked = (
+        {each for each in levels if isinstance(each, int)} if isinstance(levels, list) else set()
+    )
     found = {
         int(directory.name[1:]): f"{directory.name} has no {point_file(directory).name}"
         for directory in run.path.glob("c*")
         if directory.is_dir() and directory.name[1:].isdecimal()
     }
     return {level: found.get(level, _NOT_BEGUN) for level in sorted((asked | found.keys()) - shown)}
+
+
+def left_out(run: Run) -> dict[int, str]:
+    """Return why each level is on no curve: it was not measured, or it is not valid; by level."""
+    invalid = {
+        point.concurrency: "; ".join(point.verdict.invalid_reasons)
+        for point in run.points
+        if not point.verdict.valid
+    }
+    return dict(sorted({**unmeasured(run), **invalid}.items()))
 
 
 def unmeasured_lines(run: Run) -> list[str]:

@@ -1,6 +1,7 @@
 """``compare`` and ``report`` as a person meets them: on sound runs and on what runs can become."""
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from made_runs import Level, make_run
 
 from agentx_replay.replay.ports import Status
 from agentx_replay.results.compaction import request_files
-from agentx_replay.results.run_directory import PointStatus, RunDirectory
+from agentx_replay.results.run_directory import PointStatus, RunDirectory, read_sweep
 
 ROOT = Path(__file__).resolve().parents[2]
 A = (Level(12, 60.0, 6000.0), Level(16, 40.0, 9134.0))
@@ -154,23 +155,119 @@ def without_a_column(run: Path) -> None:
     pq.write_table(table, file)
 
 
-@pytest.mark.parametrize(
-    ("becomes", "code", "told"),
-    [
-        (interrupted, 1, "concurrency 16 is not valid: interrupted"),
-        (killed, 1, "concurrency 16 is not valid: not finished: still running, or killed"),
-        (without_a_column, 0, "50  7,567"),
-    ],
-)
-def test_a_run_that_was_cut_short_or_is_older_is_still_told(
-    tmp_path: Path, becomes: Callable[[Path], None], code: int, told: str
+def without_point(run: Path) -> None:
+    (run / "c0016" / "point.json").unlink()
+
+
+def without_records(run: Path) -> None:
+    (file,) = request_files(run / "c0016")
+    file.unlink()
+
+
+def never_begun(run: Path) -> None:
+    shutil.rmtree(run / "c0016")
+    RunDirectory(run).write_sweep({**read_sweep(run), "levels": [12, 16]})
+
+
+CUT_SHORT = [
+    (interrupted, "interrupted"),
+    (killed, "not finished: still running, or killed"),
+    (without_point, "c0016 has no point.json"),
+    (without_records, "no request was sent in the window"),
+    (never_begun, "not begun"),
+]
+
+
+@pytest.mark.parametrize(("becomes", "why"), CUT_SHORT)
+def test_a_level_that_was_cut_short_is_told_and_is_on_no_curve(
+    runs: tuple[Path, Path], tmp_path: Path, becomes: Callable[[Path], None], why: str
 ) -> None:
     run = make_run(tmp_path / "r", A)
     becomes(run)
     result = agentx("report", run, "--at", "50")
-    assert result.returncode == code
-    assert told in result.stdout
-    assert (run / "report.html").exists()
+    assert result.returncode == 1
+    said = "not measured: concurrency 16" if becomes is never_begun else why
+    assert said in result.stdout
+    assert "50  not reached  nearest: 60.0 tok/s/user at concurrency 12" in result.stdout
+    assert said in (run / "report.html").read_text()
+    plain = json.loads(agentx("report", run, "--at", "50", "--json").stdout)
+    assert plain["curve"]["at"][0]["at"]["throughput"] is None
+    assert plain["curve"]["frontier"] == [12]
+    against = agentx("compare", runs[0], run, "--at", "50")
+    assert against.returncode == 1
+    assert "a / r: not reached, so no ratio" in against.stdout
+    assert f"r: concurrency 16 is left out: {why}." in against.stdout
+    told = json.loads(agentx("compare", runs[0], run, "--at", "50", "--json").stdout)
+    assert told["targets"][0]["ratios"][0]["throughput"] is None
+    assert told["runs"][1]["left_out"] == [{"concurrency": 16, "why": why}]
+
+
+def test_a_run_of_an_older_schema_is_told_with_what_it_has(
+    runs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    run = make_run(tmp_path / "r", A)
+    without_a_column(run)
+    result = agentx("report", run, "--at", "50")
+    assert (result.returncode, "50  7,567" in result.stdout) == (0, True)
+    plain = json.loads(agentx("report", run, "--at", "50", "--json").stdout)
+    assert plain["curve"]["at"][0]["at"]["throughput"] == pytest.approx(7567)
+    # The same work, the same numbers: a ratio of 1.
+    assert "a / r: 1.000 in throughput" in agentx("compare", runs[0], run, "--at", "50").stdout
+
+
+def newer(run: Path) -> None:
+    (file,) = request_files(run / "c0016")
+    version = {b"agentx_replay.schema_version": b"99"}
+    pq.write_table(pq.read_table(file).replace_schema_metadata(version), file)
+
+
+def no_parquet(run: Path) -> None:
+    (file,) = request_files(run / "c0016")
+    file.write_bytes(b"PAR1 and no more")
+
+
+def torn(run: Path) -> None:
+    (run / "c0016" / "point.json").write_bytes(b'{"concurr')
+
+
+def without_facts(run: Path) -> None:
+    document = orjson.loads((run / "c0016" / "point.json").read_bytes())
+    del document["facts"]["gpus"]
+    (run / "c0016" / "point.json").write_bytes(orjson.dumps(document))
+
+
+@pytest.mark.parametrize(
+    ("becomes", "told"),
+    [
+        (newer, "has record schema 99, this version reads up to 1"),
+        (no_parquet, "cannot be read"),
+        (torn, "point.json cannot be read"),
+        (without_facts, "lacks the facts of the point"),
+    ],
+)
+def test_what_cannot_be_read_is_named_by_report_and_compare_alike(
+    runs: tuple[Path, Path], tmp_path: Path, becomes: Callable[[Path], None], told: str
+) -> None:
+    run = make_run(tmp_path / "r", A)
+    becomes(run)
+    for command in (("report", run), ("report", run, "--json"), ("compare", runs[0], run)):
+        said = refusal(*command)
+        assert told in said
+        assert str(run / "c0016") in said
+
+
+def test_a_sweep_document_of_other_types_than_expected_says_nothing(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "r", A)
+    odd = (
+        {"levels": 3, "target": [], "scenario": "x", "corpus": 1, "versions": [], "host": None},
+        {"levels": [[12]], "started_unix_s": "yesterday", "command": 7, "calibration": 1},
+        {"levels": {}, "started_unix_s": 1e300, "gpus": "eight", "salt": []},
+    )
+    for document in odd:
+        RunDirectory(run).write_sweep(document)
+        result = agentx("report", run, "--at", "50")
+        assert (result.returncode, result.stderr) == (0, "")
+        assert "50  7,567" in result.stdout
 
 
 def test_one_point_failed_points_and_no_success_have_clear_answers(tmp_path: Path) -> None:
@@ -188,3 +285,23 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     RunDirectory(tmp_path / "empty").path.mkdir()
     RunDirectory(tmp_path / "empty").write_sweep({})
     assert "has no point yet" in refusal("report", tmp_path / "empty")
+    assert "has no point yet" in refusal("report", tmp_path / "empty", "--json")
+
+
+def test_another_corpus_gets_its_ratio_and_the_word_that_it_is_another(
+    runs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    other = make_run(tmp_path / "o", B, corpus="0ther")
+    told = json.loads(agentx("compare", runs[0], other, "--at", "50", "--json").stdout)
+    assert told["did_same_work"] is False
+    assert told["same_work"][0] == {"name": "corpus", "same": False, "said": ["c0ffee", "0ther"]}
+
+
+def test_without_a_gpu_count_throughput_is_the_systems_and_says_so(tmp_path: Path) -> None:
+    bare = make_run(tmp_path / "bare", A, gpus=None)
+    result = agentx("report", bare, "--at", "50")
+    assert "throughput is the whole system's: no GPU count was given" in result.stdout
+    plain = json.loads(agentx("report", bare, "--at", "50", "--json").stdout)
+    assert plain["curve"]["gpus"] is None
+    assert plain["points"][0]["total_tokens_per_s_per_gpu"] is None
+    assert plain["points"][0]["total_tokens_per_s"] == pytest.approx(48_000)  # 8 times 6,000
