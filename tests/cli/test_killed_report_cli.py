@@ -1,4 +1,6 @@
-"""The fidelity report of a run that was killed: made from its records and its recorded sessions."""
+"""The fidelity report of a run that was cut short: a killed one's is made from its records and its
+recorded sessions, an interrupted one's was made before it ended.
+"""
 
 import shutil
 import signal
@@ -17,6 +19,12 @@ from agentx_replay.results.run_directory import read_points
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with the sessions ``traces`` and the killed run ``out``."""
     place = tmp_path_factory.mktemp("killed")
+    assert ended_by(signal.SIGKILL, place) == -signal.SIGKILL
+    return place
+
+
+def ended_by(number: signal.Signals, place: Path) -> int:
+    """Run in ``place`` until a signal ends it in its window; return the exit code."""
     turns = [request(2 * n, range(10 + n), out=4) for n in range(100)]
     corpus(place / "traces", *(session(f"s{n}", *turns) for n in range(3)))
     out = place / "out"
@@ -27,9 +35,8 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with started(place, *arguments) as command:
         command.wait_until_it_says("c=3 window")
         command.wait_until(lambda: _window_requests(out) > 0)
-        command.signal(signal.SIGKILL)
-        assert command.ended() == -signal.SIGKILL
-    return place
+        command.signal(number)
+        return command.ended()
 
 
 def _window_requests(out: Path) -> int:
@@ -52,6 +59,15 @@ def test_a_killed_run_tells_what_it_kept(killed: Path) -> None:
     assert "no fidelity report" not in said
     page = (killed / "out" / "report.html").read_text()
     assert "plays alive, least–most of wanted" in page
+
+
+def test_an_interrupted_run_tells_what_it_kept_without_its_sessions(tmp_path: Path) -> None:
+    assert ended_by(signal.SIGINT, tmp_path) == 130
+    shutil.rmtree(tmp_path / "traces")
+    said = reported(tmp_path / "out")
+    assert "concurrency 3 kept: prompt lengths exact; output lengths exact" in said
+    assert "3 trees alive throughout; no block shared between plays" in said
+    assert "NOT KEPT" not in said
 
 
 @pytest.fixture
