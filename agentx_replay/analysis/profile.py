@@ -15,7 +15,7 @@ from agentx_replay.analysis.latency import (
     ttft_ns,
 )
 from agentx_replay.analysis.percentiles import percentiles
-from agentx_replay.analysis.responses import Events, Floats, Mask, Records
+from agentx_replay.analysis.responses import Events, Floats, Mask, Records, Responses
 from agentx_replay.analysis.window import Window, in_window_set, measured
 
 _NS = 1_000_000_000
@@ -35,8 +35,8 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Profile:
-    """The spreads of one level, None where there is nothing; and mean tokens an event, None where
-    the server does not tell.
+    """The spreads of one level, None where there is nothing; and mean tokens an event: as the
+    server tells of each, else completion tokens over token events; None where it tells neither.
     """
 
     response_itl: Spread | None
@@ -60,8 +60,16 @@ def profile_of(records: Records, window: Window) -> Profile:
         token_itl=spread(tokens.gap_ns, tokens.weight),
         ttft=spread(present(ttft_ns(ok))),
         end_to_end=spread(end_to_end_ns(ok)),
-        tokens_per_event=float(told.mean()) if len(told) else None,
+        tokens_per_event=float(told.mean()) if len(told) else _mean_tokens_per_event(ok),
     )
+
+
+def _mean_tokens_per_event(ok: Responses) -> float | None:
+    """Return completion tokens over token events, for a server that tells no event's own."""
+    told = ~np.isnan(ok.completion_tokens) & (ok.event_counts > 0)
+    if not told.any():
+        return None
+    return float(ok.completion_tokens[told].sum() / ok.event_counts[told].sum())
 
 
 def _every_nth(is_ok: Mask, event_counts: NDArray[np.int64]) -> Mask:

@@ -213,16 +213,17 @@ def _kv(metrics: Metrics, stage: _Stage) -> str:
     if Metric.KV_USAGE not in metrics:
         return ""
     edges_s = stage.edges_s
-    preempted = ""
+    most = max(float(each.values.max()) for each in metrics[Metric.KV_USAGE])
+    note = f"At most {most:.1%} in any scrape."
     number = growth_in(metrics, Metric.PREEMPTIONS, stage.length_s)
     if number is not None:
-        preempted = f"{number:,.0f} requests preempted in the window."
+        note += f" {number:,.0f} requests preempted in the window."
     chart = _chart(
         stage,
         "KV cache in use",
         Axis(0, 1.02, tuple((v / 100, f"{v} %") for v in (0, 25, 50, 75, 100))),
         "share",
-        preempted,
+        note,
     )
     usage = gauge_over_time(Metric.KV_USAGE, metrics[Metric.KV_USAGE], edges_s)
     chart.steps(edges_s, usage, "s3", "server's gauge")

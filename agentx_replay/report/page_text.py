@@ -312,15 +312,23 @@ def agreement_section(found: Sequence[tuple[int, CacheAgreement]]) -> str:
             str(concurrency),
             f"{each.server_hit:.1%}",
             f"{each.client_hit:.1%}",
+            f"{each.least_hit:.1%} – {each.most_hit:.1%}",
             f"{each.foreign_share:+,.1%}",
             "agree" if each.disagreement is None else "DISAGREE",
         ]
         for concurrency, each in found
     ]
-    heads = ("concurrency", "server's counters", "usage of responses", "prompts beyond this run",
-             "verdict")  # fmt: skip
+    heads = ("concurrency", "server's counters", "usage of responses", "which may be",
+             "prompts beyond this run", "verdict")  # fmt: skip
+    text = (
+        "Share of prompt tokens found in the prefix cache, from the last scrape before the window "
+        "to the last in it. A prompt under way at one of these may have been counted on either "
+        "side of it: the responses' share lies in that range. Prompts beyond this run: tokens the "
+        "server looked up that this run cannot have sent."
+    )
     said = [f"Concurrency {c}: {e.disagreement}." for c, e in found if e.disagreement is not None]
-    return "<h3>The cache, counted twice</h3>" + table(heads, rows) + paragraphs(said, "reason")
+    shown = table(heads, rows) + paragraphs(said, "reason") + paragraphs([text], "small")
+    return f"<h3>The cache, counted twice</h3>{shown}"
 
 
 def speculation_section(levels: Sequence[tuple[MeasuredLevel, Speculation | None]]) -> str:

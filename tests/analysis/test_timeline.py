@@ -74,13 +74,18 @@ def test_a_spread_ends_at_what_a_single_observation_makes() -> None:
     assert spread(np.empty(0)) is None
 
 
-def test_a_profile_tells_tokens_an_event_where_the_server_does() -> None:
+def test_a_profile_tells_tokens_an_event_as_the_server_does_or_from_its_total() -> None:
+    total = response(
+        arrival_ns=[101 * SECOND, 102 * SECOND], completion_tokens=6, send_ns=100 * SECOND,
+        end_ns=103 * SECOND,
+    )  # fmt: skip
     told = response(
         arrival_ns=[101 * SECOND, 102 * SECOND], arrival_tokens=[1, 9], send_ns=100 * SECOND,
         end_ns=103 * SECOND,
     )  # fmt: skip
     for came, expected in (
         (told, 5.0),
+        (total, 3.0),
         (response(send_ns=100 * SECOND, end_ns=103 * SECOND), None),
     ):
         profile = profile_of(recorded([(dispatch(), came)]), WINDOW)

@@ -1,6 +1,7 @@
 """A run against the simulator has the server's own figures, and they are the client's."""
 
 import json
+import re
 import urllib.request
 from pathlib import Path
 
@@ -24,7 +25,9 @@ def counters(url: str) -> dict[str, float]:
 def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, float]]:
     """A run, and what the server's counters said after it."""
     out = tmp_path_factory.mktemp("figures") / "out"
-    process = launch_simulator(ServerConfig(engine=EngineModel(step_base_ms=2.0)))
+    process = launch_simulator(
+        ServerConfig(engine=EngineModel(step_base_ms=2.0, tokens_per_step=2))
+    )
     try:
         ended = finished(
             "run", "--url", process.url, "--concurrency", "4", "--workers", "1",
@@ -56,6 +59,17 @@ def test_the_page_says_that_both_counts_agree(run: tuple[Path, dict[str, float]]
     (verdict,) = page.split("The cache, counted twice")[1].split("</table>")[0].split("<tr>")[2:]
     assert "agree</td>" in verdict
     assert "DISAGREE" not in page
+
+
+def test_a_server_that_commits_two_tokens_a_step_shows_it_although_it_tells_of_no_drafts(
+    run: tuple[Path, dict[str, float]],
+) -> None:
+    section = (run[0] / "report.html").read_text().split("<h2>Speculative decoding</h2>")[1]
+    row = re.findall(r"<t[dh][^>]*>([^<]*)<", section.split("<tr>")[2])
+    concurrency, per_event, *of_drafts = row[:7]
+    # One token in a response's first event, two in each that follows, one where one is left.
+    assert (concurrency, of_drafts) == ("4", ["-"] * 5)
+    assert 1.5 < float(per_event) <= 2.0
 
 
 def test_what_was_scraped_is_on_record_under_the_engines_names(
