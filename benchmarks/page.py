@@ -4,7 +4,7 @@
 
 Makes such a run (no server: responses drawn from the published statistics of agent sessions), then
 its report in a process of its own, then opens the page in headless Chromium until it is painted.
-Prints one JSON object. Needs Debian's chromium, about 2 GB of memory and two minutes.
+Prints one JSON object. Needs Debian's chromium, half a GB of memory and a minute or two.
 """
 
 import asyncio

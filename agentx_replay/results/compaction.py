@@ -31,7 +31,7 @@ from agentx_replay.results.reuse import reusable_tokens, with_reuse
 from agentx_replay.results.schema import PLAYS, REQUESTS, arrow_schema
 
 GROUP_EVENTS = 2_000_000
-"""Token events in a row group: bounds the memory of compaction to about 50 MB."""
+"""Token events in a row group: bounds the memory of compaction, and of reading, to about 150 MB."""
 
 
 def compact(point: Path) -> None:
