@@ -65,7 +65,6 @@ def make_run(
         "host": {"platform": "test", "cpus": 2},
         "scenario": {"name": "agentx", "fingerprint": scenario, "seed": 42},
         "corpus": {"name": "made", "fingerprint": corpus, "sessions": 1, "played": ["x"]},
-        "prompts": {},
         "target": {"kind": "server", "url": "http://127.0.0.1:8000/v1", "model": "m"},
     }
     run.write_sweep(document | sweep)

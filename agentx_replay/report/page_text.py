@@ -256,7 +256,9 @@ def fidelity_section(run: Run) -> str:
     """Return how far the replay kept to its recording; from the records where no report is."""
     reports = [(p.concurrency, p.fidelity) for p in run.points if p.fidelity is not None]
     if not reports:
-        return paragraphs(["No fidelity report: no level of this run was ended in the usual way."])
+        return paragraphs(
+            ["No level has a fidelity report here; what agentx-replay report prints says why."]
+        )
     heads = ["what", *(f"concurrency {concurrency}" for concurrency, _ in reports)]
     rows = [list(row) for row in zip(*(_fidelity_column(f) for _, f in reports), strict=True)]
     named = [[name, *row] for name, row in zip(_FIDELITY_ROWS, rows, strict=True)]
@@ -418,7 +420,7 @@ def _unit_answer(run: Run) -> list[str]:
 def _load_answer(run: Run) -> list[str]:
     corpus, scenario = _part(run.sweep, "corpus"), _part(run.sweep, "scenario")
     lengths = {point.facts.rules.window_s for point in run.points}
-    prompts = _part(run.sweep, "prompts")
+    prompts = _part(run.sweep, "calibration")
     return [
         f"Corpus {corpus.get('name', 'unknown')} (fingerprint {corpus.get('fingerprint', '?')}), "
         f"{len(corpus.get('played') or ())} of {corpus.get('sessions', '?')} sessions played; "
@@ -429,7 +431,7 @@ def _load_answer(run: Run) -> list[str]:
         f"{scenario.get('warmup_requests', '?')} requests a lane, seed "
         f"{scenario.get('seed', '?')}.",
         "All rules: " + _plainly(scenario) + ".",
-        "Prompts: " + _plainly(prompts) + ".",
+        "Prompts, as calibrated: " + (_plainly(prompts) if prompts else "not recorded") + ".",
         "Server, as it told: " + _plainly(_part(run.sweep, "target")) + ".",
     ]
 

@@ -44,6 +44,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         target={"kind": "server", "url": "http://127.0.0.1:8000/v1", "model": EVIL},
         corpus=EVIL,
         command=[EVIL],
+        calibration={"source": "usage", "words": 1024, "cost": {"assistant": 4}},
     )
     for level in LEVELS:
         point = point_directory(path, level.concurrency)
@@ -139,6 +140,11 @@ def test_speculative_decoding_shows_tokens_a_cycle_and_what_one_more_draft_may_c
 
 def test_memory_in_use_is_said_in_a_number_too(page: Path) -> None:
     assert "At most 50.0% in any scrape. 2 requests preempted in the window." in page.read_text()
+
+
+def test_the_load_tells_what_prompts_were_made_of(page: Path) -> None:
+    (told,) = re.findall(r"Prompts, as calibrated: ([^<]*)</p>", page.read_text())
+    assert told == "source usage, words 1024, cost assistant 4."
 
 
 def test_a_run_without_a_success_has_a_page_that_says_so(tmp_path: Path) -> None:
