@@ -32,6 +32,9 @@ from agentx_replay.report.unmeasured import unmeasured_lines
 SPECULATION_FROM = 1.05
 """Tokens an event above which drafting (or batched events) is worth a section."""
 
+_SHORT_NAME = 16
+"""Letters of a row's name that a phone shows beside its numbers without a break."""
+
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "") -> str:
     """Return a table of plain texts, wide ones to be scrolled; the first column names the row."""
@@ -43,8 +46,9 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "")
         for row in rows
     )
     said = f"<caption>{escape(caption)}</caption>" if caption else ""
+    style = ' class="named"' if any(len(row[0]) > _SHORT_NAME for row in rows) else ""
     return (
-        f'<div class="scroll" tabindex="0"><table>{said}<thead><tr>{heads}</tr></thead>'
+        f'<div class="scroll" tabindex="0"><table{style}>{said}<thead><tr>{heads}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>"
     )
 
