@@ -19,6 +19,8 @@ _MEASURING = ("run", "sweep")
 def main() -> None:
     """Run the command line. An interrupt exits with 130 and says so."""
     _on_interrupt(_leave)  # an exception may be lost in what an import does
+    # Arrow's own allocator holds 20 MB in reserve; records are a few megabytes at a time.
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     from agentx_replay.cli.commands import run_command_line
 
     try:

@@ -76,3 +76,13 @@ def test_nowhere_to_print_to_is_no_traceback() -> None:
         )
     assert result.returncode == 1
     assert result.stderr.strip() == "agentx-replay: there is no space to print to."
+
+
+def test_a_command_keeps_no_reserve_of_memory_for_arrow() -> None:
+    program = (
+        "import atexit, sys; from agentx_replay.cli import main; sys.argv[1:] = ['--version'];"
+        "atexit.register(lambda: print(__import__('pyarrow').default_memory_pool().backend_name));"
+        "main()"
+    )
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert said.stdout.splitlines()[-1] == "system"
