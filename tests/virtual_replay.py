@@ -11,7 +11,7 @@ from agentx_replay.plan.plan import GraphLibrary, Plan, PlannedPlay
 from agentx_replay.plan.selection import Selection
 from agentx_replay.plan.spawns import index_spawns
 from agentx_replay.prompts.prompt import Prompt
-from agentx_replay.replay.driver import Replay, ReplayResult
+from agentx_replay.replay.driver import Progress, Replay, ReplayResult
 from agentx_replay.replay.ports import Clock, Dispatch, PlayRecord, Response, Status
 from agentx_replay.replay.virtual_time import run_virtual, virtual_clock
 from agentx_replay.scenario import Scenario
@@ -110,6 +110,7 @@ class Outcome:
     log: Log
     result: ReplayResult
     endpoint: Timed
+    looks: list[Progress]
 
 
 def plan_of(graphs: Sequence[SessionGraph], lanes: int, scenario: Scenario) -> Plan:
@@ -137,9 +138,11 @@ def replay(
     seconds: Callable[[Dispatch], float] = lambda _: 1.0,
     status: Callable[[Dispatch], Status] = lambda _: Status.OK,
     stop_at_s: float | None = None,
+    look_at_s: Sequence[float] = (),
 ) -> Outcome:
     """Replay ``graphs`` on ``lanes`` from virtual second 0."""
     log = Log()
+    looks: list[Progress] = []
 
     def prompts(_play: PlannedPlay, _lane: int, _ordinal: int) -> NoText:
         return NoText()
@@ -150,6 +153,8 @@ def replay(
         run = Replay(plan_of(graphs, lanes, scenario), prompts, clock, endpoint, log, run_id="t")
         if stop_at_s is not None:
             clock.call_at(round(stop_at_s * S), run.stop)
-        return Outcome(log, await run.run(), endpoint)
+        for at_s in look_at_s:
+            clock.call_at(round(at_s * S), lambda: looks.append(run.progress()))
+        return Outcome(log, await run.run(), endpoint, looks)
 
     return run_virtual(main())

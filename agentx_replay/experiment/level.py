@@ -86,7 +86,10 @@ def run_level(level: Level, target: Target, run: RunDirectory, screen: Screen) -
     concurrency = level.plan.concurrency
     screen.level_begins(concurrency)
     directory = run.start_point(concurrency, _document(level, None))
-    replayed = _run(target, _replay(level, target, directory, screen))
+    try:
+        replayed = _run(target, _replay(level, target, directory, screen))
+    finally:
+        screen.level_ends()
     compact(directory)
     compact_samples(instrument_file(directory), instrument_parts(directory), INSTRUMENT)
     point = _point(level, replayed, directory)

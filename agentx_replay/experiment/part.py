@@ -30,6 +30,7 @@ from agentx_replay.replay.instrument import ClientLoad, LagSampler
 from agentx_replay.replay.lane import PromptSources
 from agentx_replay.replay.peers import Peers
 from agentx_replay.replay.ports import Clock, Endpoint
+from agentx_replay.replay.warmup import Warmed
 from agentx_replay.results.layout import instrument_parts
 from agentx_replay.results.recent import Glimpse, Recent, Snapshot, snapshot_of
 from agentx_replay.results.recorder import ParquetRecorder
@@ -79,12 +80,25 @@ def together(looks: Sequence[Look]) -> tuple[Progress, Snapshot, ClientLoad]:
         in_flight=sum(progress.in_flight for progress in progresses),
         live_plays=sum(progress.live_plays for progress in progresses),
         recycled_plays=sum(progress.recycled_plays for progress in progresses),
+        warmed=_warmed_together([p.warmed for p in progresses if p.warmed is not None]),
     )
     load = ClientLoad(
         cpu_share=max(look.load.cpu_share for look in looks),
         loop_lag_p99_ns=max(look.load.loop_lag_p99_ns for look in looks),
     )
     return progress, snapshot_of([look.recent for look in looks]), load
+
+
+def _warmed_together(parts: Sequence[Warmed]) -> Warmed | None:
+    """Return how far a warm-up is; all its workers leave it at once."""
+    if not parts:
+        return None
+    return Warmed(
+        primers_done=sum(part.primers_done for part in parts),
+        primers=sum(part.primers for part in parts),
+        pressure_done=sum(part.pressure_done for part in parts),
+        pressure=sum(part.pressure for part in parts),
+    )
 
 
 @dataclass(frozen=True, slots=True)

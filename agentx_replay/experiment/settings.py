@@ -79,5 +79,5 @@ class Screen(Protocol):
     def show(self, progress: Progress, recent: Snapshot, load: ClientLoad) -> None:
         """Show where the level is now; called about once a second."""
 
-    def level_ended(self, line: str) -> None:
-        """Say how a level went."""
+    def level_ends(self) -> None:
+        """Take what was shown of the level off the screen."""

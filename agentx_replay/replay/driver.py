@@ -12,7 +12,7 @@ from agentx_replay.replay.peers import Alone, Meeting, Peers
 from agentx_replay.replay.ports import Clock, Endpoint, Recorder
 from agentx_replay.replay.timers import TimerQueue
 from agentx_replay.replay.traffic import Traffic
-from agentx_replay.replay.warmup import WarmUp, WarmupError, longest_lead_s
+from agentx_replay.replay.warmup import Warmed, WarmUp, WarmupError, longest_lead_s
 from agentx_replay.replay.window import Window, WindowResult, earliest_offset_s
 
 _NS = 1_000_000_000
@@ -29,13 +29,16 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A snapshot for the screen; ``left_s`` is None where no end is known (the warm-up)."""
+    """A snapshot for the screen; ``left_s`` is None where no end is known (the warm-up), and
+    ``warmed`` outside it.
+    """
 
     stage: Stage
     left_s: float | None
     in_flight: int
     live_plays: int
     recycled_plays: int
+    warmed: Warmed | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,7 @@ class Replay:
         now_ns = clock.now_ns()
         indices = range(plan.concurrency) if lanes is None else lanes
         self._lanes = [Lane(context, index, now_ns) for index in indices]
+        self._warmup = WarmUp(self._lanes, self._traffic, self._scenario.warmup_requests)
         self._window: Window | None = None
         self._stage = Stage.WARMUP
         self._interrupted = False
@@ -115,11 +119,10 @@ class Replay:
 
     async def _warm_up(self) -> Meeting:
         """Go from nothing to the barrier, to which each brings its earliest offset."""
-        warmup = WarmUp(self._lanes, self._traffic, self._scenario.warmup_requests)
         ready = await self._meet(longest_lead_s(self._lanes))
-        await warmup.prime(ready.at_ns, max(ready.brought_s))
+        await self._warmup.prime(ready.at_ns, max(ready.brought_s))
         await self._meet(0.0)
-        await warmup.press()
+        await self._warmup.press()
         return await self._meet(earliest_offset_s(self._lanes))
 
     async def _meet(self, brought_s: float) -> Meeting:
@@ -175,4 +178,5 @@ class Replay:
             in_flight=self._traffic.in_flight,
             live_plays=len(self._lanes),
             recycled_plays=sum(lane.ordinal for lane in self._lanes),
+            warmed=self._warmup.warmed() if stage is Stage.WARMUP else None,
         )

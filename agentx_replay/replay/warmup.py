@@ -5,6 +5,8 @@ each lane issues a number of requests with gaps removed and one output token; or
 and joins hold, and a lane that drains a tree takes the next session. Idle caps have no part here.
 """
 
+from dataclasses import dataclass
+
 from agentx_replay.plan.graph import StepId
 from agentx_replay.replay.lane import Lane
 from agentx_replay.replay.play import Due
@@ -13,6 +15,16 @@ from agentx_replay.replay.traffic import Traffic
 
 _NS = 1_000_000_000
 _SOUND = (Status.OK, Status.LENGTH_MISMATCH)
+
+
+@dataclass(frozen=True, slots=True)
+class Warmed:
+    """How far a warm-up is: primers and pressure requests that have returned, of all."""
+
+    primers_done: int
+    primers: int
+    pressure_done: int
+    pressure: int
 
 
 class WarmupError(Exception):
@@ -41,18 +53,18 @@ class WarmUp:
         self._lanes = lanes
         self._traffic = traffic
         self._requests_per_lane = requests_per_lane
-        self._primers_left = 0
+        self._primers = [(lane, primer) for lane in lanes for primer in lane.planned.start.primers]
+        self._primers_left = len(self._primers)
+        self._pressure_done = 0
 
     async def prime(self, start_ns: int, longest_s: float) -> None:
         """Fire the primers, the one with the lead ``longest_s`` at ``start_ns``."""
-        primers = [(lane, primer) for lane in self._lanes for primer in lane.planned.start.primers]
-        if not primers:
+        if not self._primers:
             return
         self._traffic.on_ended = self._primer_ended
-        self._primers_left = len(primers)
 
         def fire() -> None:
-            for lane, primer in primers:
+            for lane, primer in self._primers:
                 when_ns = start_ns + primer_offset_ns(primer.lead_s, longest_s)
                 self._fire_primer(lane, primer.step, when_ns)
 
@@ -62,6 +74,16 @@ class WarmUp:
         """Have each lane issue its number of requests, without gaps."""
         self._traffic.on_ended = self._pressure_ended
         await self._traffic.settled(self._press)
+
+    def warmed(self) -> Warmed:
+        """Return how far it is."""
+        primers = len(self._primers)
+        return Warmed(
+            primers_done=primers - self._primers_left,
+            primers=primers,
+            pressure_done=self._pressure_done,
+            pressure=len(self._lanes) * self._requests_per_lane,
+        )
 
     def _fire_primer(self, lane: Lane, step: StepId, when_ns: int) -> None:
         def send() -> None:
@@ -86,6 +108,7 @@ class WarmUp:
     ) -> None:
         if self._spoiled(step, dispatch, response):
             return
+        self._pressure_done += 1
         now_ns = self._now_ns(lane)
         if response.status is Status.OVERFLOW:
             due = lane.play.give_up(step.stream, now_ns)

@@ -3,6 +3,7 @@
 Everything goes to standard error, so that standard output holds results alone.
 """
 
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -12,22 +13,19 @@ from typing import TextIO
 from agentx_replay.replay.driver import Progress, Stage
 from agentx_replay.replay.instrument import ClientLoad
 from agentx_replay.results.recent import Snapshot
+from agentx_replay.wording import counted
 
 PLAIN_EVERY_S = 30.0
-_LIVE_COLUMNS = 100
-"""A line that is replaced in place must not wrap; one that stays may be as long as it is."""
+_UNTOLD_COLUMNS = 80
+"""The width of a terminal that does not tell its own."""
+_BETWEEN = " | "
 
 
 def progress_line(
     concurrency: int, progress: Progress, recent: Snapshot, load: ClientLoad, gpus: int | None
 ) -> str:
-    """Return the state of a level in one line, every number with a unit."""
-    left = f" {progress.left_s:.0f} s left" if progress.left_s is not None else ""
-    parts = [
-        f"c={concurrency} {progress.stage}{left}",
-        f"{progress.live_plays} plays",
-        f"{progress.in_flight} in flight",
-    ]
+    """Return the state of a level in one line, every number with a unit, the least telling last."""
+    parts = [f"c={concurrency} {_stage(progress)}", f"{progress.in_flight} in flight"]
     if recent.ended:
         unit = "tok/s" if gpus is None else "tok/s/GPU"
         parts.append(f"{recent.tokens_per_s / (gpus or 1):,.0f} {unit}")
@@ -38,7 +36,31 @@ def progress_line(
     if recent.failures:
         parts.append(", ".join(f"{count} {category}" for category, count in recent.failures))
     parts.append(f"client {load.cpu_share:.0%} CPU, lag {load.loop_lag_p99_ns / 1e6:.1f} ms")
-    return " | ".join(parts)
+    parts.append(counted(progress.live_plays, "live session"))
+    return _BETWEEN.join(parts)
+
+
+def _stage(progress: Progress) -> str:
+    """window 12 s left; warm-up, 3 of 12 primers; warm-up, 20 of 80 pressure requests."""
+    if progress.left_s is not None:
+        return f"{progress.stage} {progress.left_s:.0f} s left"
+    of = progress.warmed
+    if of is None:
+        return str(progress.stage)
+    if of.primers_done < of.primers:
+        return f"{progress.stage}, {of.primers_done:,} of {of.primers:,} primers"
+    return f"{progress.stage}, {of.pressure_done:,} of {of.pressure:,} pressure requests"
+
+
+def fitted(line: str, columns: int) -> str:
+    """Return a line without the last of its fields that do not fit into ``columns``.
+
+    One that is replaced in place must not wrap; the last column stays free, as some terminals wrap
+    on it.
+    """
+    while len(line) >= columns and _BETWEEN in line:
+        line = line.rpartition(_BETWEEN)[0]
+    return line[: max(columns - 1, 0)]
 
 
 def length_warning(errors: Sequence[int]) -> str | None:
@@ -59,6 +81,7 @@ class ProgressScreen:
         self._gpus = gpus
         self._stream = stream
         self._live = stream.isatty()
+        self._left_open = False
         self._concurrency = 0
         self._shown_s = float("-inf")
         self._stage: Stage | None = None
@@ -66,7 +89,8 @@ class ProgressScreen:
 
     def say(self, line: str) -> None:
         """Show a line that stays."""
-        self._write(f"\r\x1b[K{line}\n" if self._live else f"{line}\n")
+        self._clear()
+        self._write(f"{line}\n")
 
     def level_begins(self, concurrency: int) -> None:
         """Say that a level begins."""
@@ -81,16 +105,28 @@ class ProgressScreen:
             self.say(warning)
         line = progress_line(self._concurrency, progress, recent, load, self._gpus)
         if self._live:
-            self._write(f"\r\x1b[K{line[:_LIVE_COLUMNS]}")
+            self._clear()
+            self._write(fitted(line, self._columns()))
+            self._left_open = True
             return
         now_s = time.monotonic()
         if progress.stage is not self._stage or now_s - self._shown_s >= PLAIN_EVERY_S:
             self._stage, self._shown_s = progress.stage, now_s
             self._write(f"{line}\n")
 
-    def level_ended(self, line: str) -> None:
-        """Say how a level went."""
-        self.say(line)
+    def level_ends(self) -> None:
+        """Take the live line off the screen, so that nothing is written behind it."""
+        self._clear()
+
+    def _clear(self) -> None:
+        if self._left_open:
+            self._left_open = False
+            self._write("\r\x1b[K")
+
+    def _columns(self) -> int:
+        with suppress(OSError):  # a stream that is no terminal's, or a terminal that was closed
+            return os.get_terminal_size(self._stream.fileno()).columns or _UNTOLD_COLUMNS
+        return _UNTOLD_COLUMNS
 
     def _write(self, text: str) -> None:
         """Write where somebody looks: a terminal that was closed is no reason to stop measuring."""

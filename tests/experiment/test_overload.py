@@ -44,7 +44,7 @@ class Seen:
     def show(self, progress: Progress, recent: Snapshot, load: ClientLoad) -> None:
         self.loads.append(load)
 
-    def level_ended(self, line: str) -> None:
+    def level_ends(self) -> None:
         """Nothing is kept of it."""
 
 

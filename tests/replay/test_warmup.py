@@ -8,7 +8,7 @@ from virtual_replay import SCENARIO, S, replay
 
 from agentx_replay.plan.graph import Join, Spawn, StepId
 from agentx_replay.replay.ports import Status
-from agentx_replay.replay.warmup import primer_offset_ns
+from agentx_replay.replay.warmup import Warmed, primer_offset_ns
 
 FROM_THE_MIDDLE = dataclasses.replace(SCENARIO, start_fraction=(0.5, 0.5))
 
@@ -46,6 +46,14 @@ def test_pressure_removes_gaps_counts_per_lane_and_holds_the_next_for_the_window
     # The fourth fires when the window opens; later ones after their gaps again.
     window = [row for row in run.log.sent() if row[1] == 0]
     assert window[:2] == [(3.0, 0, 0, 0, 3), (13.0, 0, 0, 0, 4)]
+
+
+def test_a_look_tells_what_has_returned_of_all() -> None:
+    scenario = dataclasses.replace(FROM_THE_MIDDLE, warmup_requests=3)
+    of = graph([step(i, 10.0 * i, gap_s=9.0) for i in range(9)])
+    run = replay([of, of], lanes=2, scenario=scenario, look_at_s=[0.5, 2.5, 4.5])
+    # Both lanes' primers return at 1 s, their pressure requests at 2, 3 and 4 s.
+    assert [look.warmed for look in run.looks] == [Warmed(0, 2, 0, 6), Warmed(2, 2, 2, 6), None]
 
 
 def test_pressure_counts_children_and_recycled_plays_alike() -> None:

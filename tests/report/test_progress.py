@@ -1,35 +1,89 @@
 """How a level is going, on a terminal and on what is none."""
 
+import fcntl
 import io
+import os
+import pty
+import struct
+import termios
+from dataclasses import replace
 
 import pytest
 
 from agentx_replay.replay.driver import Progress, Stage
 from agentx_replay.replay.instrument import ClientLoad
-from agentx_replay.report.progress import ProgressScreen
+from agentx_replay.replay.warmup import Warmed
+from agentx_replay.report.progress import ProgressScreen, fitted, progress_line
 from agentx_replay.results.recent import Snapshot
 
 PROGRESS = Progress(Stage.WINDOW, 12.4, in_flight=16, live_plays=32, recycled_plays=3)
 RECENT = Snapshot(12_345.0, 0.0201, 0.952, 90, (("http_status", 12), ("connection_reset", 3)))
+NOTHING_YET = Snapshot(0.0, None, None, 0, ())
 LOAD = ClientLoad(cpu_share=0.25, loop_lag_p99_ns=1_234_567.0)
 LINE = (
-    "c=32 window 12 s left | 32 plays | 16 in flight | 1,543 tok/s/GPU | P90 ITL 20.1 ms"
-    " | hit 95.2% | 12 http_status, 3 connection_reset | client 25% CPU, lag 1.2 ms"
+    "c=32 window 12 s left | 16 in flight | 1,543 tok/s/GPU | P90 ITL 20.1 ms | hit 95.2%"
+    " | 12 http_status, 3 connection_reset | client 25% CPU, lag 1.2 ms | 32 live sessions"
 )
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
+def shown_in_a_terminal(columns: int) -> str:
+    """What a screen writes into a terminal so wide, from a level's start to a line that stays."""
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    with os.fdopen(follower, "w") as stream:
+        screen = ProgressScreen(8, stream)
+        screen.say("before")
+        screen.level_begins(32)
+        screen.show(PROGRESS, RECENT, LOAD)
+        screen.level_ends()
+        screen.say("after")
+        text = os.read(leader, 10_000).decode()
+    os.close(leader)
+    return text
 
 
-@pytest.mark.parametrize(
-    ("stream", "shown"), [(io.StringIO(), f"{LINE}\n"), (Terminal(), f"\r\x1b[K{LINE[:100]}")]
-)
-def test_a_line_is_whole_where_it_stays_and_fits_where_it_is_replaced(
-    stream: io.StringIO, shown: str
-) -> None:
+def test_where_lines_stay_they_are_whole() -> None:
+    stream = io.StringIO()
     screen = ProgressScreen(8, stream)
     screen.level_begins(32)
     screen.show(PROGRESS, RECENT, LOAD)
-    assert stream.getvalue() == shown
+    screen.level_ends()
+    assert stream.getvalue() == f"{LINE}\n"
+
+
+@pytest.mark.parametrize(
+    ("columns", "shown"),
+    [
+        (
+            80,
+            "c=32 window 12 s left | 16 in flight | 1,543 tok/s/GPU | P90 ITL 20.1 ms",
+        ),
+        (172, LINE),
+    ],
+)
+def test_a_terminal_shows_the_fields_that_fit_and_is_clean_before_anything_else(
+    columns: int, shown: str
+) -> None:
+    assert shown_in_a_terminal(columns) == f"before\r\n{shown}\r\x1b[Kafter\r\n"
+
+
+def test_whole_fields_go_from_the_right() -> None:
+    assert fitted("a | bcd | ef", 13) == "a | bcd | ef"
+    assert fitted("a | bcd | ef", 12) == "a | bcd"
+    assert fitted("a | bcd | ef", 5) == "a"
+    assert fitted("abcdef", 4) == "abc"
+
+
+@pytest.mark.parametrize(
+    ("warmed", "stage"),
+    [
+        (Warmed(3, 12, 0, 80), "warm-up, 3 of 12 primers"),
+        (Warmed(12, 12, 40, 80), "warm-up, 40 of 80 pressure requests"),
+        (Warmed(0, 0, 0, 80), "warm-up, 0 of 80 pressure requests"),
+    ],
+)
+def test_a_warm_up_tells_what_has_returned_of_all(warmed: Warmed, stage: str) -> None:
+    warming = replace(PROGRESS, stage=Stage.WARMUP, left_s=None, warmed=warmed)
+    assert progress_line(8, warming, NOTHING_YET, LOAD, None) == (
+        f"c=8 {stage} | 16 in flight | client 25% CPU, lag 1.2 ms | 32 live sessions"
+    )

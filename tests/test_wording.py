@@ -1,0 +1,16 @@
+import pytest
+
+from agentx_replay.wording import counted
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(0, "0 requests"), (1, "1 request"), (2, "2 requests"), (1234, "1,234 requests")],
+)
+def test_one_thing_is_one_thing(number: int, text: str) -> None:
+    assert counted(number, "request") == text
+
+
+def test_a_plural_of_its_own_is_said() -> None:
+    assert counted(1, "process", "processes") == "1 process"
+    assert counted(3, "process", "processes") == "3 processes"
