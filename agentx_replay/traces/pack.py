@@ -6,7 +6,7 @@ from pathlib import Path
 import orjson
 
 from agentx_replay.errors import UsageError
-from agentx_replay.traces.corpus import raw_sessions
+from agentx_replay.traces.files import raw_sessions
 from agentx_replay.traces.weka import read_session
 
 

@@ -5,10 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from agentx_replay.errors import UsageError
-from agentx_replay.traces import corpus as corpus_module
+from agentx_replay.traces import files as files_module
 from agentx_replay.traces.corpus import read_corpus
 
 
@@ -109,7 +111,7 @@ def test_one_id_in_two_places_is_an_error_naming_both(tmp_path: Path) -> None:
 def test_a_session_too_large_is_refused_before_it_fills_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(corpus_module, "MOST_SESSION_BYTES", 2**20)
+    monkeypatch.setattr(files_module, "MOST_SESSION_BYTES", 2**20)
     zeros = b" " * (2**20 + 1)
     (tmp_path / "a.json").write_bytes(zeros)
     (tmp_path / "b.json.gz").write_bytes(gzip.compress(zeros))
@@ -122,24 +124,60 @@ def test_a_session_too_large_is_refused_before_it_fills_the_memory(
     assert all("a session is larger than 1 MiB unpacked" in reason for _, reason in skipped)
 
 
-@pytest.mark.parametrize("single", [True, False])
-def test_zstandard_is_refused_with_the_command_that_unpacks_it(
-    tmp_path: Path, single: bool
-) -> None:
-    file = tmp_path / "t.jsonl.zst"
-    file.write_bytes(b"\x28\xb5\x2f\xfd")
-    assert refusal(file if single else tmp_path) == (
-        f"{file} is compressed with Zstandard, which is not read here; "
-        "unpack it: zstd -d t.jsonl.zst"
-    )
+def test_zstandard_is_unpacked(tmp_path: Path) -> None:
+    (tmp_path / "a.json.zst").write_bytes(zstandard(trace("1")))
+    (tmp_path / "b.jsonl.zst").write_bytes(zstandard(trace("2a") + b"\n" + trace("2b")))
+    assert ids(tmp_path) == ["1", "2a", "2b"]
+
+
+@pytest.mark.parametrize("name", ["t.json.zst", "t.jsonl.zst", "t.parquet", "t.json.gz"])
+@pytest.mark.parametrize("damage", ["cut", "other"])
+def test_a_packed_file_that_is_damaged_is_named(tmp_path: Path, name: str, damage: str) -> None:
+    packed = {"zst": zstandard(trace("1")), "gz": gzip.compress(trace("1"))}
+    whole = packed.get(name.rpartition(".")[2], rows([trace("1")]))
+    file = tmp_path / name
+    file.write_bytes(whole[:-9] if damage == "cut" else b"something else, not packed at all")
+    assert refusal(file).startswith(f"{file}: it cannot be read (")
+
+
+def test_a_parquet_file_of_rows_is_the_same_corpus_as_its_json(tmp_path: Path) -> None:
+    """In a table a marker has the fields of a request, and a request those of a marker, as null."""
+    request = {"t": 9.0, "in": 256, "out": 5, "hash_ids": [1, 2, 3, 4], "model": "m"}
+    inner = {"t": 0.0, "in": 64, "out": 2, "hash_ids": [9], "model": "m"}
+    marker = {"type": "subagent", "t": 3.0, "agent_id": "a", "duration_ms": 2000}
+    marker["requests"] = [inner]
+    with_agent = orjson.loads(trace("1", api_time=1.5))
+    with_agent["requests"] += [marker, request]
+    sessions = [orjson.dumps(with_agent), trace("2", think_time=0.5)]
+    (tmp_path / "t.jsonl").write_bytes(b"\n".join(sessions))
+    (tmp_path / "t.parquet").write_bytes(rows(sessions))
+    as_lines, as_rows = (read_corpus(tmp_path / f"t.{end}") for end in ("jsonl", "parquet"))
+    assert as_rows.fingerprint == as_lines.fingerprint
+    assert [len(list(session.requests())) for session in as_rows.sessions] == [3, 1]
+
+
+def test_a_bad_row_is_named_by_its_number(tmp_path: Path) -> None:
+    file = tmp_path / "t.parquet"
+    file.write_bytes(rows([trace("1"), trace("2", out=-5)]))
+    assert refusal(file).startswith(f"{file}, row 2: requests[0].out is -5")
+
+
+def zstandard(raw: bytes) -> bytes:
+    return bytes(pa.compress(raw, codec="zstd", asbytes=True))
+
+
+def rows(sessions: list[bytes]) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist([orjson.loads(raw) for raw in sessions]), sink)
+    return bytes(sink.getvalue())
 
 
 def test_a_path_without_traces_is_refused(tmp_path: Path) -> None:
     assert refusal(tmp_path / "none").startswith(f"{tmp_path / 'none'} does not exist")
     assert refusal(tmp_path).startswith(f"{tmp_path} holds no trace file")
-    (tmp_path / "t.parquet").write_bytes(b"PAR1")
+    (tmp_path / "t.csv").write_bytes(b"id")
     assert refusal(tmp_path).startswith(f"{tmp_path} holds no trace file")
-    assert "is not named like a trace" in refusal(tmp_path / "t.parquet")
+    assert "is not named like a trace" in refusal(tmp_path / "t.csv")
     (tmp_path / "t.json").write_bytes(b"{}")
     with pytest.raises(UsageError, match="holds no usable session"):
         read_corpus(tmp_path, skip_bad=True)
