@@ -21,7 +21,13 @@ from agentx_replay.cli.sections import SectionedCommand
 from agentx_replay.experiment.sessions import SessionSource
 from agentx_replay.plan.plan import GraphLibrary, Plan
 from agentx_replay.plan.selection import ContextPolicy, Selection
-from agentx_replay.report.plan_lines import LevelPlan, level_plan, plan_lines, selection_totals
+from agentx_replay.report.plan_lines import (
+    LevelPlan,
+    level_plan,
+    plan_lines,
+    selection_totals,
+    whole_time,
+)
 from agentx_replay.report.sweep_lines import corpus_lines
 from agentx_replay.scenario import Scenario
 from agentx_replay.shipped import shipped_directory
@@ -34,6 +40,9 @@ if TYPE_CHECKING:
 
 _SIMULATED_SALT = "plan"
 """Two simulations of one plan are the same to the byte."""
+
+
+_WORDS = "What t*, a stream, a primer and the other words mean: docs/protocol.md, under Words."
 
 
 @click.command(cls=SectionedCommand)
@@ -101,6 +110,8 @@ def _lines(
         f"  {totals['input_tokens']:,} tokens in, {totals['output_tokens']:,} out, "
         f"{totals['reuse']:.1%} reusable with an unlimited cache",
         *(line for level in plans for line in plan_lines(level, _memory(selection, level).lines())),
+        *whole_time(plans),
+        _WORDS,
     ]
 
 

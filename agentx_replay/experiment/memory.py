@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from agentx_replay.endpoint.parsing import MAX_HELD_BYTES
 from agentx_replay.plan.selection import Selection
 from agentx_replay.results.recorder import BACKLOG_EVENTS, EVENT_BYTES
+from agentx_replay.wording import counted
 
 PROGRAM_BYTES = 160_000_000
 """Resident size of ``agentx-replay run`` on the bundled sessions, all it loads included."""
@@ -37,9 +38,9 @@ class LevelMemory:
 
     def lines(self) -> tuple[str, str]:
         """Return the bound and what it consists of, in lines of at most 90 columns."""
-        processes = "1 process" if self.processes == 1 else f"{self.processes} processes"
+        processes = counted(self.processes, "process", "processes")
         return (
-            f"memory: at most {_mb(self.total_bytes)} MB in {processes}; of that",
+            f"memory: at most {_mb(self.total_bytes)} MB in {processes}; of that, in MB:",
             f"  program {_mb(self.program_bytes)}, corpus {_mb(self.corpus_bytes)}, text "
             f"{_mb(self.text_bytes)}, events {_mb(self.raw_event_bytes)}, records "
             f"{_mb(self.record_bytes)}",

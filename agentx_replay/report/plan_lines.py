@@ -7,7 +7,8 @@ from typing import Any
 from agentx_replay.plan.plan import Plan, PlannedPlay
 from agentx_replay.plan.selection import Selection, context_tokens
 from agentx_replay.report.sweep_lines import wrapping
-from agentx_replay.traces.model import Session
+from agentx_replay.traces.model import RecordedRequest, Session
+from agentx_replay.wording import counted
 
 _TEXT_BYTES_PER_TOKEN = 5
 _COPIES_IN_USE = 3
@@ -33,7 +34,9 @@ class LevelPlan:
 
     ``wrapping`` says that sessions repeat across lanes, None where they do not. ``text_bytes``
     bounds the text of all live plays. ``primer_spread_s`` is from the first primer to the last;
-    the level takes at least ``least_s``, were the server infinitely fast, and at most ``most_s``.
+    the level takes at least ``least_s``, were the server infinitely fast, and at most ``most_s``,
+    with a warm-up that is given up after ``warmup_timeout_s``. ``first_requests`` and the tokens
+    are those of the lanes' first plays from t* on, whether they fit into the window or not.
     """
 
     concurrency: int
@@ -43,12 +46,16 @@ class LevelPlan:
     primer_tokens: int
     primer_spread_s: float
     warmup_requests: int
+    first_requests: int
+    first_input_tokens: int
+    first_output_tokens: int
     wrapping: str | None
     text_bytes: int
     window_s: float
     grace_s: float
     least_s: float
     most_s: float
+    warmup_timeout_s: float
 
 
 def lane_plan(lane: int, planned: PlannedPlay) -> LanePlan:
@@ -76,6 +83,7 @@ def level_plan(plan: Plan) -> LevelPlan:
     """Return a level's plan, worked out without sending anything."""
     plays = [plan.play(lane, 0) for lane in range(plan.concurrency)]
     lanes = tuple(lane_plan(lane, play) for lane, play in enumerate(plays))
+    ahead = [request for play in plays for request in _ahead(play)]
     leads_s = [primer.lead_s for play in plays for primer in play.start.primers]
     spread_s = max(leads_s) - min(leads_s) if leads_s else 0.0
     scenario = plan.scenario
@@ -89,13 +97,26 @@ def level_plan(plan: Plan) -> LevelPlan:
         primer_tokens=sum(tokens for lane in lanes for _, _, tokens in lane.primers),
         primer_spread_s=spread_s,
         warmup_requests=plan.concurrency * scenario.warmup_requests,
+        first_requests=len(ahead),
+        first_input_tokens=sum(request.input_tokens for request in ahead),
+        first_output_tokens=sum(max(1, request.output_tokens) for request in ahead),
         wrapping=wrapping(plan),
         text_bytes=sum(largest) * _TEXT_BYTES_PER_TOKEN * _COPIES_IN_USE,
         window_s=scenario.window_s,
         grace_s=scenario.grace_s,
         least_s=spread_s + scenario.window_s,
         most_s=scenario.warmup_timeout_s + scenario.window_s + scenario.grace_s,
+        warmup_timeout_s=scenario.warmup_timeout_s,
     )
+
+
+def _ahead(planned: PlannedPlay) -> list[RecordedRequest]:
+    """Return a play's requests from where it starts."""
+    return [
+        step.request
+        for stream in planned.graph.streams
+        for step in stream.steps[planned.start.turns[stream.index] :]
+    ]
 
 
 def _peak_tokens(session: Session) -> int:
@@ -119,12 +140,19 @@ def selection_totals(selection: Selection) -> dict[str, Any]:
 def plan_lines(level: LevelPlan, memory: Sequence[str]) -> list[str]:
     """Return a level's plan in lines of at most 100 columns; ``memory`` is what it may take."""
     wrapped = f", {level.wrapping}" if level.wrapping else ""
+    each = level.warmup_requests // level.concurrency
     lines = [
         f"concurrency {level.concurrency}: plan {level.fingerprint}{wrapped}",
-        f"  warm-up: {level.primers} primers over {level.primer_spread_s:.1f} s, "
-        f"{level.primer_tokens:,} tokens; then {level.warmup_requests:,} requests",
-        f"  window {level.window_s:g} s, drain up to {level.grace_s:g} s: in all "
-        f"{_duration(level.least_s)} and the server's warm-up, at most {_duration(level.most_s)}",
+        *_primers(level),
+        f"    then {counted(level.warmup_requests, 'request')} without pauses ({each} a lane), one "
+        "token each",
+        f"  first sessions from t* on: {counted(level.first_requests, 'request')}, "
+        f"{level.first_input_tokens:,} tokens in, {level.first_output_tokens:,} out",
+        "    how many of them the window sees depends on the server (--simulate models one)",
+        f"  window {level.window_s:g} s, drain up to {level.grace_s:g} s: at least "
+        f"{_duration(level.least_s)} and what the warm-up takes,",
+        f"    at most {_duration(level.most_s)}: a warm-up is given up after "
+        f"{_duration(level.warmup_timeout_s)}",
         *(f"  {line}" for line in memory),
     ]
     for lane in level.lanes:
@@ -134,6 +162,30 @@ def plan_lines(level: LevelPlan, memory: Sequence[str]) -> list[str]:
         lines += [_step_line("primer", *primer) for primer in lane.primers]
         lines += [_step_line("from", *first) for first in lane.first]
     return lines
+
+
+def _primers(level: LevelPlan) -> list[str]:
+    """Return what is sent before t*, with what a primer is."""
+    if not level.primers:
+        return ["  warm-up: no primers, for no stream has a request before t*"]
+    spread = f"over {level.primer_spread_s:.1f} s, " if level.primer_spread_s >= 0.05 else ""
+    return [
+        f"  warm-up: {counted(level.primers, 'primer')} (each stream's last request before t*, "
+        "one token)",
+        f"    {spread}{counted(level.primer_tokens, 'token')} in",
+    ]
+
+
+def whole_time(levels: Sequence[LevelPlan]) -> list[str]:
+    """Return how long all levels take together, where there are several."""
+    if len(levels) < 2:
+        return []
+    least_s = sum(level.least_s for level in levels)
+    most_s = sum(level.most_s for level in levels)
+    return [
+        f"all {len(levels)} levels: at least {_duration(least_s)} and what the warm-ups take, "
+        f"at most {_duration(most_s)}"
+    ]
 
 
 def _step_line(what: str, stream: str, turn: int, tokens: int) -> str:

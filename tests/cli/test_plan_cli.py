@@ -178,10 +178,26 @@ def test_near_duplicates_are_named_and_left_out_on_demand(tmp_path: Path) -> Non
 def test_the_text_says_what_the_json_does(tmp_path: Path) -> None:
     text = planned("--traces", write(tmp_path), "--concurrency", "4", *HALFWAY)
     assert "3 sessions over 4 lanes" in text
-    assert "warm-up: 4 primers over 0.0 s, 896 tokens; then 4 requests" in text
-    assert "in all 20 s and the server's warm-up, at most 30.5 min" in text
+    said = " ".join(text.split())
+    assert (
+        "warm-up: 4 primers (each stream's last request before t*, one token) 896 tokens in "
+        "then 4 requests without pauses (1 a lane), one token each"
+    ) in said
+    # Of the five requests of one, again, other and one again the last three: three times
+    # 3 + 4 + 5 blocks and 9 + 10 + 11; outputs of 5, 5, 9 and 5 tokens.
+    assert "first sessions from t* on: 12 requests, 4,224 tokens in, 72 out" in said
+    assert (
+        "window 20 s, drain up to 10 s: at least 20 s and what the warm-up takes, at most 30.5 min:"
+        " a warm-up is given up after 30.0 min"
+    ) in said
+    assert "levels:" not in text
     assert "primer main" in text
     assert max(map(len, text.splitlines())) <= 100
+
+
+def test_several_levels_have_their_time_together(tmp_path: Path) -> None:
+    text = planned("--traces", write(tmp_path), "--concurrency", "1,2,4")
+    assert "all 3 levels: at least 60 s and what the warm-ups take, at most 91.5 min" in text
 
 
 def test_a_simulated_plan_has_the_table_of_its_run(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def test_every_part_of_the_bound_is_counted_once_a_process() -> None:
     )
     assert memory.total_bytes == 1_522_217_728
     assert memory.lines() == (
-        "memory: at most 1,522 MB in 3 processes; of that",
+        "memory: at most 1,522 MB in 3 processes; of that, in MB:",
         "  program 480, corpus 24, text 500, events 134, records 384",
     )
 
@@ -36,7 +36,7 @@ def test_one_worker_is_the_process_itself() -> None:
     memory = level_memory(selection(0), 0, 1)
     assert (memory.processes, memory.program_bytes) == (1, 160_000_000)
     # 160 + 67.1 + 192
-    assert memory.lines()[0] == "memory: at most 419 MB in 1 process; of that"
+    assert memory.lines()[0] == "memory: at most 419 MB in 1 process; of that, in MB:"
 
 
 def test_the_line_fits_the_screen_for_the_largest_runs() -> None:
