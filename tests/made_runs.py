@@ -36,7 +36,8 @@ GPUS = 8
 class Level:
     """A level to be: interactivity in tokens/s/user, throughput in tokens/s per GPU of 8.
 
-    ``session`` names the first session of a lane, ``status`` how every response ends.
+    ``session`` names the first session of a lane, ``status`` how every response ends. ``failure``
+    says why the window never opened; then nothing was sent.
     """
 
     concurrency: int
@@ -45,6 +46,7 @@ class Level:
     session: Callable[[int], str] = lambda lane: f"session-{lane}"
     status: Status = Status.OK
     plan: str | None = None
+    failure: str | None = None
 
 
 def make_run(
@@ -82,7 +84,7 @@ def write_instrument(point: Path, rows: Sequence[tuple[int, ...]]) -> None:
 def _write_level(run: RunDirectory, level: Level, gpus: int | None) -> None:
     directory = run.start_point(level.concurrency, {})
     recorder = ParquetRecorder(directory, origin_ns=0)
-    for lane in range(level.concurrency):
+    for lane in range(level.concurrency if level.failure is None else 0):
         recorder.record(*exchange(level, lane))
         play = PlayRecord(
             concurrency=level.concurrency, play_id=f"p{lane}", session_id=level.session(lane),
@@ -92,11 +94,13 @@ def _write_level(run: RunDirectory, level: Level, gpus: int | None) -> None:
         recorder.record_play(play)
     recorder.close()
     compact(directory)
-    facts = PointFacts(level.concurrency, gpus, WINDOW, RULES, Conduct())
+    window = WINDOW if level.failure is None else None
+    facts = PointFacts(level.concurrency, gpus, window, RULES, Conduct(failure=level.failure))
     records = records_of(StoredRequests.of(directory).groups)
-    point = measure_point(records, None, facts, PointStatus.COMPLETE)
+    status = PointStatus.COMPLETE if level.failure is None else PointStatus.FAILED
+    point = measure_point(records, None, facts, status)
     plan = {"plan_fingerprint": level.plan or f"plan-{level.concurrency}"}
-    run.write_point(level.concurrency, PointStatus.COMPLETE, plan | point_document(point))
+    run.write_point(level.concurrency, status, plan | point_document(point))
 
 
 def exchange(level: Level, lane: int) -> tuple[Dispatch, Response]:

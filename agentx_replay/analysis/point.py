@@ -70,7 +70,7 @@ def measure_point(
             instrument = examine(records.responses, facts.window, samples)
     verdict = Verdict(
         invalid_reasons(summary, instrument, facts.conduct, facts.rules.window_s),
-        incomparable_reasons(facts.rules),
+        incomparable_reasons(facts.rules, summary),
     )
     return Point(status, facts, summary, instrument, verdict)
 

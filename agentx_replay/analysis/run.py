@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from agentx_replay.analysis.bootstrap import LevelSample, level_sample
 from agentx_replay.analysis.frontier import CurvePoint
 from agentx_replay.analysis.mix import MIX_COLUMNS, Mix, mix_of
@@ -15,6 +17,7 @@ from agentx_replay.analysis.point import Point, curve, point_from_records
 from agentx_replay.analysis.profile import Profile, profile_of
 from agentx_replay.analysis.responses import records_of
 from agentx_replay.analysis.sensitivity import LevelVariants, level_variants
+from agentx_replay.analysis.window import Window, happened_in
 from agentx_replay.errors import UsageError
 from agentx_replay.results.run_directory import StoredPoint, read_points, read_sweep
 
@@ -31,13 +34,15 @@ class Evidence:
 @dataclass(frozen=True, slots=True, eq=False)
 class MeasuredLevel:
     """One level of a run; ``profile`` is None where its window never opened, ``evidence`` where
-    its point is not on the curve.
+    its point is not on the curve. ``sessions_played`` counts the different recorded sessions of
+    which a request was sent in the window.
     """
 
     stored: StoredPoint
     point: Point
     profile: Profile | None
     evidence: Evidence | None
+    sessions_played: int
 
     @property
     def plan_fingerprint(self) -> str | None:
@@ -106,16 +111,23 @@ def _read_level(stored: StoredPoint, gpus: int | None) -> MeasuredLevel:
         point = replace(point, facts=replace(point.facts, gpus=gpus))
     window = point.facts.window
     if window is None:
-        return MeasuredLevel(stored, point, None, None)
-    profile = profile_of(records, window)
+        return MeasuredLevel(stored, point, None, None, 0)
+    profile, played = profile_of(records, window), _sessions_played(stored, window)
     if point.summary is None or not curve([point]):
-        return MeasuredLevel(stored, point, profile, None)
+        return MeasuredLevel(stored, point, profile, None, played)
     evidence = Evidence(
         level_sample(records.responses, window, point.concurrency, _first_sessions(stored)),
         level_variants(records, point.summary, window, point.concurrency),
         mix_of(stored.requests(MIX_COLUMNS), window),
     )
-    return MeasuredLevel(stored, point, profile, evidence)
+    return MeasuredLevel(stored, point, profile, evidence, played)
+
+
+def _sessions_played(stored: StoredPoint, window: Window) -> int:
+    """Count from requests, which a killed run has on disk where its plays are not."""
+    table = stored.requests(("session_id", "send_ns"))
+    inside = happened_in(table["send_ns"].to_numpy(), window)
+    return len(table["session_id"].filter(pa.array(inside)).unique())
 
 
 def _first_sessions(stored: StoredPoint) -> dict[int, str]:

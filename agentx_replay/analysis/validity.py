@@ -29,7 +29,10 @@ class Rules:
     """How far the run kept its scenario's rules.
 
     ``comparable`` is the scenario's own word; ``overridden`` names rules changed;
-    ``other_corpus`` and ``speculative_decoding`` say in words what differs, None where nothing.
+    ``other_corpus``, ``speculative_decoding`` and ``no_server`` (what was measured instead of a
+    server) say in words what differs, None where nothing. ``sessions`` is how many were to be
+    played and ``max_sessions`` how many the scenario takes, None where it takes all. ``corpus``
+    is the fingerprint of the whole corpus. None also where an older version wrote the point.
     """
 
     scenario: str
@@ -41,6 +44,17 @@ class Rules:
     other_corpus: str | None = None
     live_history: bool = False
     speculative_decoding: str | None = None
+    no_server: str | None = None
+    sessions: int | None = None
+    max_sessions: int | None = None
+    corpus: str | None = None
+
+    @property
+    def sessions_lacking(self) -> bool:
+        """Whether the corpus has fewer sessions than the scenario takes: it is another corpus."""
+        if self.sessions is None or self.max_sessions is None:
+            return False
+        return self.sessions < self.max_sessions
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +155,14 @@ def _observed_until_s(summary: PointSummary, nominal_window_s: float) -> float |
     return min(ttft_s, itl_s) if both else max(ttft_s, itl_s)
 
 
-def incomparable_reasons(rules: Rules) -> tuple[str, ...]:
-    """Return why a point may not stand beside other results of its scenario."""
+def incomparable_reasons(rules: Rules, summary: PointSummary | None) -> tuple[str, ...]:
+    """Return why a point may not stand beside other results of its scenario, even of its corpus.
+
+    ``summary`` is None where the window never opened.
+    """
     cases = (
+        (summary is None or not summary.counts.measured, "nothing was measured"),
+        (rules.no_server is not None, f"{rules.no_server}"),
         (not rules.comparable, f"scenario {rules.scenario} is for a quick look"),
         (bool(rules.overridden), f"rules overridden: {', '.join(rules.overridden)}"),
         (
@@ -153,6 +172,11 @@ def incomparable_reasons(rules: Rules) -> tuple[str, ...]:
         (rules.sessions_left_out > 0, f"{rules.sessions_left_out} sessions left out"),
         (rules.requests_left_out > 0, f"{rules.requests_left_out} requests left out"),
         (rules.other_corpus is not None, f"another corpus: {rules.other_corpus}"),
+        (
+            rules.sessions_lacking,
+            f"{rules.sessions} sessions, the scenario takes the first {rules.max_sessions}: "
+            "another corpus",
+        ),
         (rules.live_history, "live output was fed back (--live-history)"),
         (rules.speculative_decoding is not None, f"speculative: {rules.speculative_decoding}"),
     )

@@ -3,7 +3,7 @@
 import os
 import platform
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -24,6 +24,11 @@ from agentx_replay.shipped import shipped_directory
 from agentx_replay.traces.model import Corpus
 
 _BUNDLED = "the bundled synthetic sessions"
+_NO_SERVER = {
+    "simulator in virtual time": "virtual time: the modelled engine, no wire",
+    "built-in simulator": "the built-in simulator, not a server",
+}
+"""What it was that was measured, by the kind of a target that is no server."""
 
 
 class Sweep:
@@ -93,7 +98,7 @@ class Sweep:
             attempt=attempt,
             source=self._source,
             workers=workers_for(plan.concurrency, settings.workers),
-            rules=rules_of(settings, self.selection),
+            rules=rules_of(settings, self.corpus, self.selection, self._target.facts),
             run_id=settings.salt[:8] + (f"-a{attempt}" if attempt else ""),
             gpus=settings.gpus,
         )
@@ -117,9 +122,11 @@ class Sweep:
         }
 
 
-def rules_of(settings: Settings, selection: Selection) -> Rules:
-    """Return how far a run keeps its scenario's rules. Sessions past the scenario's own number
-    are its rule, not a departure from it.
+def rules_of(
+    settings: Settings, corpus: Corpus, selection: Selection, target: Mapping[str, Any]
+) -> Rules:
+    """Return how far a run keeps its scenario's rules; ``target`` are the facts of what is
+    measured. Sessions past the scenario's own number are its rule, not a departure from it.
     """
     return Rules(
         scenario=settings.scenario.name,
@@ -131,6 +138,10 @@ def rules_of(settings: Settings, selection: Selection) -> Rules:
         ),
         requests_left_out=sum(out.requests for out in selection.left_out if out.cause == "request"),
         other_corpus=_BUNDLED if settings.traces == shipped_directory("traces") else None,
+        no_server=_NO_SERVER.get(str(target.get("kind"))),
+        sessions=len(selection.sessions),
+        max_sessions=settings.scenario.max_sessions,
+        corpus=corpus.fingerprint,
     )
 
 

@@ -29,6 +29,7 @@ from agentx_replay.report.numerals import (
     target_text,
 )
 from agentx_replay.report.unmeasured import left_out
+from agentx_replay.report.verdict_lines import comparability_lines
 
 _WIDTH = 100
 
@@ -209,9 +210,7 @@ def _validity_notes(comparison: Comparison) -> list[str]:
             f"{contender.name}: concurrency {level} is left out: {why}."
             for level, why in left_out(contender.run).items()
         ]
-        reasons = dict.fromkeys(r for p in points for r in p.verdict.incomparable_reasons)
-        if reasons:
-            notes.append(f"{contender.name} did not keep its scenario: {'; '.join(reasons)}.")
+        notes += [f"{contender.name}: {line}." for line in comparability_lines(points)]
     return notes
 
 

@@ -28,6 +28,7 @@ from agentx_replay.report.numerals import (
 )
 from agentx_replay.report.points_table import DEFINITIONS as POINT_DEFINITIONS
 from agentx_replay.report.unmeasured import unmeasured_lines
+from agentx_replay.report.verdict_lines import comparability_lines, comparable_and_valid
 
 SPECULATION_FROM = 1.05
 """Tokens an event above which drafting (or batched events) is worth a section."""
@@ -112,11 +113,12 @@ def _verdicts(points: Sequence[Point]) -> str:
             f"{'✓' if all_valid else '!'} {valid} of {len(points)} levels valid",
         )
     ]
-    comparable = all(point.verdict.comparable for point in points)
     badges.append(
-        ("good", "✓ comparable under its scenario")
-        if comparable
-        else ("warn", "! not comparable under its scenario")
+        ("good", "✓ comparable on the same corpus")
+        if all(map(comparable_and_valid, points))
+        else ("warn", "! not comparable")
+        if not any(map(comparable_and_valid, points))
+        else ("warn", "! not every level is comparable")
     )
     marks = "".join(f'<span class="badge {style}">{escape(text)}</span>' for style, text in badges)
     reasons = [
@@ -124,10 +126,12 @@ def _verdicts(points: Sequence[Point]) -> str:
         for point in points
         for reason in point.verdict.invalid_reasons
     ]
-    others = dict.fromkeys(r for point in points for r in point.verdict.incomparable_reasons)
-    if others:
-        reasons.append(f"Not comparable: {'; '.join(others)}.")
+    reasons += [f"{_capital(line)}." for line in comparability_lines(points)]
     return f'<p class="badges">{marks}</p>{paragraphs(reasons, "reason")}'
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def headline(curve: Curve) -> str:
@@ -220,7 +224,7 @@ def instrument_section(run: Run) -> str:
             ]
         )
     if not rows:
-        return paragraphs(["No samples of the client: the run was in virtual time, or had none."])
+        return paragraphs([_no_samples(run)])
     heads = (
         "concurrency", "send lag P99 ms", "loop lag P99 ms", "P90 ITL could move by",
         "busiest worker, of a core", "token ITL trusted", "client sound",
@@ -231,6 +235,14 @@ def instrument_section(run: Run) -> str:
         "over 85 % of a core in any 10 s."
     )
     return table(heads, rows) + paragraphs([text], "small")
+
+
+def _no_samples(run: Run) -> str:
+    if all(point.facts.window is None for point in run.points):
+        return "Nothing to say of the client: no window opened."
+    if _part(run.sweep, "target").get("kind") == "simulator in virtual time":
+        return "No samples of the client: the run was in virtual time."
+    return "No samples of the client were written in any window, so its error is not known."
 
 
 def _ms(value_s: float | None) -> str:
@@ -397,7 +409,7 @@ def _latency_answer() -> list[str]:
         "P90 over responses of the mean gap between a response's tokens, first token excluded, "
         "linear interpolation between ranks. Interactivity is its inverse. Token ITL, over all "
         "tokens, is shown beside it and never mixed with it.",
-        UNCERTAINTY[0].upper() + UNCERTAINTY[1:],
+        _capital(UNCERTAINTY),
     ]
 
 
@@ -408,10 +420,15 @@ def _token_answer(run: Run) -> list[str]:
         for point in run.points
         if point.summary is not None
     ]
+    said = (
+        f"Cache hit by concurrency, measured / with an unlimited cache, %: {'; '.join(hits)}."
+        if hits
+        else "No cache hit: no level was measured."
+    )
     return [
         "Input and output tokens of responses that ended well, as the server counts them, reused "
         "input included. The tables give the same without reused input, and output alone.",
-        f"Cache hit by concurrency, measured / with an unlimited cache, %: {'; '.join(hits)}.",
+        said,
     ]
 
 
@@ -427,8 +444,9 @@ def _load_answer(run: Run) -> list[str]:
     prompts = _part(run.sweep, "calibration")
     return [
         f"Corpus {corpus.get('name', 'unknown')} (fingerprint {corpus.get('fingerprint', '?')}), "
-        f"{len(corpus.get('played') or ())} of {corpus.get('sessions', '?')} sessions played; "
-        f"concurrency {', '.join(str(point.concurrency) for point in run.points)}.",
+        f"of {corpus.get('sessions', '?')} sessions {len(corpus.get('played') or ())} were to be "
+        f"played; concurrency {', '.join(str(point.concurrency) for point in run.points)}.",
+        _played(run),
         f"Scenario {scenario.get('name', 'unknown')} (fingerprint "
         f"{scenario.get('fingerprint', '?')}): window "
         f"{', '.join(f'{length:g}' for length in sorted(lengths))} s, warm-up of "
@@ -438,6 +456,12 @@ def _load_answer(run: Run) -> list[str]:
         "Prompts, as calibrated: " + (_plainly(prompts) if prompts else "not recorded") + ".",
         "Server, as it told: " + _plainly(_part(run.sweep, "target")) + ".",
     ]
+
+
+def _played(run: Run) -> str:
+    """Return of how many sessions each level sent a request in its window."""
+    counts = [f"{each.point.concurrency}: {each.sessions_played}" for each in run.levels]
+    return f"Sessions played in the window, at least in part, by concurrency: {'; '.join(counts)}."
 
 
 def _origin_answer(run: Run) -> list[str]:

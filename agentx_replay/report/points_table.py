@@ -15,6 +15,7 @@ from agentx_replay.analysis.point import Point, point_row
 from agentx_replay.analysis.throughput import Throughput, explanation
 from agentx_replay.report.fidelity_lines import fidelity_lines
 from agentx_replay.report.numerals import ABSENT, rate, share
+from agentx_replay.report.verdict_lines import comparability_lines
 
 _GAP = "  "
 
@@ -182,8 +183,7 @@ def _notes(point: Point) -> list[str]:
 
 def _shared_notes(points: list[Point]) -> list[str]:
     """Return what holds for the whole run, each said once."""
-    reasons = dict.fromkeys(r for point in points for r in point.verdict.incomparable_reasons)
-    notes = [f"not comparable: {'; '.join(reasons)}"] if reasons else []
+    notes = comparability_lines(points)
     if not _per_gpu(points):
         notes.append("throughput is the whole system's: no GPU count was given (--gpus)")
     return notes

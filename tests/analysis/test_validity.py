@@ -107,18 +107,36 @@ RULES = {
     "requests left out": (replace(AGENTX, requests_left_out=4), "4 requests left out"),
     "another corpus": (replace(AGENTX, other_corpus="mine"), "another corpus: mine"),
     "live history": (replace(AGENTX, live_history=True), "--live-history"),
+    "virtual time": (
+        replace(AGENTX, no_server="virtual time: the modelled engine, no wire"),
+        "virtual time: the modelled engine, no wire",
+    ),
+    "fewer sessions than the scenario takes": (
+        replace(AGENTX, sessions=26, max_sessions=393),
+        "26 sessions, the scenario takes the first 393: another corpus",
+    ),
+    "as many sessions as the scenario takes": (
+        replace(AGENTX, sessions=393, max_sessions=393),
+        None,
+    ),
+    "a scenario that takes all sessions": (replace(AGENTX, sessions=1), None),
     "speculation": (replace(AGENTX, speculative_decoding="3 drafts"), "speculative: 3 drafts"),
 }
 
 
 @pytest.mark.parametrize(("rules", "words"), RULES.values(), ids=RULES)
 def test_a_point_is_not_comparable_for_a_reason_given(rules: Rules, words: str | None) -> None:
-    reasons = incomparable_reasons(rules)
+    reasons = incomparable_reasons(rules, summary())
     if words is None:
         assert reasons == ()
     else:
         assert len(reasons) == 1
         assert words in reasons[0]
+
+
+@pytest.mark.parametrize("nothing", [None, counts(ok=0, failed=1000)])
+def test_where_nothing_was_measured_nothing_is_comparable(nothing: PointSummary | None) -> None:
+    assert incomparable_reasons(AGENTX, nothing) == ("nothing was measured",)
 
 
 def test_valid_and_comparable_are_apart() -> None:

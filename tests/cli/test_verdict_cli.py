@@ -32,9 +32,11 @@ def test_an_overridden_rule_is_recorded_and_not_comparable(tmp_path: Path) -> No
     reasons = point(out)["incomparable_reasons"]
     # A seed of 42 is the scenario's own: nothing is changed by saying so.
     assert reasons == [
+        "virtual time: the modelled engine, no wire",
         "rules overridden: window_s",
         "the window is 30 s, under 900 s",
         "another corpus: the bundled synthetic sessions",
+        "36 sessions, the scenario takes the first 393: another corpus",
     ]
     for reason in reasons:
         assert reason in " ".join(told.stdout.split())
@@ -59,6 +61,7 @@ def test_a_warm_up_that_fails_is_not_valid_and_says_so(tmp_path: Path) -> None:
     assert reason.startswith("warm-up failed: ")
     assert reason.endswith("requests had not returned after 0.001 s")
     assert found["fidelity"] is None
+    assert "nothing was measured" in found["incomparable_reasons"]
     assert "not valid: warm-up failed" in " ".join(told.stdout.split())
 
 

@@ -155,6 +155,24 @@ def test_a_run_without_a_success_has_a_page_that_says_so(tmp_path: Path) -> None
     assert "Concurrency 4 is not valid: no request succeeded." in html
 
 
+def test_a_run_that_measured_nothing_says_so_in_every_part(tmp_path: Path) -> None:
+    path = make_run(tmp_path / "r", [Level(4, 50.0, 100.0, failure="warm-up failed: refused")])
+    html = Report.of(path, (50.0,)).write().read_text()
+    assert "Concurrency 4 is not valid: warm-up failed: refused." in html
+    assert "! not comparable<" in html
+    assert "Not comparable: nothing was measured;" in html
+    assert "Sessions played in the window, at least in part, by concurrency: 4: 0." in html
+    assert "No cache hit: no level was measured." in html
+    assert "Nothing to say of the client: no window opened." in html
+
+
+def test_sessions_played_are_counted_from_what_was_sent(tmp_path: Path) -> None:
+    level = Level(6, 50.0, 100.0, session=lambda lane: f"session-{lane % 4}")
+    html = Report.of(make_run(tmp_path / "r", [level]), (50.0,)).write().read_text()
+    assert "of 1 sessions 1 were to be played; concurrency 6." in html
+    assert "Sessions played in the window, at least in part, by concurrency: 6: 4." in html
+
+
 # --- in a browser --------------------------------------------------------------------------------
 
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")

@@ -97,13 +97,30 @@ def test_reasons_against_a_point_follow_the_table() -> None:
     assert "concurrency 2 is not valid: interrupted" in table
 
 
+def incomparable(of: Point, *reasons: str) -> Point:
+    return replace(of, verdict=replace(of.verdict, incomparable_reasons=reasons))
+
+
 def test_what_makes_points_incomparable_is_said_once() -> None:
-    points = [point(2), point(4)]
-    points = [
-        replace(p, verdict=replace(p.verdict, incomparable_reasons=("rules overridden: seed",)))
-        for p in points
-    ]
+    points = [incomparable(point(each), "rules overridden: seed") for each in (2, 4)]
     assert points_table(points).count("not comparable: rules overridden: seed") == 1
+
+
+def test_what_makes_one_point_incomparable_is_said_of_that_one() -> None:
+    table = points_table([point(2), incomparable(point(4), "nothing was measured")])
+    assert "concurrency 4 is not comparable: nothing was measured" in table
+    assert "concurrency 2: comparable with runs of scenario agentx on the same corpus" in table
+
+
+def test_points_are_comparable_on_the_condition_of_their_corpus() -> None:
+    whole = point(2)
+    facts = replace(whole.facts, rules=replace(whole.facts.rules, corpus="c0ffee"))
+    table = points_table([replace(whole, facts=facts)])
+    assert "comparable with runs of scenario agentx on the same corpus c0ffee" in table
+
+
+def test_a_point_that_is_not_valid_is_called_comparable_with_nothing() -> None:
+    assert "comparable with" not in points_table([point(2, conduct=Conduct(interrupted=True))])
 
 
 def test_failures_are_counted_by_kind() -> None:

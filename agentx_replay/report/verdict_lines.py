@@ -1,0 +1,41 @@
+"""What is said of the verdicts on a run's points, in the same words on screen and page.
+
+Not for deciding them (``validity.py``).
+"""
+
+from collections.abc import Sequence
+
+from agentx_replay.analysis.point import Point
+
+
+def comparability_lines(points: Sequence[Point]) -> list[str]:
+    """Return why points are not comparable, and with what those are that are, each said once.
+
+    The tool knows no fingerprint of the official corpus, so a point is comparable on a condition:
+    with runs of its scenario on the same corpus. One that is not valid is compared with nothing.
+    """
+    reasons = dict.fromkeys(r for point in points for r in point.verdict.incomparable_reasons)
+    of_all = [r for r in reasons if all(r in p.verdict.incomparable_reasons for p in points)]
+    lines = [f"not comparable: {'; '.join(of_all)}"] if of_all else []
+    for reason in reasons:
+        if reason not in of_all:
+            having = [p for p in points if reason in p.verdict.incomparable_reasons]
+            lines.append(f"concurrency {_levels(having)} is not comparable: {reason}")
+    fit = [point for point in points if comparable_and_valid(point)]
+    if fit:
+        rules = fit[0].facts.rules
+        where = "" if len(fit) == len(points) else f"concurrency {_levels(fit)}: "
+        corpus = f" {rules.corpus}" if rules.corpus else ""
+        lines.append(
+            f"{where}comparable with runs of scenario {rules.scenario} on the same corpus{corpus}"
+        )
+    return lines
+
+
+def comparable_and_valid(point: Point) -> bool:
+    """Whether a point may be set beside others: rules kept, and the measurement sound."""
+    return point.verdict.comparable and point.verdict.valid
+
+
+def _levels(points: Sequence[Point]) -> str:
+    return ", ".join(str(point.concurrency) for point in points)
