@@ -71,10 +71,15 @@ class Driven:
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """The most streams that one process drove honestly, and what stopped it from more."""
+    """The most streams that one process drove honestly, and why not more.
+
+    ``limits`` say what was too much with twice as many, tried twice; they are empty where nothing
+    was, and ``ended`` says why no more were tried.
+    """
 
     streams: int
-    limits: tuple[str, ...]
+    limits: tuple[str, ...] = ()
+    ended: str | None = None
 
 
 def compare(

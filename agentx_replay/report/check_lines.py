@@ -3,6 +3,7 @@
 from typing import Any
 
 from agentx_replay.analysis.client_error import Ceiling, Driven
+from agentx_replay.wording import counted
 
 
 def server_lines(facts: dict[str, Any], cautions: tuple[str, ...]) -> list[str]:
@@ -33,10 +34,29 @@ def client_lines(driven: list[Driven], ceiling: Ceiling) -> list[str]:
     lines = ["client, one process, against a server that knows when each token left"]
     for each in driven:
         lines += _driven_lines(each)
-    lines.append(
-        f"  drives up to {ceiling.streams:,} streams honestly in bursts; more is too much:"
-    )
-    return lines + [f"    {limit}" for limit in ceiling.limits]
+    return lines + _verdict_lines(driven) + _ceiling_lines(ceiling)
+
+
+def _verdict_lines(driven: list[Driven]) -> list[str]:
+    """Return whether the load asked for passed, in one line."""
+    if not driven:
+        return []
+    asked = driven[0]
+    rate = asked.planned_tokens_per_s / asked.streams
+    load = f"{counted(asked.streams, 'stream')} of {rate:g} tok/s"
+    if any(each.limits for each in driven):
+        return [f"  FAIL: {load} are more than one process can honestly measure here"]
+    return [f"  PASS: {load} can be measured honestly here (one trial of each kind)"]
+
+
+def _ceiling_lines(ceiling: Ceiling) -> list[str]:
+    streams = counted(ceiling.streams, "stream")
+    if ceiling.ended is not None:
+        return [f"  drives at least {streams} honestly in bursts ({ceiling.ended})"]
+    return [
+        f"  drives up to {streams} honestly in bursts; twice as many were too much, tried twice:",
+        *(f"    {limit}" for limit in ceiling.limits),
+    ]
 
 
 def _driven_lines(driven: Driven) -> list[str]:

@@ -45,7 +45,9 @@ def test_it_tells_each_servers_readiness_and_this_clients_error_as_one_object() 
         # A stamp is never before the token left, and P50, P99, P99.9 rise.
         assert 0 < load["stamp_error_p50_s"] <= load["stamp_error_p99_s"]
         assert load["stamp_error_p99_s"] <= load["stamp_error_p999_s"]
-    assert found["client"]["ceiling"]["limits"]
+    assert all(server["server"] == "agentx-replay-simulator/0.1.0" for server in found["servers"])
+    ceiling = found["client"]["ceiling"]
+    assert bool(ceiling["limits"]) != bool(ceiling["ended"])
     too_much = bool(staggered["limits"] or bursts["limits"])
     assert result.returncode == int(too_much)
 

@@ -59,7 +59,8 @@ def test_the_clients_own_error() -> None:
         "  64 streams, step-synchronised bursts: 3,190 of 3,200 tok/s, 12.3 µs of CPU a token",
         "    stamps late by 0.10, 2.00, 3.10 ms (P50, P99, P99.9)",
         "    TTFT too long by 0.40, 5.10 ms (P50, P99); P90 ITL off by 0.12%",
-        "  drives up to 256 streams honestly in bursts; more is too much:",
+        "  PASS: 64 streams of 50 tok/s can be measured honestly here (one trial of each kind)",
+        "  drives up to 256 streams honestly in bursts; twice as many were too much, tried twice:",
         "    the P90 ITL was 3.0% off (limit 2.5%)",
     ]
 
@@ -67,7 +68,15 @@ def test_the_clients_own_error() -> None:
 def test_a_load_that_was_too_much_says_why_and_has_no_errors_to_tell() -> None:
     failed = Driven(64, False, 3200.0, 3190.0, 12.34, 0.04, failed=2)
     lines = client_lines([failed], Ceiling(0, ("2 of 16 responses failed",)))
-    assert lines[1:3] == [
+    assert lines[1:4] == [
         "  64 streams, staggered: 3,190 of 3,200 tok/s, 12.3 µs of CPU a token",
         "    too much: 2 of 64 responses failed",
+        "  FAIL: 64 streams of 50 tok/s are more than one process can honestly measure here",
     ]
+
+
+def test_a_look_that_ended_before_anything_was_too_much_says_at_least() -> None:
+    ceiling = Ceiling(512, ended="the 10 s for looking were used up")
+    assert client_lines([DRIVEN], ceiling)[-1] == (
+        "  drives at least 512 streams honestly in bursts (the 10 s for looking were used up)"
+    )
