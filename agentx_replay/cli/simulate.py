@@ -36,7 +36,7 @@ def simulate(host: str, port: int, model: str, **engine: float) -> None:
     """Serve a modelled engine with a real prefix cache, OpenAI-compatible.
 
     A step takes base + per sequence + per context token + per prefilled token; it is a model, not
-    a GPU. Binds this machine's loopback unless told otherwise.
+    a GPU. Binds this machine's loopback unless told otherwise, and prints nothing of its requests.
 
     \b
     agentx-replay simulate --port 8000

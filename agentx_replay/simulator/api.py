@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import orjson
 
+from agentx_replay import __version__
 from agentx_replay.simulator.tokens import Renderer, Tokens
 
 DEFAULT_MAX_TOKENS = 16
@@ -17,6 +18,7 @@ simulated here has no end of its own."""
 
 _MAX_TOKEN_ID = 2**32
 JSON_TYPE = b"application/json"
+_NAME = f"agentx-replay-simulator/{__version__}".encode()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,6 +75,7 @@ def http_response(
     """Return a whole response."""
     head = [
         b"HTTP/1.1 %d %b" % (status, _REASONS.get(status, b"Status")),
+        b"server: " + _NAME,
         b"content-type: " + content_type,
         b"content-length: %d" % len(body),
     ]

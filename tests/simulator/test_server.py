@@ -58,6 +58,10 @@ def test_the_model_and_its_context_are_told() -> None:
     assert model["max_model_len"] == 10_000
 
 
+def test_it_names_itself() -> None:
+    assert ask(get("/v1/models")).headers["server"] == "agentx-replay-simulator/0.1.0"
+
+
 def test_health_is_ok() -> None:
     assert ask(get("/health?verbose=1")).status == 200
 
