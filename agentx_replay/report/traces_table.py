@@ -7,6 +7,7 @@ from dataclasses import asdict
 from textwrap import wrap
 
 from agentx_replay.traces.statistics import CorpusStatistics, Percentiles, SessionStatistics
+from agentx_replay.wording import counted
 
 _LABEL_COLUMNS = 30
 _SESSION_COLUMNS = 24
@@ -48,10 +49,10 @@ def _totals(statistics: CorpusStatistics) -> list[str]:
         _line("requests", f"{statistics.requests:,}"),
         _line("input tokens", f"{statistics.input_tokens:,}"),
         _line("output tokens", f"{statistics.output_tokens:,}"),
-        _line("reuse, unlimited cache", f"{statistics.reuse:.4f} of blocks"),
+        _line("reuse, unlimited cache", f"{statistics.reuse:.2%} of blocks"),
         _line(
             "subagents",
-            f"{statistics.subagents:,} in {statistics.subagent_sessions:,} sessions",
+            f"{statistics.subagents:,} in {counted(statistics.subagent_sessions, 'session')}",
         ),
         _line("resets, edits of the context", f"{statistics.resets:,}, {statistics.edits:,}"),
     ]
@@ -81,20 +82,23 @@ def _session(session: SessionStatistics) -> str:
     return (
         f"{name:<{_SESSION_COLUMNS}}{session.requests:>9,}{session.subagents:>10,}"
         f"{session.input_tokens:>13,}{session.output_tokens:>10,}{session.peak_tokens:>9,}"
-        f"{session.reuse:>8.4f}{session.resets:>8,}{session.edits:>7,}"
+        f"{session.reuse:>8.2%}{session.resets:>8,}{session.edits:>7,}"
     )
 
 
 def _oddities(statistics: CorpusStatistics) -> list[str]:
     """Return a line for each kind of thing that was odd or left out, after an empty one."""
-    counted = [
-        (statistics.missing_durations, "requests without a duration (taken as 0 s)"),
-        (statistics.zero_outputs, "requests without output (replayed with 1 token)"),
-        (statistics.negative_gaps, "requests that began before the one ahead had ended (gap 0)"),
-        (statistics.short_block_lists, "requests whose list of blocks is short (rest not shared)"),
+    odd = [
+        (statistics.missing_durations, "without a duration (taken as 0 s)"),
+        (statistics.zero_outputs, "without output (replayed with 1 token)"),
+        (statistics.negative_gaps, "begun before the one ahead had ended (gap 0)"),
+        (statistics.short_block_lists, "with a list of blocks that is too short (rest not shared)"),
     ]
-    lines = [f"{count:,} {what}" for count, what in counted if count]
-    lines += [f"{n:,} fields {key!r} not known, ignored" for key, n in statistics.unknown_keys]
+    lines = [f"{counted(number, 'request')} {what}" for number, what in odd if number]
+    lines += [
+        f"{counted(number, 'field')} {key!r} not known, ignored"
+        for key, number in statistics.unknown_keys
+    ]
     lines += [f"near-duplicates: {', '.join(family)}" for family in statistics.families]
     lines += [f"left out: {reason}" for _, reason in statistics.skipped]
     return ["", *(part for line in lines for part in _wrapped(line))] if lines else []

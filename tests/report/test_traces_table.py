@@ -40,8 +40,8 @@ def test_the_table_says_totals_distributions_and_sessions() -> None:
         "requests                      4",
         "input tokens                  5,900",
         "output tokens                 71",
-        "reuse, unlimited cache        0.6000 of blocks",
-        "subagents                     1 in 1 sessions",
+        "reuse, unlimited cache        60.00% of blocks",
+        "subagents                     1 in 1 session",
         "resets, edits of the context  1, 2",
         "",
         "                                       p50         p90         max",
@@ -53,9 +53,9 @@ def test_the_table_says_totals_distributions_and_sessions() -> None:
         "",
         "session                  requests subagents        input    output     peak   reuse"
         "  resets  edits",
-        "one                             3         1        5,000        70    2,000  0.7500"
+        "one                             3         1        5,000        70    2,000  75.00%"
         "       1      2",
-        "a-name-longer-than-its…         1         0          900         1      901  0.0000"
+        "a-name-longer-than-its…         1         0          900         1      901   0.00%"
         "       0      0",
     ]
 
@@ -76,9 +76,9 @@ def test_what_was_odd_or_left_out_is_said_in_lines_of_at_most_100_columns() -> N
     assert lines[start - 1 : start + 5] == [
         "",
         "1,200 requests without a duration (taken as 0 s)",
-        "1 requests without output (replayed with 1 token)",
-        "3 requests that began before the one ahead had ended (gap 0)",
-        "2 requests whose list of blocks is short (rest not shared)",
+        "1 request without output (replayed with 1 token)",
+        "3 requests begun before the one ahead had ended (gap 0)",
+        "2 requests with a list of blocks that is too short (rest not shared)",
         "4 fields 'request.foo' not known, ignored",
     ]
     assert lines[start + 5].startswith("near-duplicates: session-0, session-1, ")
