@@ -9,7 +9,7 @@ from agentx_replay.scenario import load_scenario, scenario_names
 
 
 def test_the_presets_are_those_of_the_protocol() -> None:
-    assert scenario_names() == ["agentx", "agentx-faithful", "agentx-fast", "quick"]
+    assert scenario_names() == ["agentx", "agentx-faithful", "agentx-fast", "look", "quick"]
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,7 @@ def test_the_presets_are_those_of_the_protocol() -> None:
         ("agentx", 3600, 30, 10, (10, 300), 393, "official", True),
         ("agentx-faithful", 3600, 300, 10, (10, 300), 393, "faithful", True),
         ("agentx-fast", 1200, 30, 1, (10, 300), 393, "official", True),
+        ("look", 10, 20, 1, (0.2, 0.5), None, "official", False),
         ("quick", 20, 10, 1, (0.2, 0.5), None, "official", False),
     ],
 )
@@ -52,7 +53,7 @@ def test_an_override_is_named_and_changes_the_fingerprint() -> None:
 
 
 def test_an_unknown_scenario_says_which_there_are() -> None:
-    with pytest.raises(UsageError, match="agentx, agentx-faithful, agentx-fast, quick"):
+    with pytest.raises(UsageError, match="agentx, agentx-faithful, agentx-fast, look, quick"):
         load_scenario("nope")
 
 

@@ -9,17 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from agentx_replay.analysis.point import Point
 from agentx_replay.cli.options import (
     ALONE,
     MOST_GPUS,
-    MOST_LANES,
     MOST_TOKENS,
     NamedPath,
     config_option,
     duplicates_option,
     levels,
+    one_level,
     resolve_scenario,
     scenario_option,
     targets_option,
@@ -42,7 +43,7 @@ from agentx_replay.results.run_directory import PointStatus, read_points
 from agentx_replay.shipped import shipped_directory
 
 _LOOK_LEVELS = (2, 8, 16)
-_LOOK_OVERRIDES = ("window_s=10.0", "grace_s=20.0")
+_LOOK = "look"
 """With no server and nothing else said: three short levels, under a minute in all."""
 
 _OPTIONS = (
@@ -110,19 +111,20 @@ def _measuring(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.command(cls=SectionedCommand)
 @click.option(
     "--concurrency",
-    type=click.IntRange(1, MOST_LANES),
-    default=8,
+    default="8",
     show_default=True,
+    callback=one_level,
+    metavar="N",
     help="Sessions alive at all times.",
 )
 @_measuring
-def run(concurrency: int, **options: Any) -> None:
+def run(concurrency: tuple[int, ...], **options: Any) -> None:
     """Measure one concurrency level.
 
     \b
     agentx-replay run --url http://localhost:8000 --concurrency 8 --gpus 8
     """
-    _measure((concurrency,), options)
+    _measure(concurrency, options)
 
 
 @click.command(cls=SectionedCommand)
@@ -131,7 +133,7 @@ def run(concurrency: int, **options: Any) -> None:
     type=click.UNPROCESSED,
     callback=levels,
     metavar="N,N,…",
-    help="Levels, run in this order.",
+    help="Levels, run in this order.  [default: 2,8,16]",
 )
 @_measuring
 @click.option("--resume", is_flag=True, help="Go on with the run in --out; repeat its options.")
@@ -144,11 +146,17 @@ def sweep(concurrency: tuple[int, ...] | None, **options: Any) -> None:
     agentx-replay sweep
     agentx-replay sweep --url http://localhost:8000 --concurrency 1,2,4,8,16 --gpus 8
     """
-    if concurrency is None and not options["url"] and not options["override"]:
-        options["override"] = _LOOK_OVERRIDES
+    if concurrency is None and not options["url"] and not _given("scenario", "override"):
+        options["scenario"] = _LOOK
     if options["resume"]:
         concurrency = _as_before(options, concurrency)
     _measure(concurrency or _LOOK_LEVELS, options)
+
+
+def _given(*names: str) -> bool:
+    """Whether any of these options was given, on the command line or in the config file."""
+    source = click.get_current_context().get_parameter_source
+    return any(source(name) is not ParameterSource.DEFAULT for name in names)
 
 
 def _as_before(

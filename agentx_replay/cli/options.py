@@ -120,6 +120,19 @@ def levels(_: click.Context, __: click.Parameter, value: Any) -> tuple[int, ...]
     return found
 
 
+def one_level(
+    context: click.Context, parameter: click.Parameter, value: Any
+) -> tuple[int, ...] | None:
+    """Read one concurrency level."""
+    found = levels(context, parameter, value)
+    if found is not None and len(found) > 1:
+        raise UsageError(
+            f"{context.info_name} measures one level, not {len(found)}",
+            f"use sweep --concurrency {','.join(map(str, found))}",
+        )
+    return found
+
+
 def _targets(_: click.Context, __: click.Parameter, value: Any) -> tuple[float, ...]:
     """Read interactivities: numbers above 0, separated by commas (a list from TOML)."""
     parts = value if isinstance(value, (list, tuple)) else str(value).split(",")
@@ -191,15 +204,15 @@ def scenario_option(command: _F) -> _F:
         is_flag=False,
         flag_value=ALONE,
         metavar="RULE=VALUE",
-        help="Change one rule; recorded, and not comparable any more. Alone: let --resume go on "
-        "although the rest differs.",
+        help="Change one rule; recorded, not comparable any more. Bare: let --resume go on "
+        "although something has changed.",
     )(command)
     return click.option(
         "--scenario",
         default="quick",
         show_default=True,
         metavar="NAME",
-        help="agentx, agentx-faithful, agentx-fast, quick, or a .toml file of your own.",
+        help="agentx, agentx-faithful, agentx-fast, quick, look, or a .toml.",
     )(command)
 
 

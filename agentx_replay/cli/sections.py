@@ -1,6 +1,11 @@
 """Help in sections: a command with thirty options shows them by what they are about."""
 
+import re
+
 import click
+
+_RANGE = re.compile(r"  \[[\d.<=>]*x[\d.<=>]*\]$")
+"""What click adds where a number is bounded: the bounds are far, and told to who passes them."""
 
 _SECTIONS = {
     "What is replayed": (
@@ -28,7 +33,7 @@ class SectionedCommand(click.Command):
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
             if record is not None:
-                rows[_long_name(parameter)] = record
+                rows[_long_name(parameter)] = (record[0], _RANGE.sub("", record[1]))
         for title, names in _SECTIONS.items():
             of_section = [rows.pop(name) for name in names if name in rows]
             if of_section:

@@ -24,7 +24,7 @@ def agentx(*arguments: str) -> subprocess.CompletedProcess[str]:
     ("arguments", "told"),
     [
         (("plan", "--concurrency", "99999999999"), "levels from 1 to 10,000"),
-        (("run", "--virtual", "--concurrency", "9" * 30), "is not in the range 1<=x<=10000"),
+        (("run", "--virtual", "--concurrency", "9" * 30), "is not a list of levels from 1 to 10,000"),
         (("sweep", "--virtual", "--timeout", "nan"), "not a number of seconds"),
         (("sweep", "--virtual", "--timeout", "1e300"), "is not in the range"),
         (("sweep", "--virtual", "--keepalive", "inf"), "is not in the range"),

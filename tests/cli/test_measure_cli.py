@@ -59,7 +59,7 @@ def test_levels_that_are_not_are_refused(tmp_path: Path, levels: str, told: str)
 
 def test_an_unknown_scenario_names_those_there_are(tmp_path: Path) -> None:
     result = agentx("sweep", "--virtual", "--scenario", "nope", "--out", str(tmp_path / "o"))
-    assert "agentx, agentx-faithful, agentx-fast, quick" in refused(result)
+    assert "agentx, agentx-faithful, agentx-fast, look, quick" in refused(result)
 
 
 def test_an_output_directory_that_holds_something_is_left_alone(tmp_path: Path) -> None:
