@@ -1,4 +1,6 @@
-"""How things are counted in sentences: one request, two requests."""
+"""How sentences are written: things counted, one request or two requests, and lines wrapped."""
+
+import textwrap
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
@@ -7,3 +9,33 @@ def counted(number: int, noun: str, plural: str = "") -> str:
     ``plural`` is the noun's where it is not the noun and an s.
     """
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def wrapped(line: str, width: int = 100) -> list[str]:
+    """Return a line in lines of at most ``width`` columns, broken between words alone; those that
+    follow stand two columns further in than it begins.
+    """
+    begins = len(line) - len(line.lstrip())
+    return textwrap.wrap(
+        line,
+        width,
+        subsequent_indent=" " * (begins + 2),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+_SHOWN_CHARACTERS = 40
+
+
+def shown(value: object) -> str:
+    """Return a value as a message may show it: one line, cut short, control characters escaped."""
+    if isinstance(value, dict | list):
+        return f"a{' table' if isinstance(value, dict) else ' list'} of {len(value)}"
+    if isinstance(value, bool):
+        return str(value).lower()
+    try:
+        text = repr(value) if isinstance(value, str) else str(value)
+    except ValueError:  # Python writes no number of so many digits
+        return "a number of thousands of digits"
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"

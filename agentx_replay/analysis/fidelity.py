@@ -158,8 +158,11 @@ class Fidelity:
             ("sent earlier than the recorded gap", of.gaps.early if of.gaps else 0),
             ("with another prefix than recorded", of.prefixes),
             ("with more shared prefix than recorded", of.overdeclared),
-            ("blocks shared between plays", self.shared_between_plays),
-            ("moments with another number of live trees", 0 if alive else 1),
+            (
+                f"{'block' if self.shared_between_plays == 1 else 'blocks'} shared between plays",
+                self.shared_between_plays,
+            ),
+            ("moment or more with another number of live trees", 0 if alive else 1),
         )
         return tuple((what, number) for what, number in found if number)
 

@@ -11,6 +11,7 @@ from agentx_replay.cli.options import NamedPath, targets_option
 from agentx_replay.cli.output import say
 from agentx_replay.experiment.late_fidelity import with_late_fidelity
 from agentx_replay.report.rebuild import Report
+from agentx_replay.wording import wrapped
 
 
 @click.command()
@@ -42,6 +43,6 @@ def show(directory: Path, at: tuple[float, ...], *, as_json: bool) -> Report:
     path = found.write()
     if not as_json:
         for line in without_fidelity:
-            say(f"\n{line}")
+            say("\n" + "\n".join(wrapped(line)))
         say(f"\npage: {path}")
     return found

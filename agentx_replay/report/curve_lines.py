@@ -34,8 +34,7 @@ def curve_lines(curve: Curve, width: int = 100) -> list[str]:
             subsequent_indent=" " * (len(heads[0]) + 2),
         )
     frontier = ", ".join(str(point.concurrency) for point in curve.frontier)
-    lines += ["", f"frontier (points no other is better than in both): concurrency {frontier}"]
-    return [*lines, *textwrap.wrap(UNCERTAINTY, width, subsequent_indent="  ")]
+    return [*lines, f"frontier (points no other is better than in both): concurrency {frontier}"]
 
 
 def curve_json(curve: Curve) -> dict[str, Any]:

@@ -1,51 +1,62 @@
-"""The fidelity report of a point in a line or two, for the notes under the table of points."""
+"""The fidelity report of a point in a line or two, for the notes under the table of points.
+
+What each figure means is in docs/protocol.md; all of them are on the page and in ``point.json``.
+"""
 
 from agentx_replay.analysis.fidelity import Fidelity, LengthErrors
+from agentx_replay.wording import counted
 
 
-def fidelity_lines(fidelity: Fidelity) -> list[str]:
-    """Return what a replay kept of its recording, what it did not, and what was clamped, dropped
-    or repeated; each line begins with its topic.
-    """
-    lines = [f"kept: {'; '.join(_kept(fidelity))}"]
-    broken = [f"{number} {what}" for what, number in fidelity.violations]
-    if broken:
-        lines.append(f"NOT KEPT: {'; '.join(broken)}")
-    counted = [f"{number} {what}" for what, number in _counted(fidelity) if number]
-    if counted:
-        lines.append(f"counted: {'; '.join(counted)}")
-    if fidelity.system_skipped_s or fidelity.tree_skipped_s:
-        lines.append(
-            f"idle time skipped: {fidelity.system_skipped_s:,.1f} s by all lanes together, "
-            f"{fidelity.tree_skipped_s:,.1f} s by single sessions"
-        )
-    return lines
-
-
-def _kept(fidelity: Fidelity) -> list[str]:
+def kept_line(fidelity: Fidelity) -> str:
+    """Return what a replay kept of its recording, and how nearly."""
     of = fidelity.conformity
-    parts = []
-    if fidelity.prompt_lengths is not None:
-        parts.append(f"prompt lengths {_errors(fidelity.prompt_lengths)}")
-    if fidelity.output_lengths is not None:
-        parts.append(f"output lengths {_errors(fidelity.output_lengths)}")
+    parts = _lengths(fidelity)
     if fidelity.reuse_sent is not None and fidelity.reuse_recorded is not None:
-        parts.append(
-            f"reuse {fidelity.reuse_sent:.2%} sent, {fidelity.reuse_recorded:.2%} recorded"
-        )
-    parts.append(f"resets {of.resets_sent} of {of.resets_recorded}")
+        parts.append(f"reuse {fidelity.reuse_sent:.1%} of {fidelity.reuse_recorded:.1%}")
+    if of.resets_sent != of.resets_recorded:
+        parts.append(f"resets {of.resets_sent} of {of.resets_recorded}")
     if of.gaps is not None:
-        parts.append(f"gaps late by {of.gaps.p50_ms:.1f} ms (P50), {of.gaps.p99_ms:.1f} ms (P99)")
+        parts.append(f"gaps late {of.gaps.p99_ms:.1f} ms P99")
     if not fidelity.violations:
+        parts.append("order, joins, isolation kept")
+    return ", ".join(parts)
+
+
+def broken_line(fidelity: Fidelity) -> str | None:
+    """Return what must be none and is not; None where all is kept."""
+    broken = [f"{number} {what}" for what, number in fidelity.violations]
+    return f"NOT KEPT: {'; '.join(broken)}" if broken else None
+
+
+def counted_line(fidelity: Fidelity) -> str | None:
+    """Return what was clamped, dropped, repeated or skipped; None where nothing was."""
+    parts = [counted(number, *of) for number, *of in _counted(fidelity) if number]
+    system_s, tree_s = fidelity.system_skipped_s or 0.0, fidelity.tree_skipped_s or 0.0
+    if system_s or tree_s:
         parts.append(
-            f"order, joins and prefixes of {of.requests:,} requests; "
-            f"{fidelity.trees_least} trees alive throughout; no block shared between plays"
+            f"idle skipped: {system_s:,.1f} s by all lanes together, {tree_s:,.1f} s by single "
+            "sessions"
         )
-    return parts
+    return "; ".join(parts) or None
+
+
+def _lengths(fidelity: Fidelity) -> list[str]:
+    prompts, outputs = fidelity.prompt_lengths, fidelity.output_lengths
+    if prompts is not None and outputs is not None and _exact(prompts) and _exact(outputs):
+        return ["lengths exact"]
+    return [
+        f"{name} lengths {_errors(errors)}"
+        for name, errors in (("prompt", prompts), ("output", outputs))
+        if errors is not None
+    ]
+
+
+def _exact(errors: LengthErrors) -> bool:
+    return errors.share_exact == 1.0
 
 
 def _errors(errors: LengthErrors) -> str:
-    if errors.share_exact == 1.0:
+    if _exact(errors):
         return "exact"
     return (
         f"{errors.share_exact:.1%} exact, off by {errors.least:+d} to {errors.greatest:+d} "
@@ -53,18 +64,42 @@ def _errors(errors: LengthErrors) -> str:
     )
 
 
-def _counted(fidelity: Fidelity) -> tuple[tuple[str, int], ...]:
+def _counted(fidelity: Fidelity) -> tuple[tuple[int, str, str], ...]:
     of = fidelity.conformity
     return (
-        ("plays repeat a session", fidelity.plays - fidelity.sessions),
-        ("outputs of no token asked as 1", fidelity.raised_outputs),
-        ("prompts lengthened to what the chat template costs", fidelity.lengthened_prompts),
-        ("prompts sent again whole", of.repeated_prompts),
-        ("requests dropped by the scenario's reading", of.dropped_requests),
-        ("requests not sent after an overflow", of.abandoned_requests),
-        ("negative gaps taken as 0", of.negative_gaps),
-        ("durations missing and taken as 0", of.missing_durations),
-        ("block lists too short", of.short_block_lists),
-        ("subagents without a request", of.empty_subagents),
-        ("agents that no request waits for", of.unawaited_streams),
+        (fidelity.plays - fidelity.sessions, "play repeats a session", "plays repeat a session"),
+        (
+            fidelity.raised_outputs,
+            "output of no token asked as 1",
+            "outputs of no token asked as 1",
+        ),
+        (
+            fidelity.lengthened_prompts,
+            "prompt lengthened to what the chat template costs",
+            "prompts lengthened to what the chat template costs",
+        ),
+        (of.repeated_prompts, "prompt sent again whole", "prompts sent again whole"),
+        (
+            of.dropped_requests,
+            "request dropped by the scenario's reading",
+            "requests dropped by the scenario's reading",
+        ),
+        (
+            of.abandoned_requests,
+            "request not sent after an overflow",
+            "requests not sent after an overflow",
+        ),
+        (of.negative_gaps, "negative gap taken as 0", "negative gaps taken as 0"),
+        (
+            of.missing_durations,
+            "duration missing and taken as 0",
+            "durations missing and taken as 0",
+        ),
+        (of.short_block_lists, "block list too short", "block lists too short"),
+        (of.empty_subagents, "subagent without a request", "subagents without a request"),
+        (
+            of.unawaited_streams,
+            "agent that no request waits for",
+            "agents that no request waits for",
+        ),
     )

@@ -4,7 +4,6 @@ Throughput is per GPU where every point has a GPU count; otherwise it is the sys
 heading says so.
 """
 
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,10 +11,10 @@ from typing import Any
 from agentx_replay.analysis.metrics import PointSummary
 from agentx_replay.analysis.percentiles import Distribution
 from agentx_replay.analysis.point import Point, point_row
-from agentx_replay.analysis.throughput import Throughput, explanation
-from agentx_replay.report.fidelity_lines import fidelity_lines
+from agentx_replay.analysis.throughput import Throughput
 from agentx_replay.report.numerals import ABSENT, rate, share
-from agentx_replay.report.verdict_lines import comparability_lines
+from agentx_replay.report.point_notes import audit_lines, invalid_lines, warning_lines
+from agentx_replay.wording import wrapped
 
 _GAP = "  "
 
@@ -44,23 +43,36 @@ class _Cells:
         return [text.rjust(width) for text in texts]
 
 
-def points_table(points: Sequence[Point], width: int = 100) -> str:
+def points_table(
+    points: Sequence[Point],
+    *,
+    missing: Sequence[str] = (),
+    curve: Sequence[str] = (),
+    closing: Sequence[str] = (),
+    width: int = 100,
+) -> str:
     """Return the points by rising concurrency as two tables, throughput and latency, no wider
-    than 100 columns; then every reason against a point, notes on it, and the definitions, wrapped
-    to ``width``.
+    than 100 columns; then, wrapped to ``width``: why points are not valid and levels ``missing``;
+    the lines of the ``curve``; what to mind; what was kept; and the definitions, ``closing`` last.
     """
     ordered = sorted(points, key=lambda point: point.concurrency)
     if not ordered:
         return "no point was measured"
-    notes = [line for point in ordered for line in _notes(point)]
-    paragraphs = [*notes, *_shared_notes(ordered), "", DEFINITIONS]
-    wrapped = [
-        line
-        for text in paragraphs
-        for line in textwrap.wrap(text, width, subsequent_indent="  ") or [""]
+    blocks = [
+        _ruled(_throughput_columns(ordered)),
+        _ruled(_latency_columns(ordered)),
+        _wrapped([*invalid_lines(ordered), *missing], width),
+        curve,
+        _wrapped(warning_lines(ordered), width),
+        _wrapped(audit_lines(ordered), width),
+        _wrapped([DEFINITIONS, *closing], width),
     ]
-    tables = [_ruled(_throughput_columns(ordered)), _ruled(_latency_columns(ordered))]
-    return "\n\n".join(["\n".join(lines) for lines in [*tables, wrapped]])
+    return "\n\n".join("\n".join(lines) for lines in blocks if lines)
+
+
+def _wrapped(lines: Sequence[str], width: int) -> list[str]:
+    """Return lines wrapped, what follows two columns further in than their beginning."""
+    return [part for line in lines for part in wrapped(line, width)]
 
 
 def points_json(points: Sequence[Point]) -> list[dict[str, Any]]:
@@ -143,47 +155,3 @@ def _hits(summary: PointSummary | None) -> str:
     if summary is None:
         return ABSENT
     return f"{share(summary.cache_hit)}/{share(summary.cache_hit_theoretical)}"
-
-
-def _notes(point: Point) -> list[str]:
-    """Return what is to be said about one point alone."""
-    label = f"concurrency {point.concurrency}"
-    notes = [f"{label} is not valid: {reason}" for reason in point.verdict.invalid_reasons]
-    summary = point.summary
-    if summary is None:
-        return notes
-    counts = summary.counts
-    bad = [
-        f"{number} {what}"
-        for number, what in (
-            (counts.failed, "failed"),
-            (counts.overflow, "overflowed the context"),
-            (counts.cut, "cut"),
-            (counts.length_mismatch, "of another length than asked"),
-            (counts.retries, "sent again on a new connection"),
-        )
-        if number
-    ]
-    if bad:
-        kinds = ", ".join(f"{name} {number}" for name, number in counts.categories)
-        notes.append(
-            f"{label}: of {counts.sent} requests {', '.join(bad)}"
-            + (f" (errors: {kinds})" if kinds else "")
-        )
-    difference = summary.rates.difference
-    why = explanation(difference) if difference else None
-    if why is not None:
-        notes.append(f"{label}: {why}")
-    if point.instrument is not None and not point.instrument.token_itl_trusted:
-        notes.append(f"{label}: loop lag is over 10 % of the ITL; do not trust its token ITL")
-    if point.fidelity is not None:
-        notes += [f"{label} {line}" for line in fidelity_lines(point.fidelity)]
-    return notes
-
-
-def _shared_notes(points: list[Point]) -> list[str]:
-    """Return what holds for the whole run, each said once."""
-    notes = comparability_lines(points)
-    if not _per_gpu(points):
-        notes.append("throughput is the whole system's: no GPU count was given (--gpus)")
-    return notes

@@ -1,26 +1,20 @@
 """A run's report as a whole: read once, said in text or plain values, written beside the run."""
 
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from agentx_replay.analysis.curve import Curve, curve_of
 from agentx_replay.analysis.point import point_row
 from agentx_replay.analysis.run import Run, read_run
-from agentx_replay.report.curve_lines import curve_json, curve_lines
+from agentx_replay.report.curve_lines import UNCERTAINTY, curve_json, curve_lines
 from agentx_replay.report.page import page
 from agentx_replay.report.points_table import points_json, points_table
 from agentx_replay.report.unmeasured import unmeasured, unmeasured_lines
 from agentx_replay.results.durable import disk_faults_explained, write_bytes_durably
 from agentx_replay.results.layout import report_file
 from agentx_replay.results.run_directory import RunDirectory
-
-_wrapped = partial(
-    textwrap.wrap, width=100, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
-)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,9 +37,12 @@ class Report:
 
     def text(self) -> str:
         """Return the points, throughput at the targets and the frontier, for a terminal."""
-        missing = [line for said in unmeasured_lines(self.run) for line in _wrapped(said)]
-        parts = [points_table(self.run.points), *(["\n".join(missing)] if missing else [])]
-        return "\n\n".join([*parts, "\n".join(curve_lines(self.curve))])
+        return points_table(
+            self.run.points,
+            missing=unmeasured_lines(self.run),
+            curve=curve_lines(self.curve),
+            closing=[UNCERTAINTY] if self.curve.points else (),
+        )
 
     def plain(self) -> dict[str, Any]:
         """Return the same as plain values."""

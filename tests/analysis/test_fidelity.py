@@ -247,7 +247,7 @@ def test_too_few_trees_and_an_early_request_are_named() -> None:
     found = report(requests(({}, {})), early, trees=2)
     assert [what for what, _ in found.violations] == [
         "sent earlier than the recorded gap",
-        "moments with another number of live trees",
+        "moment or more with another number of live trees",
     ]
 
 

@@ -53,8 +53,8 @@ def reported(out: Path) -> str:
 def test_a_killed_run_tells_what_it_kept(killed: Path) -> None:
     said = reported(killed / "out")
     assert "concurrency 3 is not valid: not finished: still running, or killed" in said
-    assert "concurrency 3 kept: prompt lengths exact; output lengths exact" in said
-    assert "3 trees alive throughout; no block shared between plays" in said
+    assert "3: lengths exact, reuse" in said
+    assert "order, joins, isolation kept" in said
     assert "NOT KEPT" not in said
     assert "no fidelity report" not in said
     page = (killed / "out" / "report.html").read_text()
@@ -65,8 +65,8 @@ def test_an_interrupted_run_tells_what_it_kept_without_its_sessions(tmp_path: Pa
     assert ended_by(signal.SIGINT, tmp_path) == 130
     shutil.rmtree(tmp_path / "traces")
     said = reported(tmp_path / "out")
-    assert "concurrency 3 kept: prompt lengths exact; output lengths exact" in said
-    assert "3 trees alive throughout; no block shared between plays" in said
+    assert "3: lengths exact, reuse" in said
+    assert "order, joins, isolation kept" in said
     assert "NOT KEPT" not in said
 
 
@@ -85,7 +85,7 @@ def test_without_its_recorded_sessions_it_says_why_there_is_none(moved: Path) ->
         "concurrency 3 has no fidelity report: it was not finished, and its recorded sessions in "
         f"{moved / 'traces'} cannot be read"
     ) in said
-    assert "kept:" not in said
+    assert "isolation kept" not in said
 
 
 def test_with_other_sessions_in_their_place_it_says_so(moved: Path) -> None:

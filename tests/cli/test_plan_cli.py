@@ -204,7 +204,7 @@ def test_a_simulated_plan_has_the_table_of_its_run(tmp_path: Path) -> None:
     arguments = ("--traces", write(tmp_path), "--concurrency", "2", "--simulate")
     text = planned(*arguments)
     assert "tok/s/user" in text
-    assert "kept: prompt lengths exact; output lengths exact" in text
+    assert "2: lengths exact, reuse" in text
     assert planned(*arguments) == text
     (point,) = document(*arguments)["simulated"]
     assert (point["concurrency"], point["valid"]) == (2, True)

@@ -78,6 +78,6 @@ def test_the_fidelity_report_is_kept_and_repeated(tmp_path: Path) -> None:
     kept = point(out)["fidelity"]
     assert kept["conformity"]["requests"] > 0
     assert (kept["trees_least"], kept["trees_most"]) == (2, 2)
-    line = "concurrency 2 kept: prompt lengths exact; output lengths exact"
+    line = "2: lengths exact, reuse"
     assert line in " ".join(ran.stdout.split())
     assert line in " ".join(run(out, str(out), command="report").stdout.split())

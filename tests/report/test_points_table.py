@@ -147,7 +147,8 @@ def test_failures_are_counted_by_kind() -> None:
 
 
 def test_a_difference_of_the_two_throughputs_is_explained() -> None:
-    assert "windowed throughput is -99.6% from the headline" in points_table([point(2)])
+    table = points_table([point(2)])
+    assert "throughput in the window, by concurrency:\n  2: windowed throughput is -99.6%" in table
 
 
 def test_a_token_itl_not_to_be_trusted_is_said() -> None:
@@ -163,6 +164,35 @@ def test_a_point_without_numbers_is_a_row_of_dashes() -> None:
     throughput, latency, *_ = tables([empty])
     assert throughput[3].split() == ["2", *["-"] * 8, "NO"]
     assert latency[3].split() == ["2", *["-"] * 9]
+
+
+REPORT = InstrumentReport(0.0012, 0.0005, 0.011, 0.234, (), token_itl_trusted=True)
+
+
+def test_the_clients_own_error_has_a_line_a_level() -> None:
+    points = [replace(point(level), instrument=REPORT) for level in (2, 16)]
+    assert (
+        "the client's own error, by concurrency (lags P99, the busiest worker):\n"
+        "   2: send lag 1.2 ms, loop lag 0.5 ms, 23% of a core, P90 ITL could move by 1.1%\n"
+        "  16: send lag 1.2 ms, loop lag 0.5 ms, 23% of a core, P90 ITL could move by 1.1%\n"
+    ) in points_table(points)
+
+
+def test_the_answer_comes_before_what_to_mind_and_what_was_kept() -> None:
+    late = replace(REPORT, token_itl_trusted=False)
+    points = [
+        replace(point(2), instrument=late),
+        point(4, conduct=Conduct(interrupted=True)),
+    ]
+    table = points_table(points, missing=["level 8 is missing"], curve=["at 50"], closing=["so"])
+    parts = (
+        "tok/s/user", "ITL P50", "concurrency 4 is not valid: interrupted", "level 8 is missing",
+        "at 50", "do not trust its token ITL", "the client's own error",
+        "throughput in the window, by", "ITL: the mean gap",
+    )  # fmt: skip
+    places = [table.index(part) for part in parts]
+    assert places == sorted(places)
+    assert table.endswith("so")
 
 
 def test_the_definitions_close_the_table() -> None:

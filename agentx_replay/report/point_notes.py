@@ -1,0 +1,117 @@
+"""What is to be said about points under their table, in the order in which it matters.
+
+First why points are not valid, then what to mind, last what shows that all went as recorded. Each
+level has one line of a kind; the whole is on the page and in ``point.json``.
+"""
+
+from collections.abc import Callable, Sequence
+
+from agentx_replay.analysis.metrics import Counts
+from agentx_replay.analysis.point import Point
+from agentx_replay.analysis.throughput import explanation
+from agentx_replay.report.fidelity_lines import broken_line, counted_line, kept_line
+from agentx_replay.report.verdict_lines import comparability_lines
+from agentx_replay.wording import counted
+
+
+def invalid_lines(points: Sequence[Point]) -> list[str]:
+    """Return every reason why a point is not valid."""
+    return [
+        f"{_label(point)} is not valid: {reason}"
+        for point in points
+        for reason in point.verdict.invalid_reasons
+    ]
+
+
+def warning_lines(points: Sequence[Point]) -> list[str]:
+    """Return what to mind about points, and what holds for the whole run once."""
+    lines = [f"{_label(point)}: {line}" for point in points for line in _warnings(point)]
+    lines += comparability_lines(points)
+    if any(point.facts.gpus is None for point in points):
+        lines.append("throughput is the whole system's: no GPU count was given (--gpus)")
+    return lines
+
+
+def audit_lines(points: Sequence[Point]) -> list[str]:
+    """Return, under a heading for each, what was kept of the recording, what was counted, the
+    client's own error and how throughput in the window differs; a line a level, where there is one.
+    """
+    return [line for heading, of in _AUDITS for line in _under(heading, points, of)]
+
+
+def _under(heading: str, points: Sequence[Point], of: Callable[[Point], str | None]) -> list[str]:
+    found = [(point.concurrency, line) for point in points if (line := of(point)) is not None]
+    width = max((len(str(concurrency)) for concurrency, _ in found), default=0)
+    return [heading, *(f"  {c:>{width}}: {line}" for c, line in found)] if found else []
+
+
+def _label(point: Point) -> str:
+    return f"concurrency {point.concurrency}"
+
+
+def _warnings(point: Point) -> list[str]:
+    """Return what is not as it should be in a point, beside what makes it invalid."""
+    lines = []
+    if point.summary is not None and (failed := _failures(point.summary.counts)) is not None:
+        lines.append(failed)
+    if point.instrument is not None and not point.instrument.token_itl_trusted:
+        lines.append("loop lag is over 10 % of the ITL; do not trust its token ITL")
+    if point.fidelity is not None and (broken := broken_line(point.fidelity)) is not None:
+        lines.append(broken)
+    return lines
+
+
+def _failures(counts: Counts) -> str | None:
+    bad = [
+        f"{number} {what}"
+        for number, what in (
+            (counts.failed, "failed"),
+            (counts.overflow, "overflowed the context"),
+            (counts.cut, "cut"),
+            (counts.length_mismatch, "of another length than asked"),
+            (counts.retries, "sent again on a new connection"),
+        )
+        if number
+    ]
+    if not bad:
+        return None
+    kinds = ", ".join(f"{name} {number}" for name, number in counts.categories)
+    said = f"of {counted(counts.sent, 'request')} {', '.join(bad)}"
+    return f"{said} (errors: {kinds})" if kinds else said
+
+
+def _kept(point: Point) -> str | None:
+    return kept_line(point.fidelity) if point.fidelity is not None else None
+
+
+def _counts(point: Point) -> str | None:
+    return counted_line(point.fidelity) if point.fidelity is not None else None
+
+
+def _client(point: Point) -> str | None:
+    of = point.instrument
+    if of is None:
+        return None
+    parts = [
+        f"{name} {value_s * 1e3:.1f} ms"
+        for name, value_s in (("send lag", of.send_lag_p99_s), ("loop lag", of.loop_lag_p99_s))
+        if value_s is not None
+    ]
+    if of.busiest_cpu_share is not None:
+        parts.append(f"{of.busiest_cpu_share:.0%} of a core")
+    if of.itl_shift is not None:
+        parts.append(f"P90 ITL could move by {of.itl_shift:.1%}")
+    return ", ".join(parts) or None
+
+
+def _window(point: Point) -> str | None:
+    difference = point.summary.rates.difference if point.summary is not None else None
+    return explanation(difference) if difference is not None else None
+
+
+_AUDITS: tuple[tuple[str, Callable[[Point], str | None]], ...] = (
+    ("fidelity to the recording, by concurrency (more in report.html and point.json):", _kept),
+    ("clamped, dropped, repeated or skipped, by concurrency:", _counts),
+    ("the client's own error, by concurrency (lags P99, the busiest worker):", _client),
+    ("throughput in the window, by concurrency:", _window),
+)
