@@ -6,12 +6,12 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from agentx_replay.analysis.point import Point
+from agentx_replay.cli.numerals import Whole
 from agentx_replay.cli.options import (
     ALONE,
     MOST_GPUS,
@@ -42,9 +42,20 @@ from agentx_replay.results.layout import sweep_file
 from agentx_replay.results.run_directory import PointStatus, read_points
 from agentx_replay.shipped import shipped_directory
 
+if TYPE_CHECKING:
+    from agentx_replay.analysis.point import Point
+
 _LOOK_LEVELS = (2, 8, 16)
 _LOOK = "look"
 """With no server and nothing else said: three short levels, under a minute in all."""
+
+
+def _salt(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    """Refuse an empty salt, as of a shell variable nobody set: a random one would be taken."""
+    if value == "":
+        raise UsageError("--salt is empty", "give a text, or leave it out for a random one")
+    return value
+
 
 _OPTIONS = (
     click.option(
@@ -54,16 +65,14 @@ _OPTIONS = (
         help="Recorded sessions: a directory or file. Default: the bundled ones.",
     ),
     scenario_option,
-    click.option(
-        "--gpus", type=click.IntRange(1, MOST_GPUS), metavar="N", help="GPUs behind all servers."
-    ),
+    click.option("--gpus", type=Whole(1, MOST_GPUS), metavar="N", help="GPUs behind all servers."),
     click.option(
         "--out", type=NamedPath(path_type=Path), metavar="DIR", help="Default: results/TIME."
     ),
     *target_options,
     click.option(
         "--max-context",
-        type=click.IntRange(1, MOST_TOKENS),
+        type=Whole(1, MOST_TOKENS),
         metavar="TOKENS",
         help="Leave out sessions that need more. Default: what the server says it holds.",
     ),
@@ -95,7 +104,12 @@ _OPTIONS = (
         metavar="N",
         help="Processes to play a level. Auto: one for 64 sessions, a core left free.",
     ),
-    click.option("--salt", metavar="TEXT", help="Same seed and salt: same bytes. Default: random."),
+    click.option(
+        "--salt",
+        callback=_salt,
+        metavar="TEXT",
+        help="Same seed and salt: same bytes. Default: random.",
+    ),
     click.option("--skip-bad", is_flag=True, help="Leave out trace files that cannot be read."),
     targets_option,
     click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else."),
@@ -187,7 +201,7 @@ def _measure(concurrency: tuple[int, ...], options: dict[str, Any]) -> None:
     sys.exit(_exit_code(points, sound=found.sound))
 
 
-def _points(settings: Settings, target_options: TargetOptions) -> list[Point]:
+def _points(settings: Settings, target_options: TargetOptions) -> "list[Point]":
     """Measure, saying how it goes; return the points that were measured now."""
     with open_target(target_options) as target:
         sweep = Sweep(settings, target)
@@ -239,7 +253,7 @@ def _settings(concurrency: tuple[int, ...], options: dict[str, Any]) -> Settings
     )
 
 
-def _exit_code(measured: list[Point], *, sound: bool) -> int:
+def _exit_code(measured: "list[Point]", *, sound: bool) -> int:
     """0: done and every point valid; 1: done but not valid; 130: interrupted."""
     if any(point.status is PointStatus.INTERRUPTED for point in measured):
         return INTERRUPTED_EXIT_CODE

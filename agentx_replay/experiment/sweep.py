@@ -1,16 +1,19 @@
-"""A sweep: one corpus, one target, several levels in order, one run directory."""
+"""A sweep: one corpus, one target, several levels in order, one run directory.
+
+What only a level needs is imported when there is one, so that the server is asked sooner.
+"""
+
+from __future__ import annotations
 
 import os
 import platform
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentx_replay import __version__
-from agentx_replay.analysis.point import Point, point_row, stored_point
 from agentx_replay.analysis.validity import Rules
-from agentx_replay.experiment.level import Level, run_level
 from agentx_replay.experiment.prompting import calibration_for, prompting_of
 from agentx_replay.experiment.resumption import earlier_run, resumed
 from agentx_replay.experiment.sessions import SessionSource
@@ -22,6 +25,10 @@ from agentx_replay.prompts.calibration import as_document, summary_document
 from agentx_replay.results.run_directory import PointStatus, RunDirectory
 from agentx_replay.shipped import shipped_directory
 from agentx_replay.traces.model import Corpus
+
+if TYPE_CHECKING:
+    from agentx_replay.analysis.point import Point
+    from agentx_replay.experiment.level import Level
 
 _BUNDLED = "the bundled synthetic sessions"
 _NO_SERVER = {
@@ -78,6 +85,9 @@ class Sweep:
 
         An interrupted level is the last.
         """
+        from agentx_replay.analysis.point import point_row, stored_point
+        from agentx_replay.experiment.level import run_level
+
         points = [stored_point(stored) for stored in self._kept]
         for plan in self.plans:
             if plan.concurrency in self.kept:
@@ -90,6 +100,8 @@ class Sweep:
                 return
 
     def _level(self, plan: Plan) -> Level:
+        from agentx_replay.experiment.level import Level
+
         settings = self._settings
         attempt = self._run.attempts(plan.concurrency)
         return Level(

@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from agentx_replay.results.durable import disk_faults_explained, sync_directory
 from agentx_replay.results.layout import (
@@ -102,7 +101,7 @@ def _groups(parts: list[Path], reuse: pa.Array) -> Iterator[pa.Table]:
         table = with_reuse(table, reuse.slice(row, len(table)))
         row += len(table)
         waiting.append(table)
-        events += pc.sum(pc.list_value_length(table["arrival_deltas_us"])).as_py() or 0
+        events += sum(len(chunk.flatten()) for chunk in table["arrival_deltas_us"].chunks)
         if events >= GROUP_EVENTS:
             yield _group(waiting)
             waiting, events = [], 0
