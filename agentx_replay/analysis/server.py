@@ -74,6 +74,16 @@ def gauge_over_time(metric: Metric, samples: tuple[Samples, ...], edges_s: Float
     return np.where(count > 0, whole, np.nan)
 
 
+def mean_alive_at(start_s: Floats, end_s: Floats, at_s: Floats, edges_s: Floats) -> Floats:
+    """Return how many of the spans [start, end) are alive at the instants ``at_s``, averaged over
+    those between each two edges; NaN where there are none.
+    """
+    begun = np.searchsorted(np.sort(start_s), at_s, "right")
+    alive = begun - np.searchsorted(np.sort(end_s), at_s, "right")
+    sums, numbers = np.histogram(at_s, edges_s, weights=alive)[0], np.histogram(at_s, edges_s)[0]
+    return np.where(numbers > 0, sums / np.maximum(numbers, 1), np.nan)
+
+
 def growth(samples: Samples) -> tuple[Floats, Floats]:
     """Return a counter's increases and when each was seen; after a restart it counts from 0."""
     steps = np.diff(samples.values)

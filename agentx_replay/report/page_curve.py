@@ -13,6 +13,8 @@ from agentx_replay.report.chart import Axis, Chart, linear_axis, log_axis
 from agentx_replay.report.numerals import bounds, rate, speed, throughput_unit
 
 _MARGIN = 1.12
+_DOT, _NAME = 0.01, 0.09
+"""Widths of half a dot, and of a level's name beside it on a phone, in shares of the figure."""
 
 
 def curve_figure(curve: Curve) -> str:
@@ -30,7 +32,8 @@ def curve_figure(curve: Curve) -> str:
     ordered = sorted(curve.points, key=lambda point: point.concurrency)
     xs = np.array([point.interactivity for point in ordered])
     ys = np.array([point.throughput for point in ordered])
-    chart.line(xs, ys, "s1 thin", "interpolation between neighbouring levels")
+    if len(ordered) > 1:
+        chart.line(xs, ys, "s1 thin", "interpolation between neighbouring levels")
     for value in curve.values:
         if value.at.target <= chart.x.high:
             chart.vertical(value.at.target, "target", f"{speed(value.at.target)}")
@@ -51,7 +54,12 @@ def curve_figure(curve: Curve) -> str:
     chart.key("dot s1", "level on the frontier")
     if len(curve.frontier) < len(curve.points):
         chart.key("dot hollow", "level that another one beats in both")
-    chart.key("dot s2", "read off at a target, with its 95 % interval")
+    if any(map(_has_cross, curve.intervals.values())):
+        chart.key("error s1", "95 % interval of a level, in both")
+    if any(value.at.throughput is not None for value in curve.values):
+        chart.key("dot s2", "read off at a target")
+    if any(value.interval is not None for value in curve.values):
+        chart.key("s2", "95 % interval of what is read off")
     return chart.html()
 
 
@@ -65,7 +73,22 @@ def _point(chart: Chart, point: CurvePoint, curve: Curve, unit: str) -> None:
     )
     style = "s1" if point in curve.frontier else "hollow"
     chart.dot(point.interactivity, point.throughput, style, hover)
-    chart.label(point.interactivity, point.throughput, str(point.concurrency))
+    style = "under" if _target_beside(chart, point, curve) else ""
+    chart.label(point.interactivity, point.throughput, str(point.concurrency), style)
+
+
+def _target_beside(chart: Chart, point: CurvePoint, curve: Curve) -> bool:
+    """Whether a target's line passes where a level's name would stand, right above its point."""
+    targets = [value.at.target for value in curve.values]
+    distances = chart.x.place(targets) - chart.x.place([point.interactivity])
+    return bool(((distances > -_DOT) & (distances < _NAME)).any())
+
+
+def _has_cross(intervals: PointInterval) -> bool:
+    return any(
+        None not in (each.low, each.high)
+        for each in (intervals.interactivity, intervals.throughput)
+    )
 
 
 def _cross(chart: Chart, point: CurvePoint, intervals: PointInterval) -> None:

@@ -1,6 +1,7 @@
 """The figures of one concurrency level over time: lanes, load, cache, the server, the client."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from agentx_replay.analysis.server import (
     gauge_over_time,
     growth_in,
     growth_over_time,
+    mean_alive_at,
     metrics_of,
     speculation,
 )
@@ -39,6 +41,12 @@ _LANE_COLUMNS = 1200
 _FEWER_LANE_COLUMNS = 600
 _MANY_LANES = 128
 _TALLEST_LANES_PX = 640
+_GAUGES = (Metric.RUNNING, Metric.WAITING)
+_COUNTERS = (
+    " The server's counters move when a prompt is looked up and are read once a second; a response "
+    "counts when its first token comes. So they differ from step to step, and over the window "
+    "they are compared under “The cache, counted twice”."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +168,16 @@ def _restarts(chart: Chart, level: MeasuredLevel, window: Window, lanes: int) ->
 
 def _load(requests: Requests, metrics: Metrics, stage: _Stage) -> str:
     edges_s = stage.edges_s
-    in_flight = mean_alive(requests.send_s, requests.end_s, edges_s)
-    waiting = mean_alive(requests.send_s, requests.first_s, edges_s)
+    note = "Averages over time."
+    alive = partial(mean_alive, edges_s=edges_s)
+    if Metric.RUNNING in metrics or Metric.WAITING in metrics:
+        # A gauge is known at scrapes alone: the client is looked at when the server is, so that
+        # the two can be set side by side.
+        asked_s = np.unique(np.concatenate([s.at_s for m in _GAUGES for s in metrics.get(m, ())]))
+        alive = partial(mean_alive_at, at_s=asked_s, edges_s=edges_s)
+        note = "Client and server at the same instants, about one a second; averages of these."
+    in_flight = alive(requests.send_s, requests.end_s)
+    waiting = alive(requests.send_s, requests.first_s)
     lines = [
         (in_flight, "s1", "in flight (client)"),
         (waiting, "s2 dashed", "of these, waiting for the first token"),
@@ -174,7 +190,7 @@ def _load(requests: Requests, metrics: Metrics, stage: _Stage) -> str:
             lines.append((gauge_over_time(metric, metrics[metric], edges_s), style, name))
     highest = max((float(np.nanmax(v)) for v, _, _ in lines if not np.isnan(v).all()), default=1.0)
     chart = _chart(
-        stage, "In flight and queue", linear_axis(0, max(highest, 1.0) * 1.05), "requests", ""
+        stage, "In flight and queue", linear_axis(0, max(highest, 1.0) * 1.05), "requests", note
     )
     for values, style, name in lines:
         chart.steps(edges_s, values, style, name)
@@ -183,19 +199,20 @@ def _load(requests: Requests, metrics: Metrics, stage: _Stage) -> str:
 
 def _cache(requests: Requests, metrics: Metrics, stage: _Stage) -> str:
     edges_s = stage.edges_s
+    counters = Metric.CACHE_HITS in metrics and Metric.CACHE_QUERIES in metrics
     chart = _chart(
         stage,
         "Cache hit",
         Axis(0, 1.02, tuple((v / 100, f"{v} %") for v in (0, 25, 50, 75, 100))),
         "share of prompt tokens",
         "What the server took from its prefix cache, beside what an unlimited cache would hold for "
-        "exactly these requests.",
+        "exactly these requests." + (_COUNTERS if counters else ""),
     )
     if not np.isnan(requests.cached).all():
         cached = np.where(requests.good, np.nan_to_num(requests.cached), np.nan)
         measured = share_over_time(cached, requests.prompt, requests.first_s, edges_s)
         chart.steps(edges_s, measured, "s1", "measured (usage of each response)")
-    if Metric.CACHE_HITS in metrics and Metric.CACHE_QUERIES in metrics:
+    if counters:
         hits = growth_over_time(metrics[Metric.CACHE_HITS], edges_s)
         queries = growth_over_time(metrics[Metric.CACHE_QUERIES], edges_s)
         told = np.where(queries > 0, hits / np.where(queries > 0, queries, 1.0), np.nan)

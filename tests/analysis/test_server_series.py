@@ -8,6 +8,7 @@ from agentx_replay.analysis.server import (
     cache_agreement,
     gauge_over_time,
     growth,
+    mean_alive_at,
     metrics_of,
     speculation,
 )
@@ -209,3 +210,11 @@ def test_a_gauge_alone_tells_the_acceptance_length() -> None:
 
 def test_a_server_that_does_not_draft_tells_nothing() -> None:
     assert speculation({}, 10.0) is None
+
+
+def test_how_many_are_alive_at_given_instants_is_the_mean_of_these() -> None:
+    start_s, end_s = np.array([0.0, 1.0, 5.0]), np.array([4.0, 2.0, 9.0])
+    # At 1 s two, at 2 s one (it ends there); none asked from 2.5 to 5; at 5 s one.
+    at_s = np.array([1.0, 2.0, 5.0])
+    found = mean_alive_at(start_s, end_s, at_s, np.array([0.0, 2.5, 5.0, 7.5]))
+    assert found.tolist() == pytest.approx([1.5, np.nan, 1.0], nan_ok=True)

@@ -142,6 +142,41 @@ def test_memory_in_use_is_said_in_a_number_too(page: Path) -> None:
     assert "At most 50.0% in any scrape. 2 requests preempted in the window." in page.read_text()
 
 
+def test_client_and_server_are_looked_at_together_where_the_server_tells(page: Path) -> None:
+    assert "Client and server at the same instants, about one a second" in page.read_text()
+    assert "Averages over time." not in page.read_text()
+
+
+def test_without_the_servers_metrics_the_client_is_averaged_over_time(tmp_path: Path) -> None:
+    path = make_run(tmp_path / "r", [Level(4, 50.0, 100.0)])
+    html = Report.of(path, (50.0,)).write().read_text()
+    assert "Averages over time." in html
+    assert "The server&#x27;s counters move" not in html
+
+
+def legend(page: Path) -> list[str]:
+    curve = page.read_text().split("<h2>Curve</h2>")[1].split("</figure>")[0]
+    return re.findall(r"<li><i class=\"[^\"]*\"></i>([^<]*)</li>", curve)
+
+
+def test_the_curves_legend_has_what_is_drawn_and_no_more(page: Path, tmp_path: Path) -> None:
+    assert legend(page) == [
+        "interpolation between neighbouring levels", "level on the frontier",
+        "95 % interval of a level, in both", "read off at a target",
+        "95 % interval of what is read off",
+    ]  # fmt: skip
+    # Four lanes are too few for an interval, and one level reaches no target.
+    few = make_run(tmp_path / "r", [Level(4, 60.0, 100.0)])
+    assert legend(Report.of(few, (50.0,)).write()) == ["level on the frontier"]
+
+
+def test_a_levels_name_leaves_the_line_of_a_target_beside_it_free(tmp_path: Path) -> None:
+    path = make_run(tmp_path / "r", [Level(4, 60.0, 100.0), Level(8, 30.0, 200.0)])
+    html = Report.of(path, (31.0,)).write().read_text()
+    names = re.findall(r'<span class="label([^"]*)" style="[^"]*">(4|8)</span>', html)
+    assert [(style.strip(), name) for style, name in names[:2]] == [("flip", "4"), ("under", "8")]
+
+
 def test_the_load_tells_what_prompts_were_made_of(page: Path) -> None:
     (told,) = re.findall(r"Prompts, as calibrated: ([^<]*)</p>", page.read_text())
     assert told == "source usage, words 1024, cost assistant 4."
