@@ -39,8 +39,9 @@ def end_to_end_ns(responses: Responses) -> Floats:
 
 
 def normalised_interactivity(responses: Responses) -> Floats:
-    """Completion tokens / end-to-end latency, in tokens/s."""
-    return responses.completion_tokens / (end_to_end_ns(responses) / 1e9)
+    """Completion tokens / end-to-end latency, in tokens/s; NaN where it took no time."""
+    took_s = end_to_end_ns(responses) / 1e9
+    return responses.completion_tokens / np.where(took_s > 0, took_s, np.nan)
 
 
 def send_lag_ns(responses: Responses) -> Floats:

@@ -36,13 +36,16 @@ from agentx_replay.analysis.throughput import (
 from agentx_replay.analysis.tokens import token_figures
 from agentx_replay.analysis.window import Window, in_window_set, measured, sent_in
 from agentx_replay.results.histograms import Series
+from agentx_replay.wording import counted
 
 _NS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How the requests of the window ended. ``categories`` counts errors by kind, most first."""
+    """How the requests of the window ended. ``categories`` counts errors by kind, most first;
+    ``cached_above_prompt`` responses that were measured and report more cached than prompt tokens.
+    """
 
     sent: int
     ok: int
@@ -53,6 +56,7 @@ class Counts:
     without_usage: int
     retries: int
     categories: tuple[tuple[str, int], ...]
+    cached_above_prompt: int = 0
 
     @property
     def measured(self) -> int:
@@ -160,7 +164,17 @@ def count(window_set: Responses) -> Counts:
         without_usage=int(np.isnan(usage[measured(window_set)]).sum()),
         retries=int(np.nansum(window_set.retries)),
         categories=tuple(sorted(categories.items(), key=lambda item: (-item[1], item[0]))),
+        cached_above_prompt=int(window_set.cached_above_prompt[measured(window_set)].sum()),
     )
+
+
+def unused_cache_counts(counts: Counts) -> str | None:
+    """Return that some cache counts are not used, None where all are."""
+    number = counts.cached_above_prompt
+    if not number:
+        return None
+    report = counted(number, "response reports", "responses report")
+    return f"{report} more cached than prompt tokens; their cache counts are not used"
 
 
 def prompt_lengths(ok: Responses) -> PromptLengths | None:

@@ -64,11 +64,12 @@ def mix_of(table: pa.Table, window: Window) -> Mix:
         values = columns[name].cast(pa.float64()).to_numpy(zero_copy_only=False)
         return values[kept]  # type: ignore[no-any-return]
 
+    planned = floats("planned_prompt_tokens")
     return Mix(
         input_tokens=floats("prompt_tokens"),
         output_tokens=floats("completion_tokens"),
         depth_turns=floats("turn"),
-        reuse_share=floats("reusable_tokens") / floats("planned_prompt_tokens"),
+        reuse_share=floats("reusable_tokens") / np.where(planned > 0, planned, np.nan),
     )
 
 

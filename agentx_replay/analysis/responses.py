@@ -59,7 +59,8 @@ class Responses:
     """Columns of ``requests.parquet``, each of shape ``(responses,)``.
 
     Of its token events a response knows their number, ``event_counts``, and the tokens of the
-    first (NaN where the server does not tell, or none came).
+    first (NaN where the server does not tell, or none came). ``cached_above_prompt`` says where
+    the server reported more cached than prompt tokens; ``cached_tokens`` is NaN there.
     """
 
     phase: NDArray[np.str_]
@@ -82,6 +83,7 @@ class Responses:
     retries: Floats
     event_counts: NDArray[np.int64]
     first_event_tokens: Floats
+    cached_above_prompt: Mask
 
     def __len__(self) -> int:
         return len(self.status)
@@ -96,9 +98,8 @@ class Responses:
 EVENT_COLUMNS = ("first_token_ns", "arrival_deltas_us", "event_tokens")
 """The columns of ``requests.parquet`` that token events are made of."""
 
-_SCALARS = tuple(
-    f.name for f in fields(Responses) if f.name not in ("event_counts", "first_event_tokens")
-)
+_DERIVED = ("event_counts", "first_event_tokens", "cached_above_prompt")
+_SCALARS = tuple(f.name for f in fields(Responses) if f.name not in _DERIVED)
 COLUMNS: tuple[str, ...] = (*_SCALARS, "arrival_deltas_us", "event_tokens")
 """The columns of ``requests.parquet`` that are needed; others need not be read."""
 
@@ -156,9 +157,18 @@ def _columns(table: pa.Table) -> dict[str, NDArray[Any]]:
         name: _texts(table[name]) if name in _TEXTS else _floats(table[name]) for name in _SCALARS
     }
     columns["lane"] = columns["lane"].astype(np.int64)
+    columns["cached_above_prompt"] = columns["cached_tokens"] > columns["prompt_tokens"]
+    columns["cached_tokens"] = possible_cached(columns["cached_tokens"], columns["prompt_tokens"])
     columns["event_counts"] = _event_counts(table)
     columns["first_event_tokens"] = _first_elements(table["event_tokens"])
     return columns
+
+
+def possible_cached(cached: Floats, prompt: Floats) -> Floats:
+    """Return cached tokens as reported, NaN where they are more than the prompt has: a server that
+    says so counts something else. The record keeps what it said.
+    """
+    return np.where(cached > prompt, np.nan, cached)
 
 
 def _texts(column: pa.ChunkedArray) -> NDArray[np.str_]:

@@ -77,7 +77,7 @@ def cached_tokens(responses: Responses) -> Floats | None:
     """Cached tokens of each response, None where the server reports none at all.
 
     Servers leave the field out when nothing was cached; so where any response has it, its absence
-    in another means 0.
+    in another means 0. A count above the prompt's length is as good as absent.
     """
     if np.isnan(responses.cached_tokens).all():
         return None
@@ -100,15 +100,19 @@ def rates(window_set: Responses, window: Window, arrived: TokenFigures) -> Rates
     """Return both throughputs of the window's set, whose tokens ``arrived`` so.
 
     A measured response without usage makes all of them unknown: a sum over the others would be a
-    wrong number.
+    wrong number. So do responses that report no token at all, or took no time.
     """
     ok = measured(window_set)
     usage = window_set.where(ok)
     told = not np.isnan(usage.prompt_tokens + usage.completion_tokens).any()
     if not len(usage) or not told:
         return Rates(None, None, None)
+    span_s = float(usage.end_ns.max() - usage.send_ns.min()) / _NS
+    total = float((usage.prompt_tokens + usage.completion_tokens).sum())
+    if min(span_s, window.length_s, total) <= 0:
+        return Rates(None, None, None)
     tokens = _input(window_set, ok)
-    headline, span_s = _headline(usage)
+    headline = _headline(usage, span_s)
     ok_output = arrived.output_inside
     both = ok | (window_set.status == "cut")
     inside = _windowed_tokens(
@@ -140,12 +144,11 @@ def _per_second(tokens: _Tokens, seconds: float) -> Throughput:
     return Throughput(tokens.total / seconds, uncached, tokens.output / seconds)
 
 
-def _headline(usage: Responses) -> tuple[Throughput, float]:
-    span_s = float(usage.end_ns.max() - usage.send_ns.min()) / _NS
+def _headline(usage: Responses, span_s: float) -> Throughput:
     prompt, output = float(usage.prompt_tokens.sum()), float(usage.completion_tokens.sum())
     cached = cached_tokens(usage)
     uncached = None if cached is None else prompt - float(cached.sum()) + output
-    return _per_second(_Tokens(prompt + output, uncached, output), span_s), span_s
+    return _per_second(_Tokens(prompt + output, uncached, output), span_s)
 
 
 def _input(window_set: Responses, ok: Mask) -> _Input:

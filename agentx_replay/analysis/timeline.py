@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from agentx_replay.analysis.responses import Floats, Mask
+from agentx_replay.analysis.responses import Floats, Mask, possible_cached
 from agentx_replay.analysis.window import Window
 
 TIMELINE_COLUMNS = (
@@ -34,7 +34,7 @@ class Requests:
     """Every request of a level, warm-up included; times in s since the window opened.
 
     ``first_s`` is when its first token came, its end where none did. ``cached`` is NaN where the
-    server did not tell.
+    server did not tell, or told more than the prompt has.
     """
 
     lane: NDArray[np.int64]
@@ -62,6 +62,7 @@ def requests_of(table: pa.Table, window: Window) -> Requests:
     def seconds(name: str) -> Floats:
         return (floats(name) - window.open_ns) / _NS
 
+    prompt = floats("prompt_tokens")
     end_s, first_s = seconds("end_ns"), seconds("first_token_ns")
     return Requests(
         lane=table["lane"].to_numpy().astype(np.int64),
@@ -70,8 +71,8 @@ def requests_of(table: pa.Table, window: Window) -> Requests:
         send_s=seconds("send_ns"),
         first_s=np.where(np.isnan(first_s), end_s, first_s),
         end_s=end_s,
-        prompt=floats("prompt_tokens"),
-        cached=floats("cached_tokens"),
+        prompt=prompt,
+        cached=possible_cached(floats("cached_tokens"), prompt),
         planned=floats("planned_prompt_tokens"),
         reusable=floats("reusable_tokens"),
     )

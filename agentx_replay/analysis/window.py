@@ -60,4 +60,6 @@ def observed_window(responses: Responses, nominal_s: float) -> Window | None:
         return None
     open_ns = int(responses.intended_start_ns[in_phase].min())
     last_ns = int(responses.end_ns[in_phase].max())
+    if last_ns <= open_ns:
+        return None
     return Window(open_ns, min(open_ns + round(nominal_s * _NS), last_ns), nominal_s)

@@ -131,7 +131,7 @@ class Recent:
 
 def _ended(response: Response) -> _Ended:
     prompt_tokens = response.prompt_tokens or 0
-    completion_tokens = response.completion_tokens or 0
+    completion_tokens, cached_tokens = response.completion_tokens or 0, response.cached_tokens or 0
     first_ns, last_ns = response.first_token_ns, response.last_token_ns
     itl_s = None
     if first_ns is not None and last_ns is not None and completion_tokens > 1:
@@ -140,6 +140,6 @@ def _ended(response: Response) -> _Ended:
         response.end_ns,
         prompt_tokens + completion_tokens,
         prompt_tokens,
-        response.cached_tokens or 0,
+        cached_tokens if cached_tokens <= prompt_tokens else 0,
         itl_s,
     )

@@ -193,3 +193,7 @@ def test_send_lag_leaves_connecting_out(case: tuple[int, int | None, int | None,
 
 def test_a_connection_that_failed_has_no_send_lag() -> None:
     assert np.isnan(send_lag_ns(one(response(connect_start_ns=5)))[0])
+
+
+def test_a_response_that_took_no_time_has_no_speed() -> None:
+    assert np.isnan(normalised_interactivity(one(response(end_ns=0)))).tolist() == [True]

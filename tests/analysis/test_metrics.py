@@ -1,7 +1,9 @@
+from typing import Any
+
 import pytest
 from record_cases import MS, SECOND, dispatch, prompt, recorded, response
 
-from agentx_replay.analysis.metrics import latency_series, summarise
+from agentx_replay.analysis.metrics import latency_series, summarise, unused_cache_counts
 from agentx_replay.analysis.responses import Records
 from agentx_replay.analysis.throughput import explanation
 from agentx_replay.analysis.window import Window, observed_window, sent_in
@@ -220,6 +222,46 @@ def test_silence_about_cached_tokens_is_0_where_the_server_tells_of_others() -> 
         (dispatch(max_tokens=1), came(1, 2, end_s=3)),
     ]
     assert summarise(recorded(pairs), WINDOW, 1).cache_hit == pytest.approx(0.25)
+
+
+def test_a_cache_count_above_the_prompt_is_taken_for_silence_and_counted() -> None:
+    pairs = [
+        (dispatch(max_tokens=1), came(1, 2, end_s=3, prompt_tokens=100, cached_tokens=100)),
+        (dispatch(max_tokens=1), came(1, 2, end_s=3, prompt_tokens=100, cached_tokens=101)),
+        (dispatch(), came(1, 2, end_s=3, status=Status.CUT, prompt_tokens=1, cached_tokens=9)),
+    ]
+    summary = summarise(recorded(pairs), WINDOW, 1)
+    assert summary.cache_hit == pytest.approx(100 / 200)
+    assert summary.rates.headline is not None
+    # Prompts 200, completions 2, of the prompts 100 cached, in 2 s.
+    assert summary.rates.headline.uncached_tokens_per_s == pytest.approx(102 / 2)
+    assert summary.counts.cached_above_prompt == 1
+    assert unused_cache_counts(summary.counts) == (
+        "1 response reports more cached than prompt tokens; their cache counts are not used"
+    )
+    assert unused_cache_counts(summarise(recorded(pairs[:1]), WINDOW, 1).counts) is None
+
+
+def test_a_server_all_of_whose_cache_counts_are_impossible_reports_none() -> None:
+    pairs = [(dispatch(max_tokens=1), came(1, 2, end_s=3, prompt_tokens=100, cached_tokens=1000))]
+    summary = summarise(recorded(pairs), WINDOW, 1)
+    assert summary.cache_hit is None
+    assert summary.rates.headline is not None
+    assert summary.rates.headline.uncached_tokens_per_s is None
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        {"prompt_tokens": 0, "completion_tokens": 0, "end_s": 3},
+        {"prompt_tokens": 0, "completion_tokens": 0, "cached_tokens": 0, "end_s": 3},
+        {"prompt_tokens": 100, "completion_tokens": 1, "end_s": 1},
+    ],
+)
+def test_no_tokens_or_no_time_is_no_throughput(usage: dict[str, Any]) -> None:
+    summary = summarise(recorded([(dispatch(), came(1, 1, **usage))]), WINDOW, 1)
+    assert (summary.rates.headline, summary.rates.windowed) == (None, None)
+    assert summary.counts.measured == 1
 
 
 def test_nothing_measured_is_a_summary_without_numbers() -> None:

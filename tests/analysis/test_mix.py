@@ -27,6 +27,12 @@ def test_a_mix_is_of_the_measured_requests_of_the_window() -> None:
     assert pooled([mix, mix]).input_tokens.tolist() == [201, 201]
 
 
+def test_an_empty_prompt_has_no_share_to_reuse() -> None:
+    row = request_row(dispatch(prompt=prompt(0)), response(), 0)
+    table = pa.Table.from_batches([request_batch([row])])
+    assert np.isnan(mix_of(table.select(list(MIX_COLUMNS)), WINDOW).reuse_share).tolist() == [True]
+
+
 def test_a_summary_interpolates_and_leaves_out_what_was_not_told() -> None:
     found = summary(np.array([10.0, 20.0, np.nan, 30.0]))
     assert found is not None

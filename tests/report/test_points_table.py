@@ -209,3 +209,13 @@ def test_json_has_the_columns_of_points_parquet_by_rising_concurrency() -> None:
     rows = orjson.loads(orjson.dumps(points_json([point(4), point(2)])))
     assert [row["concurrency"] for row in rows] == [2, 4]
     assert rows[0]["interactivity"] == pytest.approx(50.0)
+
+
+def test_cache_counts_that_cannot_be_are_told_with_their_level() -> None:
+    impossible = recorded([(dispatch(), response(prompt_tokens=100, cached_tokens=1000))])
+    facts = PointFacts(1, 8, Window(0, 1000 * SECOND, 1000.0), RULES, Conduct())
+    said = points_table([measure_point(impossible, None, facts, PointStatus.COMPLETE)])
+    assert (
+        "concurrency 1: 1 response reports more cached than prompt tokens; their cache counts are"
+        in said
+    )
