@@ -16,3 +16,19 @@ class UsageError(Exception):
         self.what = what
         self.what_to_do = what_to_do
         self.exit_code = exit_code
+
+
+_SHOWN_CHARACTERS = 40
+
+
+def shown(value: object) -> str:
+    """Return a value as a message may show it: one line, cut short, control characters escaped."""
+    if isinstance(value, dict | list):
+        return f"a{' table' if isinstance(value, dict) else ' list'} of {len(value)}"
+    if isinstance(value, bool):
+        return str(value).lower()
+    try:
+        text = repr(value) if isinstance(value, str) else str(value)
+    except ValueError:  # Python writes no number of so many digits
+        return "a number of thousands of digits"
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"

@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 import orjson
 
-from agentx_replay.errors import UsageError
+from agentx_replay.errors import UsageError, shown
 from agentx_replay.shipped import shipped_directory
 
 Reading = Literal["official", "faithful"]
@@ -72,6 +72,18 @@ def scenario_names() -> list[str]:
     return sorted(path.stem for path in shipped_directory("scenarios").glob("*.toml"))
 
 
+def parsed_toml(text: str) -> dict[str, Any]:
+    """Return what a text in TOML holds. Raises ``ValueError``, in words, whatever is wrong."""
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except tomllib.TOMLDecodeError:
+        raise
+    except ValueError:  # Python's limit, which speaks of settings of the interpreter
+        raise ValueError("it holds a number of thousands of digits") from None
+
+
 def load_scenario(name_or_path: str) -> Scenario:
     """Read a shipped scenario by name, or a file of one's own by a path that ends in ``.toml``.
 
@@ -83,16 +95,16 @@ def load_scenario(name_or_path: str) -> Scenario:
         path = shipped_directory("scenarios") / f"{name_or_path}.toml"
         if name_or_path not in scenario_names():
             raise UsageError(
-                f"there is no scenario {name_or_path!r}",
+                f"there is no scenario {shown(name_or_path)}",
                 f"choose one of {', '.join(scenario_names())}, or give a .toml file",
             )
     try:
-        values = tomllib.loads(path.read_text())
+        values = parsed_toml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(
             f"scenario file {path} cannot be read ({error.strerror})", "check the path"
         ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise UsageError(f"scenario file {path} is not TOML ({error})", "mend that line") from None
     return _scenario(path.stem, values, str(path))
 
@@ -120,14 +132,18 @@ def _scenario(name: str, values: Mapping[str, Any], where: str) -> Scenario:
         if field.default is dataclasses.MISSING and field.name != "name"
     }
     for key in sorted(required - set(rules)):
-        raise UsageError(f"{where} lacks the rule {key!r}", "add it; scenarios/quick.toml has all")
+        raise UsageError(
+            f"{where} lacks the rule {shown(key)}", "add it; scenarios/quick.toml has all"
+        )
     return Scenario(name=name, **rules)
 
 
 def _checked_rules(values: Mapping[str, Any], where: str) -> dict[str, Any]:
     known = {field.name for field in dataclasses.fields(Scenario)} - {"name", "overridden"}
     for key in sorted(set(values) - known):
-        raise UsageError(f"{where} has an unknown rule {key!r}", f"use {', '.join(sorted(known))}")
+        raise UsageError(
+            f"{where} has an unknown rule {shown(key)}", f"use {', '.join(sorted(known))}"
+        )
     return {key: _checked(key, value, where) for key, value in values.items()}
 
 
@@ -138,29 +154,33 @@ def _checked(key: str, value: Any, where: str) -> Any:
         if isinstance(value, bool) or not isinstance(value, kinds) or not low <= value <= high:
             kind = "a whole number" if key in _WHOLE else "a number"
             raise UsageError(
-                f"{where}: {key} is {value!r}", f"give {kind} between {low:g} and {high:g}"
+                f"{where}: {key} is {shown(value)}", f"give {kind} between {low:g} and {high:g}"
             )
         return value
     if key in _CHOICES:
         if value not in _CHOICES[key]:
             raise UsageError(
-                f"{where}: {key} is {value!r}", f"choose one of {', '.join(_CHOICES[key])}"
+                f"{where}: {key} is {shown(value)}", f"choose one of {', '.join(_CHOICES[key])}"
             )
         return value
     if key == "start_fraction":
         return _fractions(value, where)
     if not isinstance(value, bool):
-        raise UsageError(f"{where}: {key} is {value!r}", "give true or false")
+        raise UsageError(f"{where}: {key} is {shown(value)}", "give true or false")
     return value
 
 
+def _is_number(value: object) -> bool:
+    """Whether it is a number that a float can be; of a larger one no rule is."""
+    return isinstance(value, float) or (type(value) is int and abs(value) <= 1)
+
+
 def _fractions(value: Any, where: str) -> tuple[float, float]:
-    try:
-        low, high = (float(part) for part in value)
-    except (TypeError, ValueError):
-        low, high = 1.0, 0.0
+    low, high = 1.0, 0.0
+    if isinstance(value, list | tuple) and len(value) == 2 and all(map(_is_number, value)):
+        low, high = map(float, value)
     if not 0.0 <= low <= high <= 1.0:
         raise UsageError(
-            f"{where}: start_fraction is {value!r}", "give two fractions, as in [0.25, 0.75]"
+            f"{where}: start_fraction is {shown(value)}", "give two fractions, as in [0.25, 0.75]"
         )
     return low, high

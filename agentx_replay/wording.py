@@ -23,19 +23,3 @@ def wrapped(line: str, width: int = 100) -> list[str]:
         break_long_words=False,
         break_on_hyphens=False,
     )
-
-
-_SHOWN_CHARACTERS = 40
-
-
-def shown(value: object) -> str:
-    """Return a value as a message may show it: one line, cut short, control characters escaped."""
-    if isinstance(value, dict | list):
-        return f"a{' table' if isinstance(value, dict) else ' list'} of {len(value)}"
-    if isinstance(value, bool):
-        return str(value).lower()
-    try:
-        text = repr(value) if isinstance(value, str) else str(value)
-    except ValueError:  # Python writes no number of so many digits
-        return "a number of thousands of digits"
-    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"

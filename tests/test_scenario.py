@@ -61,7 +61,7 @@ def test_an_unknown_scenario_says_which_there_are() -> None:
     ("line", "told"),
     [
         ("window_s = -1", "window_s is -1"),
-        ("window_s = true", "window_s is True"),
+        ("window_s = true", "window_s is true"),
         ("warmup_requests = 1.5", "whole number"),
         ("reading = 'odd'", "official, faithful"),
         ("start_fraction = [0.75, 0.25]", "two fractions"),
@@ -69,6 +69,14 @@ def test_an_unknown_scenario_says_which_there_are() -> None:
         ("comparable = 1", "true or false"),
         ("nonsense = 1", "unknown rule 'nonsense'"),
         ("= 1", "not TOML"),
+        ("seed = " + "9" * 5000, "a number of thousands of digits"),
+        ("seed = 0x" + "f" * 5000, "seed is a number of thousands of digits"),
+        ("seed = " + "[" * 3000, "nested too deeply"),
+        ("seed = '" + "x" * 100 + "'", "seed is 'x{39}…"),
+        ("start_fraction = '01'", "two fractions"),
+        ("start_fraction = {'0.1' = 1, '0.2' = 2}", "two fractions"),
+        ("start_fraction = [false, true]", "two fractions"),
+        ("start_fraction = ['0', '1']", "two fractions"),
     ],
 )
 def test_a_bad_rule_is_told_with_its_file(tmp_path: Path, line: str, told: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 import orjson
 
+from agentx_replay.cli.numerals import Real, Whole
 from agentx_replay.cli.options import config_option
 from agentx_replay.cli.target import TargetOptions, open_target, server_options
 
@@ -24,12 +25,12 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command()
-@click.option("--streams", default=64, show_default=True, type=click.IntRange(1, 1024))
+@click.option("--streams", default=64, show_default=True, type=Whole(1, 1024))
 @click.option(
     "--rate",
     default=50.0,
     show_default=True,
-    type=click.FloatRange(1.0, 1000.0),
+    type=Real(1.0, 1000.0),
     metavar="TOK/S",
     help="Tokens per second of each stream.",
 )

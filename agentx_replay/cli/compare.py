@@ -11,6 +11,7 @@ import orjson
 from agentx_replay.analysis.comparison import Contender
 from agentx_replay.analysis.comparison import compare as compare_runs
 from agentx_replay.analysis.run import read_run
+from agentx_replay.cli.numerals import number
 from agentx_replay.cli.options import NamedPath, targets_option
 from agentx_replay.errors import UsageError
 from agentx_replay.report.compare_table import compare_json, compare_markdown, compare_text
@@ -23,19 +24,16 @@ def _named_numbers(_: click.Context, parameter: click.Parameter, value: Any) -> 
     parts = value.items() if isinstance(value, Mapping) else (_pair(p) for p in value.split(","))
     option = (parameter.name or "").replace("_", "-")
     found: dict[str, float] = {}
-    for name, number in parts:
+    for name, text in parts:
         if not name:
             raise UsageError(
-                f"--{option} {number} names no run",
+                f"--{option} {text} names no run",
                 f"write it as --{option} NAME=NUMBER,NAME=NUMBER with the names of the runs",
             )
-        try:
-            found[name] = float(number)
-        except (TypeError, ValueError):
-            found[name] = 0.0
+        found[name] = number(text) or 0.0
         if not 0.0 < found[name] < float("inf"):
             raise UsageError(
-                f"--{option} {name}={number} is not a number above 0",
+                f"--{option} {name}={text} is not a number above 0",
                 f"write it as --{option} NAME=NUMBER,NAME=NUMBER with the names of the runs",
             )
     return found

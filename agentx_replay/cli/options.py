@@ -1,47 +1,18 @@
 """Options that several commands share, and the reading of their values."""
 
 import math
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from agentx_replay.errors import UsageError
-from agentx_replay.scenario import Scenario, load_scenario
+from agentx_replay.cli.config_file import read_config
+from agentx_replay.cli.numerals import Real, number, whole_number
+from agentx_replay.errors import UsageError, shown
+from agentx_replay.scenario import Scenario, load_scenario, parsed_toml
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-
-
-def _read_config(ctx: click.Context, _: click.Parameter, value: Path | None) -> None:
-    """Make a TOML file's keys the defaults of the command's options."""
-    if value is None:
-        return
-    try:
-        values = tomllib.loads(value.read_text())
-    except OSError as error:
-        raise UsageError(
-            f"the config file {value} cannot be read ({error.strerror})", "check the path"
-        ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{value} is not TOML ({error})", "mend that line") from None
-    known = {parameter.name for parameter in ctx.command.params}
-    repeated = {
-        parameter.name
-        for parameter in ctx.command.params
-        if isinstance(parameter, click.Option) and parameter.multiple
-    }
-    names = {key: key.replace("-", "_") for key in values}
-    defaults = {
-        name: [values[key]] if name in repeated and isinstance(values[key], str) else values[key]
-        for key, name in names.items()
-    }
-    for key in sorted(set(defaults) - known):
-        raise UsageError(
-            f"{value} has an unknown option {key!r}", "use the long option names of --help"
-        )
-    ctx.default_map = defaults
 
 
 class NamedPath(click.Path):
@@ -66,7 +37,7 @@ def config_option(command: _F) -> _F:
     return click.option(
         "--config",
         type=NamedPath(path_type=Path, dir_okay=False),
-        callback=_read_config,
+        callback=read_config,
         is_eager=True,
         expose_value=False,
         metavar="FILE",
@@ -85,7 +56,7 @@ _MOST_SECONDS = 1e9
 """Thirty years: clocks count in ns, and 64 bits hold no more than nine times that."""
 
 
-class Seconds(click.FloatRange):
+class Seconds(Real):
     """A number of seconds, not negative, of at most thirty years."""
 
     def __init__(self) -> None:
@@ -106,17 +77,15 @@ def levels(_: click.Context, __: click.Parameter, value: Any) -> tuple[int, ...]
     if value is None:
         return None
     parts = value if isinstance(value, list) else str(value).split(",")
-    try:
-        found = tuple(int(part) for part in parts)
-    except (TypeError, ValueError):
-        found = ()
-    if not found or min(found) < 1 or max(found) > MOST_LANES:
+    numbers = [whole_number(part) for part in parts]
+    found = tuple(level for level in numbers if level is not None and 1 <= level <= MOST_LANES)
+    if not found or len(found) < len(numbers):
         raise UsageError(
-            f"concurrency {value!r} is not a list of levels from 1 to {MOST_LANES:,}",
+            f"concurrency {shown(value)} is not a list of levels from 1 to {MOST_LANES:,}",
             "give whole numbers from 1, as in --concurrency 1,2,4,8",
         )
     if len(set(found)) != len(found):
-        raise UsageError(f"concurrency {value!r} names a level twice", "name each once")
+        raise UsageError(f"concurrency {shown(value)} names a level twice", "name each once")
     return found
 
 
@@ -136,16 +105,14 @@ def one_level(
 def _targets(_: click.Context, __: click.Parameter, value: Any) -> tuple[float, ...]:
     """Read interactivities: numbers above 0, separated by commas (a list from TOML)."""
     parts = value if isinstance(value, (list, tuple)) else str(value).split(",")
-    try:
-        found = tuple(dict.fromkeys(float(part) for part in parts))
-    except (TypeError, ValueError):
-        found = ()
-    if not found or not all(0.0 < target < float("inf") for target in found):
+    numbers = [number(part) for part in parts]
+    found = tuple(speed for speed in numbers if speed is not None and 0.0 < speed < math.inf)
+    if not found or len(found) < len(numbers):
         raise UsageError(
-            f"--at {value!r} is not a list of speeds",
+            f"--at {shown(value)} is not a list of speeds",
             "give numbers of tokens/s/user above 0, as in --at 30,50,150",
         )
-    return found
+    return tuple(dict.fromkeys(found))
 
 
 def targets_option(command: _F) -> _F:
@@ -165,14 +132,13 @@ def workers(_: click.Context, __: click.Parameter, value: Any) -> int | None:
     """Read a number of processes: ``auto`` (None) or a whole number from 1."""
     if value == "auto":
         return None
-    text = str(value)
-    is_number = text.isascii() and text.isdigit() and len(text) <= len(str(MOST_LANES))
-    if not is_number or not 1 <= int(text) <= MOST_LANES:
+    found = whole_number(value)
+    if found is None or not 1 <= found <= MOST_LANES:
         raise UsageError(
-            f"{value!r} is not a number of workers",
+            f"{shown(value)} is not a number of workers",
             f"give a whole number from 1 to {MOST_LANES:,}, or auto",
         )
-    return int(text)
+    return found
 
 
 def overridden(scenario: Scenario, overrides: tuple[str, ...]) -> Scenario:
@@ -189,11 +155,17 @@ def overridden(scenario: Scenario, overrides: tuple[str, ...]) -> Scenario:
             )
         if not equals:
             raise UsageError(f"override {override!r} has no value", "write --override RULE=VALUE")
-        try:
-            changes[rule.strip()] = tomllib.loads(f"v = {text}")["v"]
-        except tomllib.TOMLDecodeError:
-            changes[rule.strip()] = text.strip()
+        changes[rule.strip()] = _toml_value(text)
     return scenario.override(**changes) if changes else scenario
+
+
+def _toml_value(text: str) -> Any:
+    """Return a value in TOML; the text itself where it is none, or more than one."""
+    try:
+        found = parsed_toml(f"v = {text}")
+    except ValueError:
+        return text.strip()
+    return found["v"] if len(found) == 1 else text.strip()
 
 
 def scenario_option(command: _F) -> _F:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import orjson
 
+from agentx_replay.cli.numerals import Whole
 from agentx_replay.cli.options import (
     MOST_TOKENS,
     NamedPath,
@@ -49,7 +50,7 @@ _WORDS = "What t*, a stream, a primer and the other words mean: docs/protocol.md
 @click.option("--concurrency", default="8", show_default=True, callback=levels, metavar="N,N,…")
 @click.option("--traces", type=NamedPath(path_type=Path), metavar="PATH", help="Default: bundled.")
 @scenario_option
-@click.option("--max-context", type=click.IntRange(1, MOST_TOKENS), metavar="TOKENS")
+@click.option("--max-context", type=Whole(1, MOST_TOKENS), metavar="TOKENS")
 @click.option(
     "--max-context-policy",
     type=click.Choice(["session", "request"]),

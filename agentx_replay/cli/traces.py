@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 import orjson
 
+from agentx_replay.cli.numerals import Whole
 from agentx_replay.cli.options import NamedPath
 from agentx_replay.errors import UsageError
 from agentx_replay.shipped import shipped_directory
@@ -82,8 +83,8 @@ def pack(corpus: Path, file: Path) -> None:
 
 @traces.command()
 @click.argument("file", type=NamedPath(path_type=Path, dir_okay=False))
-@click.option("--sessions", default=36, show_default=True, type=click.IntRange(1, 100_000))
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(0))
+@click.option("--sessions", default=36, show_default=True, type=Whole(1, 100_000))
+@click.option("--seed", default=0, show_default=True, type=Whole(0))
 @click.option(
     "--shape",
     default="large",

@@ -119,6 +119,11 @@ def test_an_unreachable_server_is_told_with_exit_code_3(tmp_path: Path) -> None:
         (("--url", "nonsense"), "not the URL of a server"),
         (("--url", "http://u:secret@h"), "carries a user name or password"),
         (("--config", "missing.toml"), "missing.toml cannot be read"),
+        (("--override", "seed=" + "9" * 5000), f"seed is '{'9' * 39}…"),
+        (("--override", "seed=" + "[" * 3000), f"seed is '{'[' * 39}…"),
+        (("--override", "start_fraction=01"), "start_fraction is '01'"),
+        (("--override", "window_s=3\nseed=5"), "window_s is '3\\nseed=5'"),
+        (("--salt", ""), "--salt is empty"),
     ],
 )
 def test_bad_options_are_told(tmp_path: Path, arguments: tuple[str, ...], told: str) -> None:

@@ -1,0 +1,120 @@
+"""Options from a TOML file: each by its long name, with a value of the kind that the option takes.
+
+Not for: what an option's value means; that is checked where the command line's is.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from agentx_replay.errors import UsageError, shown
+from agentx_replay.scenario import parsed_toml
+
+
+def read_config(ctx: click.Context, _: click.Parameter, path: Path | None) -> None:
+    """Make a TOML file's keys the defaults of the command's options.
+
+    Raises ``UsageError`` for a file that is no TOML, an option that is none, one that is named
+    twice and a value of another kind than the option's.
+    """
+    if path is None:
+        return
+    values = _read(path)
+    options = {
+        _long_name(each): each
+        for each in ctx.command.params
+        if isinstance(each, click.Option) and not each.is_eager  # which --config itself is
+    }
+    defaults: dict[str, Any] = {}
+    for key, value in values.items():
+        option = options.get(key.replace("_", "-"))
+        if option is None or option.name is None:
+            raise UsageError(
+                f"{path} has an unknown option {shown(key)}", "use the long option names of --help"
+            )
+        if option.name in defaults:
+            raise UsageError(f"{path} names {key} twice, with _ and with -", "keep one of them")
+        fits, wanted = _kind(option)
+        if not fits(value):
+            raise UsageError(f"{path}: {key} is {shown(value)}, not {wanted}", f"give {wanted}")
+        alone = option.multiple and isinstance(value, str)
+        defaults[option.name] = [value] if alone else value
+    ctx.default_map = defaults
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        return parsed_toml(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(
+            f"the config file {path} cannot be read ({error.strerror})", "check the path"
+        ) from None
+    except ValueError as error:
+        raise UsageError(f"{path} is not TOML ({error})", "mend that line") from None
+
+
+def _long_name(option: click.Option) -> str:
+    return max(option.opts, key=len).lstrip("-")
+
+
+def _kind(option: click.Option) -> tuple[Callable[[object], bool], str]:
+    """Return what tells a value that the option takes, and how a person would call it.
+
+    An option that has a reading of its own is given lists and numbers, too.
+    """
+    if option.multiple:
+        return _is_text_or_texts, "a text or a list of texts"
+    if option.is_flag:
+        return _is_flag, "true or false"
+    if isinstance(option.type, click.types.IntParamType):
+        return _is_whole, "a whole number"
+    if isinstance(option.type, click.types.FloatParamType):
+        return _is_number, "a number"
+    if option.name in _LISTS:
+        return _LISTS[option.name]
+    return _is_text, "a text"
+
+
+def _is_flag(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_text(value: object) -> bool:
+    """Whether it is a text that a command line could hold, which has no NUL."""
+    return isinstance(value, str) and "\0" not in value
+
+
+def _is_text_or_texts(value: object) -> bool:
+    return _is_text(value) or (isinstance(value, list) and all(map(_is_text, value)))
+
+
+def _is_whole_text_or_list(value: object) -> bool:
+    one = _is_whole(value) or _is_text(value)
+    return one or (isinstance(value, list) and all(map(_is_whole, value)))
+
+
+def _is_whole_or_text(value: object) -> bool:
+    return _is_whole(value) or _is_text(value)
+
+
+def _is_number_text_or_list(value: object) -> bool:
+    one = _is_number(value) or _is_text(value)
+    return one or (isinstance(value, list) and all(map(_is_number, value)))
+
+
+_LISTS: Mapping[str | None, tuple[Callable[[object], bool], str]] = {
+    "concurrency": (_is_whole_text_or_list, "a whole number or a list of whole numbers"),
+    "at": (_is_number_text_or_list, "a number or a list of numbers"),
+    "workers": (_is_whole_or_text, 'a whole number or "auto"'),
+}
+"""Options whose text is read by the command itself, by name."""
