@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,9 @@ class AtTarget:
     """Throughput at a target interactivity; None: not reached, and then ``nearest`` is closest.
 
     ``between`` are the concurrencies of the pair it was interpolated in; ``several`` says that
-    other pairs gave other values, and that this is the highest.
+    other pairs gave other values, and that this is the highest. ``every_level_is`` says on which
+    side of a target that is not reached the points lie: ``faster`` or ``slower``, None where it is
+    reached or there is no point.
     """
 
     target: float
@@ -29,6 +32,16 @@ class AtTarget:
     between: tuple[int, int] | None
     several: bool
     nearest: CurvePoint | None
+    every_level_is: Literal["faster", "slower"] | None = None
+
+    @property
+    def why_not_reached(self) -> str | None:
+        """In words what stands in the way; None where the target is reached."""
+        if self.throughput is not None:
+            return None
+        if self.every_level_is is None:
+            return "no valid level"
+        return f"not reached: every valid level is {self.every_level_is}"
 
 
 def frontier(points: Sequence[CurvePoint]) -> list[CurvePoint]:
@@ -57,10 +70,17 @@ def throughput_at(points: Sequence[CurvePoint], target: float) -> AtTarget:
     ]
     nearest = min(ordered, key=lambda p: abs(p.interactivity - target), default=None)
     if not found:
-        return AtTarget(target, None, None, several=False, nearest=nearest)
+        return AtTarget(target, None, None, False, nearest, _side(nearest, target))
     throughput, between = max(found, key=lambda item: item[0])
     several = len({value for value, _ in found}) > 1
     return AtTarget(target, throughput, between, several, nearest)
+
+
+def _side(nearest: CurvePoint | None, target: float) -> Literal["faster", "slower"] | None:
+    """Return where the points lie: all on one side, or neighbours would bracket the target."""
+    if nearest is None:
+        return None
+    return "faster" if nearest.interactivity > target else "slower"
 
 
 def _within(a: CurvePoint, b: CurvePoint, target: float) -> float | None:

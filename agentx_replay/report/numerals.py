@@ -72,10 +72,16 @@ def target_note(value: TargetValue, unit: str) -> str:
     if at.between is None:
         if at.nearest is None:
             return "no valid point"
-        return (
-            f"nearest: {unlike(at.nearest.interactivity, at.target)} tok/s/user at concurrency "
+        where = (
+            f"{unlike(at.nearest.interactivity, at.target)} at concurrency "
             f"{at.nearest.concurrency}, {rate(at.nearest.throughput)} {unit}"
         )
+        if at.every_level_is == "faster":
+            return (
+                f"every valid level is faster than {speed(at.target)} (slowest: {where}): "
+                "try a higher concurrency"
+            )
+        return f"no valid level is as fast as {speed(at.target)} (fastest: {where})"
     low, high = at.between
     notes = [f"at concurrency {low}" if low == high else f"between concurrency {low} and {high}"]
     if at.several:

@@ -1,3 +1,5 @@
+from typing import Literal
+
 import pytest
 
 from agentx_replay.analysis.frontier import AtTarget, CurvePoint, frontier, throughput_at
@@ -46,9 +48,15 @@ def test_throughput_at_a_target_is_interpolated_in_the_pair_that_brackets_it(
     assert not found.several
 
 
-@pytest.mark.parametrize(("target", "nearest"), [(100.1, A), (150.0, A), (19.9, C)])
-def test_outside_the_range_is_not_reached(target: float, nearest: CurvePoint) -> None:
-    assert throughput_at([A, B, C], target) == AtTarget(target, None, None, False, nearest)
+@pytest.mark.parametrize(
+    ("target", "nearest", "side"),
+    [(100.1, A, "slower"), (150.0, A, "slower"), (19.9, C, "faster")],
+)
+def test_outside_the_range_is_not_reached_and_says_on_which_side(
+    target: float, nearest: CurvePoint, side: Literal["faster", "slower"]
+) -> None:
+    found = throughput_at([A, B, C], target)
+    assert found == AtTarget(target, None, None, False, nearest, side)
 
 
 def test_of_several_pairs_the_highest_is_taken_and_flagged() -> None:
@@ -68,7 +76,7 @@ def test_a_pair_of_equal_interactivity_gives_the_higher() -> None:
 
 def test_one_point_is_reached_only_at_itself() -> None:
     assert throughput_at([A], 100.0).throughput == 1000.0
-    assert throughput_at([A], 99.0) == AtTarget(99.0, None, None, False, A)
+    assert throughput_at([A], 99.0) == AtTarget(99.0, None, None, False, A, "faster")
 
 
 def test_no_point_reaches_nothing() -> None:

@@ -1,3 +1,5 @@
+from typing import Literal
+
 import pytest
 
 from agentx_replay.analysis.bootstrap import Interval
@@ -16,8 +18,9 @@ def value(
     interval: Interval | None = None,
     no_interval: str | None = None,
     nearest: CurvePoint | None = NEAREST,
+    every_level_is: Literal["faster", "slower"] | None = None,
 ) -> TargetValue:
-    at = AtTarget(50.0, throughput, between, several, nearest)
+    at = AtTarget(50.0, throughput, between, several, nearest, every_level_is)
     return TargetValue(at, 12, interval, no_interval)
 
 
@@ -61,8 +64,11 @@ def test_an_interval_with_one_side_is_a_bound(
          "between concurrency 8 and 16; no interval: few"),
         (value(7567.0, (16, 32), interval=Interval(None, 8000.0)), "7,567 ≤ 8,000",
          "between concurrency 16 and 32; a bound: too many replicates miss the target"),
-        (value(None), "not reached",
-         "nearest: 43.6 tok/s/user at concurrency 32, 131,572 tok/s/GPU"),
+        (value(None, every_level_is="slower"), "not reached",
+         "no valid level is as fast as 50 (fastest: 43.6 at concurrency 32, 131,572 tok/s/GPU)"),
+        (value(None, nearest=CurvePoint(16, 66.4, 9000.0), every_level_is="faster"), "not reached",
+         "every valid level is faster than 50 (slowest: 66.4 at concurrency 16, 9,000 tok/s/GPU): "
+         "try a higher concurrency"),
         (value(None, nearest=None), "not reached", "no valid point"),
     ],
 )  # fmt: skip
