@@ -37,7 +37,8 @@ class Level:
     """A level to be: interactivity in tokens/s/user, throughput in tokens/s per GPU of 8.
 
     ``session`` names the first session of a lane, ``status`` how every response ends. ``failure``
-    says why the window never opened; then nothing was sent.
+    says why the window never opened; then nothing was sent. Lanes of even number send the share
+    ``uneven`` more tokens, the others as much less.
     """
 
     concurrency: int
@@ -47,6 +48,7 @@ class Level:
     status: Status = Status.OK
     plan: str | None = None
     failure: str | None = None
+    uneven: float = 0.0
 
 
 def make_run(
@@ -105,7 +107,8 @@ def _write_level(run: RunDirectory, level: Level, gpus: int | None) -> None:
 
 def exchange(level: Level, lane: int) -> tuple[Dispatch, Response]:
     """What one lane sent, and what came."""
-    tokens = round(level.throughput * GPUS * 100 / level.concurrency) - OUTPUT_TOKENS
+    share = 1.0 + (level.uneven if lane % 2 == 0 else -level.uneven)
+    tokens = round(level.throughput * GPUS * 100 / level.concurrency * share) - OUTPUT_TOKENS
     last_ns = 99 * SECOND
     first_ns = last_ns - round((OUTPUT_TOKENS - 1) / level.interactivity * SECOND)
     sent = dispatch(

@@ -144,14 +144,15 @@ def _drawn(
     return flat.reshape(len(shared), wanted)
 
 
-def replicate(sample: LevelSample, drawn: Counts) -> Replicates:
-    """Compute interactivity and headline throughput of a level again for every replicate.
+def replicate(sample: LevelSample, drawn: Counts, share: float = 0.9) -> Replicates:
+    """Compute interactivity (at percentile ``share`` of the response ITL) and headline throughput
+    of a level again for every replicate.
 
     Throughput is that of as many lanes as the level has: a replicate that drew clusters of more
     lanes is scaled down to them.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        interactivity = _NS / drawn_percentile(sample.itl_ns, sample.itl_cluster, drawn, 0.9)
+        interactivity = _NS / drawn_percentile(sample.itl_ns, sample.itl_cluster, drawn, share)
         was_drawn = drawn > 0
         first_ns = np.where(was_drawn, sample.first_send_ns, np.inf).min(axis=1)
         last_ns = np.where(was_drawn, sample.last_end_ns, -np.inf).max(axis=1)

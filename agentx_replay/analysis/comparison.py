@@ -5,18 +5,34 @@ two runs played the same plan they draw the same clusters (``bootstrap.py``), so
 sessions do to both cancels out of their ratio.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from agentx_replay.analysis.bootstrap import SEED, Counts, Interval, draw, interval
+from agentx_replay.analysis.bootstrap import (
+    MIN_CLUSTERS,
+    SEED,
+    Counts,
+    Interval,
+    Replicates,
+    draw,
+    interval,
+    replicate,
+    replicates_at,
+)
 from agentx_replay.analysis.cost import Advantage, advantage
-from agentx_replay.analysis.curve import Curve, TargetValue, curve_from_draws, samples_of
+from agentx_replay.analysis.curve import (
+    Curve,
+    TargetValue,
+    curve_from_draws,
+    samples_of,
+    why_no_interval,
+)
 from agentx_replay.analysis.mix import MIX_PARTS, MixSummary, largest_gap, pooled, summary
 from agentx_replay.analysis.responses import Floats
 from agentx_replay.analysis.run import Run
-from agentx_replay.analysis.sensitivity import DEFINITIONS, Definition, values_at
+from agentx_replay.analysis.sensitivity import DEFINITIONS, Definition, Reading, reading_at
 from agentx_replay.errors import UsageError
 
 
@@ -47,6 +63,11 @@ class Ratio:
     cost: Advantage | None
 
     @property
+    def told_apart(self) -> bool:
+        """Whether its interval excludes 1, so that one of the two may be called faster."""
+        return excludes_one(self.interval)
+
+    @property
     def cost_interval(self) -> Interval | None:
         """The interval of the ratio of tokens per dollar: prices are taken as exact."""
         if self.interval is None or self.cost is None:
@@ -56,6 +77,14 @@ class Ratio:
         return Interval(
             None if low is None else low * factor, None if high is None else high * factor
         )
+
+
+def excludes_one(found: Interval | None) -> bool:
+    """Whether a ratio's interval lies above 1 or below it; False where there is none."""
+    if found is None:
+        return False
+    above = found.low is not None and found.low > 1.0
+    return above or (found.high is not None and found.high < 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,18 +120,23 @@ class MixPart:
 
 @dataclass(frozen=True, slots=True)
 class SensitivityRow:
-    """One definition at one target: a value a run (None: not reached, or nothing to compute it
-    from) and who wins, None where fewer than two have a value.
+    """One definition at one target: a value a run, ``why`` there is none (None where there is),
+    and who wins. A winner's ratio to every other run has a 95 % interval that excludes 1; where
+    there is no winner ``undecided`` says why.
     """
 
     definition: str
     values: tuple[float | None, ...]
+    why: tuple[str | None, ...]
     winner: str | None
+    undecided: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Sensitivity:
-    """Every definition at one target; ``changes`` names those under which another run wins."""
+    """Every definition at one target; ``changes`` names those under which another run wins than
+    under the headline.
+    """
 
     target: float
     rows: tuple[SensitivityRow, ...]
@@ -111,12 +145,14 @@ class Sensitivity:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Comparison:
-    """The whole comparison. ``paired`` says for each run but the first whether it draws the same
-    clusters as the first; ``mix_levels`` at which concurrencies the mixes are compared.
+    """The whole comparison. ``per_system`` names the runs without a GPU count, for which all are
+    compared as systems; none where throughput is per GPU. ``paired`` says for each run but the
+    first whether it draws the same clusters as the first; ``mix_levels`` at which concurrencies the
+    mixes are compared.
     """
 
     contenders: tuple[Contender, ...]
-    per_gpu: bool
+    per_system: tuple[str, ...]
     curves: tuple[Curve, ...]
     targets: tuple[AtOneTarget, ...]
     same_work: tuple[Fact, ...]
@@ -126,19 +162,32 @@ class Comparison:
     sensitivity: tuple[Sensitivity, ...]
 
     @property
+    def per_gpu(self) -> bool:
+        """Whether throughput is per GPU, in which case every run has a GPU count."""
+        return not self.per_system
+
+    @property
+    def unpriced(self) -> tuple[str, ...]:
+        """The runs without a price where others have one: dollars are not compared with them."""
+        return _lacking(self.contenders, lambda each: each.price)
+
+    @property
     def did_same_work(self) -> bool:
         """Whether all that decides the work is known to be the same."""
         return all(fact.same for fact in self.same_work)
 
 
 def compare(contenders: Sequence[Contender], targets: Sequence[float]) -> Comparison:
-    """Compare two or more runs at target interactivities.
+    """Compare two or more runs at target interactivities: per GPU where all have a GPU count,
+    else as systems.
 
-    Raises ``UsageError`` where a run has no valid point, or where throughput can be divided by
-    GPUs for some runs only.
+    Raises ``UsageError`` where a run has no valid point, or where a price or power per GPU was
+    given and a run has no GPU count.
     """
+    per_system = _without_gpu_count(contenders)
+    if per_system:
+        contenders = [replace(each, run=each.run.per_system()) for each in contenders]
     runs = [contender.run for contender in contenders]
-    per_gpu = _per_gpu(contenders)
     for contender in contenders:
         if not contender.run.curve:
             raise UsageError(
@@ -152,26 +201,34 @@ def compare(contenders: Sequence[Contender], targets: Sequence[float]) -> Compar
     levels = _common_levels(runs)
     return Comparison(
         contenders=tuple(contenders),
-        per_gpu=per_gpu,
+        per_system=per_system,
         curves=tuple(curves),
         targets=tuple(at_targets),
         same_work=tuple(same_work(contenders)),
         paired=tuple(paired),
         mix=tuple(_mix(runs, levels)),
         mix_levels=tuple(levels),
-        sensitivity=tuple(_sensitivity(contenders, target) for target in targets),
+        sensitivity=_sensitivities(contenders, curves, draws, targets),
     )
 
 
-def _per_gpu(contenders: Sequence[Contender]) -> bool:
-    lacking = [each.name for each in contenders if each.run.gpus is None]
-    priced = [each.name for each in contenders if each.price is not None or each.power is not None]
-    if lacking and (len(lacking) < len(contenders) or priced):
+def _without_gpu_count(contenders: Sequence[Contender]) -> tuple[str, ...]:
+    lacking = tuple(each.name for each in contenders if each.run.gpus is None)
+    priced = any(each.price is not None or each.power is not None for each in contenders)
+    if lacking and priced:
         raise UsageError(
-            f"{lacking[0]} has no GPU count, so nothing can be said per GPU or per dollar",
-            f"add --gpus {lacking[0]}=N",
+            f"{lacking[0]} has no GPU count, and prices and power are per GPU",
+            f"add --gpus {lacking[0]}=N, or leave out --price and --power to compare systems",
         )
-    return not lacking
+    return lacking
+
+
+def _lacking(
+    contenders: Sequence[Contender], number: Callable[[Contender], float | None]
+) -> tuple[str, ...]:
+    """Return the runs without a number that others have; none where nobody has it."""
+    names = tuple(each.name for each in contenders if number(each) is None)
+    return names if len(names) < len(contenders) else ()
 
 
 def plays_same_plan(a: Run, b: Run) -> bool:
@@ -304,23 +361,162 @@ def _mix(runs: Sequence[Run], levels: Sequence[int]) -> list[MixPart]:
 
 # --- sensitivity ---------------------------------------------------------------------------------
 
+FEW_CLUSTERS = f"no interval (fewer than {MIN_CLUSTERS} clusters): no winner named"
+HEADLINE_NOT_REACHED = "no interval (the headline is not reached): no winner named"
+NOT_TOLD_APART = "not told apart"
+TOO_FEW_VALUES = "fewer than two runs have a value"
 
-def _sensitivity(contenders: Sequence[Contender], target: float) -> Sensitivity:
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Side:
+    """One run at one target under one definition: its reading, its replicates of throughput at
+    the target in the same units, and clusters by level.
+    """
+
+    reading: Reading
+    replicates: Floats
+    clusters: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How far a ratio may lie from its value, as factors on it: 0.9 and 1.1 for ± 10 %; None on a
+    side without a bound.
+    """
+
+    low: float | None
+    high: float | None
+
+
+_Spreads = Callable[[int, int], Spread | str]
+"""The spread of the ratio of two runs by their numbers; a sentence where there is none."""
+
+
+def _sensitivities(
+    contenders: Sequence[Contender],
+    curves: Sequence[Curve],
+    draws: Sequence[Sequence[Counts]],
+    targets: Sequence[float],
+) -> tuple[Sensitivity, ...]:
+    replicates = {
+        share: _replicates(contenders, curves, draws, share)
+        for share in {each.share for each in DEFINITIONS if each.share is not None}
+    }
+    return tuple(_sensitivity(contenders, curves, replicates, target) for target in targets)
+
+
+def _replicates(
+    contenders: Sequence[Contender],
+    curves: Sequence[Curve],
+    draws: Sequence[Sequence[Counts]],
+    share: float,
+) -> list[tuple[Replicates, ...]]:
+    """Return every run's replicates with another percentile of ITL for the headline's."""
+    if share == DEFINITIONS[0].share:
+        return [curve.replicates for curve in curves]
+    return [
+        tuple(
+            replicate(sample, drawn, share)
+            for sample, drawn in zip(samples_of(contender.run), each, strict=True)
+        )
+        for contender, each in zip(contenders, draws, strict=True)
+    ]
+
+
+def _sensitivity(
+    contenders: Sequence[Contender],
+    curves: Sequence[Curve],
+    replicates: Mapping[float, Sequence[tuple[Replicates, ...]]],
+    target: float,
+) -> Sensitivity:
     names = [contender.name for contender in contenders]
-    headline = DEFINITIONS[0]
-    rows = [_row(each.name, names, _values(contenders, each, target)) for each in DEFINITIONS]
-    for unit, divisors in (
-        ("per dollar: tokens/$", [_per_dollar(each) for each in contenders]),
-        ("per watt: tokens/s/W", [each.power for each in contenders]),
+
+    def spreads_of(readings: Sequence[Reading], share: float) -> _Spreads:
+        at = [replicates_at(each, target) for each in replicates[share]]
+        sides = [
+            _Side(reading, found / (curve.gpus or 1), curve.clusters)
+            for reading, found, curve in zip(readings, at, curves, strict=True)
+        ]
+        return lambda a, b: _spread(sides[a], sides[b])
+
+    headline = _readings(contenders, DEFINITIONS[0], target)
+    usual = spreads_of(headline, 0.9)
+    rows = []
+    for each in DEFINITIONS:
+        readings = _readings(contenders, each, target)
+        own = usual if each.share is None else spreads_of(readings, each.share)
+        values, why = [x.throughput for x in readings], [x.why for x in readings]
+        rows.append(sensitivity_row(each.name, names, values, why, own))
+    for unit, what, number in (
+        ("per dollar: tokens/$", "price", _per_dollar),
+        ("per watt: tokens/s/W", "power", lambda each: each.power),
     ):
-        known = [divisor for divisor in divisors if divisor is not None]
-        if len(known) == len(contenders):
-            values = _values(contenders, headline, target)
-            divided = [None if v is None else v / d for v, d in zip(values, known, strict=True)]
-            rows.append(_row(unit, names, divided))
-    usual = rows[0].winner
-    changes = [row.definition for row in rows[1:] if usual and row.winner not in (None, usual)]
+        divisors = [number(each) for each in contenders]
+        if any(divisors):
+            values = [
+                None if x.throughput is None or d is None else x.throughput / d
+                for x, d in zip(headline, divisors, strict=True)
+            ]
+            why = [
+                f"no {what} given" if d is None else x.why
+                for x, d in zip(headline, divisors, strict=True)
+            ]
+            rows.append(sensitivity_row(unit, names, values, why, usual))
+    winner = rows[0].winner
+    changes = [row.definition for row in rows[1:] if winner and row.winner not in (None, winner)]
     return Sensitivity(target, tuple(rows), tuple(changes))
+
+
+def _spread(a: _Side, b: _Side) -> Spread | str:
+    """Return how far the ratio of two runs may lie from its value; why not, where either has no
+    value or no interval.
+    """
+    fewest = []
+    for side in (a, b):
+        at = side.reading.at
+        if at is None or at.between is None or not at.throughput:
+            return HEADLINE_NOT_REACHED
+        if why_no_interval(at, side.clusters) is not None:
+            return FEW_CLUSTERS
+        fewest.append(min(side.clusters[level] for level in at.between))
+    found = interval(replicate_ratios(a.replicates, b.replicates), min(fewest))
+    ratio = (a.reading.throughput or 0.0) / (b.reading.throughput or 1.0)
+    return Spread(
+        None if found.low is None else found.low / ratio,
+        None if found.high is None else found.high / ratio,
+    )
+
+
+def sensitivity_row(
+    definition: str,
+    names: Sequence[str],
+    values: Sequence[float | None],
+    why: Sequence[str | None],
+    spreads: _Spreads,
+) -> SensitivityRow:
+    """Return a row with its winner: the highest value, where its ratio to every other one, less
+    its spread, is above 1.
+    """
+    winner, undecided = _decide(names, values, spreads)
+    return SensitivityRow(definition, tuple(values), tuple(why), winner, undecided)
+
+
+def _decide(
+    names: Sequence[str], values: Sequence[float | None], spreads: _Spreads
+) -> tuple[str | None, str | None]:
+    known = {number: value for number, value in enumerate(values) if value is not None}
+    if len(known) < 2:
+        return None, TOO_FEW_VALUES
+    best = max(known, key=known.__getitem__)
+    for other, value in known.items():
+        if other == best:
+            continue
+        found = spreads(best, other)
+        if isinstance(found, str):
+            return None, found
+        if found.low is None or known[best] * found.low <= value:
+            return None, NOT_TOLD_APART
+    return names[best], None
 
 
 def _per_dollar(contender: Contender) -> float | None:
@@ -328,16 +524,10 @@ def _per_dollar(contender: Contender) -> float | None:
     return None if contender.price is None else contender.price / 3600
 
 
-def _values(
+def _readings(
     contenders: Sequence[Contender], definition: Definition, target: float
-) -> list[float | None]:
+) -> list[Reading]:
     return [
-        values_at([e.variants for e in each.run.evidence], definition, target, each.run.gpus or 1)
+        reading_at([e.variants for e in each.run.evidence], definition, target, each.run.gpus or 1)
         for each in contenders
     ]
-
-
-def _row(definition: str, names: Sequence[str], values: Sequence[float | None]) -> SensitivityRow:
-    known = [(value, name) for value, name in zip(values, names, strict=True) if value is not None]
-    winner = max(known, key=lambda item: item[0])[1] if len(known) > 1 else None
-    return SensitivityRow(definition, tuple(values), winner)

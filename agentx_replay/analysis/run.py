@@ -82,6 +82,10 @@ class Run:
             )
         return next(iter(counts), None)
 
+    def per_system(self) -> "Run":
+        """Return the run as if no GPU count were known: its throughput is the system's."""
+        return replace(self, levels=tuple(_without_gpus(level) for level in self.levels))
+
     @property
     def evidence(self) -> list[Evidence]:
         """What the levels on the curve give, in order of concurrency."""
@@ -102,6 +106,11 @@ def read_run(path: Path, gpus: int | None = None) -> Run:
             "wait until a level has begun; if nothing runs any more, measure it again",
         )
     return Run(path, sweep, tuple(_read_level(each, gpus) for each in stored))
+
+
+def _without_gpus(level: MeasuredLevel) -> MeasuredLevel:
+    point = level.point
+    return replace(level, point=replace(point, facts=replace(point.facts, gpus=None)))
 
 
 def _read_level(stored: StoredPoint, gpus: int | None) -> MeasuredLevel:

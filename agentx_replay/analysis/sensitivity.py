@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agentx_replay.analysis.frontier import CurvePoint, throughput_at
+from agentx_replay.analysis.frontier import AtTarget, CurvePoint, throughput_at
 from agentx_replay.analysis.latency import (
     normalised_interactivity,
     present,
@@ -28,18 +28,21 @@ _NS = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """One row: its name, and the keys of the speed and the throughput it takes."""
+    """One row: its name, and the keys of the speed and the throughput it takes. ``share`` is the
+    percentile of the response ITL where it is the headline at another one, None elsewhere.
+    """
 
     name: str
     speed: str
     throughput: str
+    share: float | None = None
 
 
 DEFINITIONS = (
-    Definition("headline: P90 response ITL, total tokens", "p90", "total"),
-    Definition("P50 instead of P90", "p50", "total"),
-    Definition("P95 instead of P90", "p95", "total"),
-    Definition("P99 instead of P90", "p99", "total"),
+    Definition("headline: P90 response ITL, total tokens", "p90", "total", 0.9),
+    Definition("P50 instead of P90", "p50", "total", 0.5),
+    Definition("P95 instead of P90", "p95", "total", 0.95),
+    Definition("P99 instead of P90", "p99", "total", 0.99),
     Definition("P90 by the rule sorted[int(0.9·n)]", "p90_by_index", "total"),
     Definition("token ITL", "token", "total"),
     Definition("ITL up to the end of the stream", "full", "total"),
@@ -71,20 +74,35 @@ def level_variants(
     return LevelVariants(concurrency, speeds, _throughputs(summary.rates))
 
 
-def values_at(
-    levels: Sequence[LevelVariants], definition: Definition, target: float, gpus: int
-) -> float | None:
-    """Return throughput per GPU at the target interactivity under a definition; None: not reached,
-    or a level has nothing to compute it from.
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Throughput per GPU at a target under one definition. ``at`` is None where a level has
+    nothing to compute it from; ``why`` says why there is no value, None where there is one.
     """
+
+    at: AtTarget | None
+    why: str | None
+
+    @property
+    def throughput(self) -> float | None:
+        """The value itself."""
+        return None if self.at is None else self.at.throughput
+
+
+def reading_at(
+    levels: Sequence[LevelVariants], definition: Definition, target: float, gpus: int
+) -> Reading:
+    """Return throughput per GPU at the target interactivity under a definition."""
     points = []
     for level in levels:
         speed = level.speeds[definition.speed]
         throughput = level.throughputs[definition.throughput]
         if speed is None or throughput is None:
-            return None
+            lacking = "speed" if speed is None else "throughput"
+            return Reading(None, f"concurrency {level.concurrency} has no such {lacking}")
         points.append(CurvePoint(level.concurrency, speed, throughput / gpus))
-    return throughput_at(points, target).throughput
+    at = throughput_at(points, target)
+    return Reading(at, at.why_not_reached)
 
 
 def _told(summary: PointSummary) -> dict[str, float | None]:

@@ -4,16 +4,21 @@ Text and Markdown come from one list of sections, so that they cannot say differ
 """
 
 import textwrap
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from agentx_replay.analysis.bootstrap import Interval
 from agentx_replay.analysis.comparison import (
+    NOT_TOLD_APART,
     AtOneTarget,
     Comparison,
     Contender,
     MixPart,
     Ratio,
     Sensitivity,
+    SensitivityRow,
+    excludes_one,
 )
 from agentx_replay.analysis.cost import dollars_per_million_tokens, tokens_per_dollar
 from agentx_replay.analysis.mix import MixSummary
@@ -96,7 +101,9 @@ def compare_json(comparison: Comparison, price_source: str | None) -> dict[str, 
             for each, curve in zip(comparison.contenders, comparison.curves, strict=True)
         ],
         "price_source": price_source,
+        "unpriced": comparison.unpriced,
         "per_gpu": comparison.per_gpu,
+        "without_gpu_count": comparison.per_system,
         "did_same_work": comparison.did_same_work,
         "same_work": [asdict(fact) for fact in comparison.same_work],
         "paired": comparison.paired,
@@ -129,6 +136,8 @@ def _target_section(comparison: Comparison, at: AtOneTarget) -> _Section:
             [contender.name, target_text(value), *_per_dollar(contender, value.at.throughput)]
         )
         notes.append(f"{contender.name}: {target_note(value, unit)}")
+    if comparison.per_system:
+        notes.append(f"per system: no GPU count of {', '.join(comparison.per_system)} (--gpus).")
     first = comparison.contenders[0].name
     notes += [line for ratio in at.ratios for line in ratio_lines(first, ratio)]
     return _Section(f"At {speed(at.target)} tok/s/user", rows, notes)
@@ -156,21 +165,37 @@ def ratio_lines(first: str, ratio: Ratio) -> list[str]:
         said = bounds(ratio.cost_interval, digits=3)
         lines.append(
             f"{first} / {ratio.over}: {cost.ratio:.3f} in tokens per dollar ({cost.ratio - 1:+.1%})"
-            f"{said and f' {said}'}; cost per token {cost.cost_change:+.1%}"
+            f"{said and f' {said}'}{_undecided(ratio.cost_interval)}; "
+            f"cost per token {cost.cost_change:+.1%}"
         )
     if cost is not None and cost.throughput_share is not None and cost.price_share is not None:
         lines.append(
-            f"of which throughput {cost.throughput_ratio:.3f} × price {cost.price_ratio:.3f}; "
-            f"by logarithms {cost.throughput_share:.0%} and {cost.price_share:.0%}"
+            f"which is throughput {cost.throughput_ratio:.3f} × price {cost.price_ratio:.3f}: of "
+            f"the advantage per dollar, {_percent(cost.throughput_share)} comes from throughput "
+            f"and {_percent(cost.price_share)} from price (shares of its logarithm)"
         )
     return lines
 
 
+def _percent(share: float) -> str:
+    """A share as per cent, with a minus sign that is not a hyphen: −61 %."""
+    return f"{share * 100:.0f} %".replace("-", "−")
+
+
 def _uncertainty(ratio: Ratio) -> str:
     if ratio.no_interval is not None:
-        return f"; {ratio.no_interval}"
+        return f"; {ratio.no_interval}: no winner named"
     said = bounds(ratio.interval, digits=3)
-    return f" {said}" if said else "; no bound: too many replicates miss the target"
+    if not said:
+        return "; no bound (too many replicates miss the target): no winner named"
+    return f" {said}{_undecided(ratio.interval)}"
+
+
+def _undecided(found: Interval | None) -> str:
+    """Return that an interval does not tell the two apart, where there is one that does not."""
+    if found is None or excludes_one(found):
+        return ""
+    return f", {NOT_TOLD_APART}"
 
 
 def _price_section(comparison: Comparison, source: str | None) -> list[_Section]:
@@ -180,6 +205,8 @@ def _price_section(comparison: Comparison, source: str | None) -> list[_Section]
     rows = [["run", "$/GPU-hour"], *([each.name, f"{each.price:.2f}"] for each in priced)]
     said = source or "not said (--price-source)"
     notes = [f"Prices from: {said}. Every GPU-hour counted as used in full."]
+    if comparison.unpriced:
+        notes.append(f"no price for {', '.join(comparison.unpriced)}: dollars are not compared.")
     return [_Section("Prices", rows, notes)]
 
 
@@ -261,21 +288,68 @@ def _short(value: float) -> str:
 def _sensitivity_section(comparison: Comparison, sensitivity: Sensitivity) -> _Section:
     names = [each.name for each in comparison.contenders]
     heading = f"Sensitivity at {speed(sensitivity.target)} tok/s/user"
-    told = [row for row in sensitivity.rows if any(value is not None for value in row.values)]
-    if not told:
-        return _Section(heading, [], ["No run reaches it under any definition."])
+    if all(value is None for row in sensitivity.rows for value in row.values):
+        nobody = "No run reaches it under any definition."
+        return _Section(heading, [], [nobody, *_no_value(names, sensitivity)])
     rows = [["definition", *names, *(f"{names[0]} / {name}" for name in names[1:]), "ahead"]]
-    for row in told:
-        values = [NOT_REACHED if value is None else rate(value) for value in row.values]
+    for row in sensitivity.rows:
+        values = [_value(*each) for each in zip(row.values, row.why, strict=True)]
         ratios = [_value_ratio(row.values[0], other) for other in row.values[1:]]
-        rows.append([row.definition, *values, *ratios, row.winner or ABSENT])
+        rows.append([row.definition, *values, *ratios, _ahead(row)])
+    notes = [_change(sensitivity), *_no_winner(sensitivity), *_no_value(names, sensitivity)]
+    return _Section(heading, rows, [*notes, _OWN_INTERVAL])
+
+
+_OWN_INTERVAL = (
+    "ahead: a run is where the 95 % interval of its ratio excludes 1. P50, P95 and P99 have an "
+    "interval of their own; other rows take the headline's, as wide relatively."
+)
+
+
+def _change(sensitivity: Sensitivity) -> str:
     if sensitivity.changes:
-        notes = [f"THE WINNER CHANGES under: {'; '.join(sensitivity.changes)}."]
-    elif sensitivity.rows[0].winner is None:
-        notes = ["No winner: fewer than two runs reach the target."]
-    else:
-        notes = ["The winner is the same under every definition that has one."]
-    return _Section(heading, rows, notes)
+        return f"THE WINNER CHANGES under: {'; '.join(sensitivity.changes)}."
+    headline = sensitivity.rows[0]
+    if headline.winner is None:
+        return f"By the headline: {headline.undecided}."
+    return "The winner is the same under every definition that names one."
+
+
+def _no_winner(sensitivity: Sensitivity) -> list[str]:
+    """Return why rows with two values name no winner, the headline apart."""
+    reasons: dict[str, list[str]] = {}
+    for row in sensitivity.rows[1:]:
+        if row.undecided is not None and sum(value is not None for value in row.values) > 1:
+            reasons.setdefault(row.undecided, []).append(row.definition)
+    return [f"{why}: {'; '.join(rows)}." for why, rows in reasons.items()]
+
+
+def _no_value(names: Sequence[str], sensitivity: Sensitivity) -> list[str]:
+    """Return why a run has no value, with the rows that lack it for the same reason."""
+    reasons: dict[str, list[str]] = {}
+    for row in sensitivity.rows:
+        for name, why in zip(names, row.why, strict=True):
+            if why is not None:
+                reasons.setdefault(f"{name}: {why}", []).append(row.definition)
+    every = len(sensitivity.rows)
+    return [
+        f"{why}, under {'every definition' if len(rows) == every else '; '.join(rows)}."
+        for why, rows in reasons.items()
+    ]
+
+
+def _value(value: float | None, why: str | None) -> str:
+    if value is not None:
+        return rate(value)
+    return NOT_REACHED if why is not None and why.startswith(NOT_REACHED) else ABSENT
+
+
+def _ahead(row: SensitivityRow) -> str:
+    if row.winner is not None:
+        return row.winner
+    if row.undecided == NOT_TOLD_APART:
+        return NOT_TOLD_APART
+    return "no interval" if sum(value is not None for value in row.values) > 1 else ABSENT
 
 
 def _value_ratio(first: float | None, other: float | None) -> str:

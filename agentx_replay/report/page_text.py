@@ -12,7 +12,7 @@ from agentx_replay.analysis.curve import Curve
 from agentx_replay.analysis.fidelity import Fidelity, LengthErrors
 from agentx_replay.analysis.point import Point
 from agentx_replay.analysis.run import MeasuredLevel, Run
-from agentx_replay.analysis.sensitivity import DEFINITIONS, values_at
+from agentx_replay.analysis.sensitivity import DEFINITIONS, Reading, reading_at
 from agentx_replay.analysis.server import CacheAgreement, Speculation
 from agentx_replay.analysis.throughput import explanation
 from agentx_replay.report.curve_lines import UNCERTAINTY
@@ -256,16 +256,26 @@ def _percent(value: float | None) -> str:
 def sensitivity_section(run: Run, targets: Sequence[float]) -> str:
     """Return throughput at the targets under every definition."""
     variants = [each.variants for each in run.evidence]
-    rows = []
+    rows, lacking = [], []
     for definition in DEFINITIONS:
-        values = [values_at(variants, definition, target, run.gpus or 1) for target in targets]
-        rows.append([definition.name, *(NOT_REACHED if v is None else rate(v) for v in values)])
+        found = [reading_at(variants, definition, target, run.gpus or 1) for target in targets]
+        rows.append([definition.name, *map(_reading, found)])
+        why = next((each.why for each in found if each.at is None), None)
+        if why is not None:
+            lacking.append(f"{definition.name}: {why}.")
     heads = ["definition", *(f"at {speed(target)} tok/s/user" for target in targets)]
     text = (
         f"The same records, {throughput_unit(run.gpus)}, with one definition changed in each row. "
         "Comparing two systems, look whether the order holds in every row (agentx-replay compare)."
     )
-    return paragraphs([text]) + table(heads, rows)
+    return paragraphs([text]) + table(heads, rows) + paragraphs(lacking, "small")
+
+
+def _reading(found: Reading) -> str:
+    if found.throughput is not None:
+        return rate(found.throughput)
+    side = found.at.every_level_is if found.at is not None else None
+    return ABSENT if side is None else f"{NOT_REACHED}: all {side}"
 
 
 def fidelity_section(run: Run) -> str:

@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,10 @@ from agentx_replay.analysis.comparison import (
     Comparison,
     Contender,
     Ratio,
+    Spread,
     compare,
     replicate_ratios,
+    sensitivity_row,
 )
 from agentx_replay.analysis.cost import advantage
 from agentx_replay.analysis.run import read_run
@@ -121,6 +124,9 @@ def test_without_reused_input_and_output_only_are_rows_of_their_own(published: C
     assert rows["P99 instead of P90"] == pytest.approx(7567.0, rel=1e-4)
     # 100 s for 101 tokens is 1.01 tokens/s/user: nowhere near 50.
     assert rows["ITL with TTFT: end to end / output tokens"] is None
+    why = {row.definition: row.why for row in published.sensitivity[1].rows}
+    slower = "not reached: every valid level is slower"
+    assert why["ITL with TTFT: end to end / output tokens"] == (slower, slower)
 
 
 def test_the_mixes_of_what_was_completed_are_compared_at_common_levels(
@@ -144,7 +150,18 @@ def test_per_watt_is_a_row_where_power_is_known(tmp_path: Path) -> None:
     (sensitivity,) = compare(runs, (50.0,)).sensitivity
     (watts,) = (row for row in sensitivity.rows if row.definition == "per watt: tokens/s/W")
     assert watts.values == pytest.approx((7567 / 1400, 6083 / 1100), rel=1e-4)
+    # 5.405 against 5.53.
     assert watts.winner == "b"
+
+
+def test_a_row_per_dollar_with_a_price_missing_says_whose(tmp_path: Path) -> None:
+    runs = [contender(tmp_path / "a", MI355X[2:4], 1.5), contender(tmp_path / "b", B300[2:4])]
+    comparison = compare(runs, (50.0,))
+    assert comparison.unpriced == ("b",)
+    (dollars,) = (r for r in comparison.sensitivity[0].rows if r.definition.startswith("per doll"))
+    assert dollars.values[1] is None
+    assert dollars.why == (None, "no price given")
+    assert dollars.winner is None
 
 
 def test_a_target_that_one_run_does_not_reach_has_no_ratio(tmp_path: Path) -> None:
@@ -178,10 +195,14 @@ def test_runs_without_a_common_level_are_not_known_to_have_played_one_plan(tmp_p
     assert comparison.mix[0].summaries[0] is not None
 
 
-def test_a_run_without_gpu_count_is_not_set_against_one_with(tmp_path: Path) -> None:
+def test_a_run_without_gpu_count_is_set_against_one_with_as_a_system(tmp_path: Path) -> None:
     runs = [contender(tmp_path / "a", MI355X[2:4]), contender(tmp_path / "b", B300[2:4], gpus=None)]
-    with pytest.raises(UsageError, match=r"b has no GPU count.*add --gpus b=N"):
-        compare(runs, (50.0,))
+    comparison = compare(runs, (50.0,))
+    assert (comparison.per_gpu, comparison.per_system) == (False, ("b",))
+    found = [value.at.throughput for value in comparison.targets[0].values]
+    assert found == pytest.approx([7567 * 8, 6083 * 8], rel=1e-4)
+    values = comparison.sensitivity[0].rows[0].values
+    assert values == pytest.approx((7567 * 8, 6083 * 8), rel=1e-4)
 
 
 def test_systems_are_compared_whole_where_no_run_has_a_gpu_count(tmp_path: Path) -> None:
@@ -195,7 +216,7 @@ def test_systems_are_compared_whole_where_no_run_has_a_gpu_count(tmp_path: Path)
 
 def test_a_price_per_gpu_needs_a_gpu_count(tmp_path: Path) -> None:
     runs = [contender(tmp_path / n, MI355X[2:3], 1.5, gpus=None) for n in ("a", "b")]
-    with pytest.raises(UsageError, match="per dollar"):
+    with pytest.raises(UsageError, match=r"a has no GPU count, and prices and power are per GPU"):
         compare(runs, (50.0,))
 
 
@@ -204,6 +225,78 @@ def test_a_run_without_a_valid_point_is_named(tmp_path: Path) -> None:
     runs = [contender(tmp_path / "a", MI355X[2:4]), contender(tmp_path / "b", failed)]
     with pytest.raises(UsageError, match="b has no valid point"):
         compare(runs, (50.0,))
+
+
+TEN_PER_CENT = Spread(0.9, 1.1)
+FEW = "no interval (fewer than 10 clusters): no winner named"
+
+
+@pytest.mark.parametrize(
+    ("values", "spread", "winner", "undecided"),
+    [
+        # 120 · 0.9 = 108 is above 100; 111 · 0.9 = 99.9 is not.
+        ((120.0, 100.0), TEN_PER_CENT, "a", None),
+        ((111.0, 100.0), TEN_PER_CENT, None, "not told apart"),
+        ((100.0, 120.0), TEN_PER_CENT, "b", None),
+        ((100.0, 100.3), TEN_PER_CENT, None, "not told apart"),
+        ((100.0, 100.0), Spread(1.0, 1.0), None, "not told apart"),
+        ((300.0, 100.0), Spread(None, 1.1), None, "not told apart"),
+        ((300.0, 100.0), FEW, None, FEW),
+        ((300.0, None), TEN_PER_CENT, None, "fewer than two runs have a value"),
+        # The best of three must be told apart from both others.
+        ((120.0, 100.0, 50.0), TEN_PER_CENT, "a", None),
+        ((120.0, 50.0, 115.0), TEN_PER_CENT, None, "not told apart"),
+        ((None, 50.0, 115.0), TEN_PER_CENT, "c", None),
+    ],
+)
+def test_a_run_wins_where_the_interval_of_its_ratio_excludes_1(
+    values: tuple[float | None, ...],
+    spread: Spread | str,
+    winner: str | None,
+    undecided: str | None,
+) -> None:
+    why = [None if value is not None else "not reached" for value in values]
+    row = sensitivity_row("d", "abc", values, why, lambda best, other: spread)
+    assert (row.winner, row.undecided) == (winner, undecided)
+
+
+def test_runs_within_each_others_noise_have_no_winner(tmp_path: Path) -> None:
+    # Every lane of ``a`` plays like every other one, so its draws do not differ; of ``b`` each
+    # lane sends another number of tokens, half of them a fifth more, half a fifth less.
+    runs = [
+        contender(tmp_path / "a", MI355X[2:4]),
+        contender(
+            tmp_path / "b",
+            [replace(each, plan="other", uneven=0.2) for each in MI355X[2:4]],
+        ),
+    ]
+    comparison = compare(runs, (50.0,))
+    (ratio,) = comparison.targets[0].ratios
+    assert ratio.throughput == pytest.approx(1.0, abs=1e-3)
+    assert not ratio.told_apart
+    (sensitivity,) = comparison.sensitivity
+    named = {row.definition: (row.winner, row.undecided) for row in sensitivity.rows}
+    assert named["headline: P90 response ITL, total tokens"] == (None, "not told apart")
+    assert named["P99 instead of P90"] == (None, "not told apart")
+    assert sensitivity.changes == ()
+
+
+@pytest.mark.parametrize(
+    ("found", "apart"),
+    [
+        (Interval(1.01, 1.2), True),
+        (Interval(0.8, 0.99), True),
+        (Interval(0.99, 1.01), False),
+        (Interval(1.0, 1.0), False),
+        (Interval(1.1, None), True),
+        (Interval(None, 1.1), False),
+        (None, False),
+    ],
+)
+def test_two_runs_are_told_apart_by_an_interval_without_1(
+    found: Interval | None, apart: bool
+) -> None:
+    assert Ratio("b", 1.1, found, None, None).told_apart == apart
 
 
 @pytest.mark.parametrize(

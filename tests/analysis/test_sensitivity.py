@@ -11,7 +11,7 @@ from agentx_replay.analysis.sensitivity import (
     LevelVariants,
     itl_of_events,
     level_variants,
-    values_at,
+    reading_at,
 )
 from agentx_replay.analysis.window import Window
 from agentx_replay.replay.ports import Status
@@ -113,10 +113,23 @@ def level(concurrency: int, speed: float | None, total: float) -> LevelVariants:
 
 def test_a_definition_is_read_off_its_own_curve_per_gpu() -> None:
     levels = [level(8, 100.0, 4000.0), level(16, 50.0, 8000.0)]
-    assert values_at(levels, DEFINITIONS[0], 75.0, 4) == pytest.approx(6000 / 4)
-    assert values_at(levels, DEFINITIONS[0], 20.0, 4) is None
+    assert reading_at(levels, DEFINITIONS[0], 75.0, 4).throughput == pytest.approx(6000 / 4)
+
+
+@pytest.mark.parametrize(
+    ("target", "why"),
+    [
+        (20.0, "not reached: every valid level is faster"),
+        (120.0, "not reached: every valid level is slower"),
+    ],
+)
+def test_a_target_outside_a_definitions_curve_says_on_which_side(target: float, why: str) -> None:
+    levels = [level(8, 100.0, 4000.0), level(16, 50.0, 8000.0)]
+    reading = reading_at(levels, DEFINITIONS[0], target, 4)
+    assert (reading.throughput, reading.why) == (None, why)
 
 
 def test_a_level_that_lacks_a_number_leaves_no_curve_to_read_from() -> None:
     levels = [level(8, 100.0, 4000.0), level(12, None, 5000.0), level(16, 50.0, 8000.0)]
-    assert values_at(levels, DEFINITIONS[0], 75.0, 1) is None
+    reading = reading_at(levels, DEFINITIONS[0], 75.0, 1)
+    assert (reading.throughput, reading.why) == (None, "concurrency 12 has no such speed")

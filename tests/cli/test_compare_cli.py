@@ -50,13 +50,42 @@ def test_a_comparison_says_ratio_split_cost_work_and_sensitivity(runs: tuple[Pat
     for said in (
         "a / b: 1.244 in throughput (+24.4%) [1.244, 1.244]",
         "a / b: 1.874 in tokens per dollar (+87.4%) [1.874, 1.874]; cost per token -46.6%",
-        "of which throughput 1.244 × price 1.507; by logarithms 35% and 65%",
+        "which is throughput 1.244 × price 1.507: of the advantage per dollar, 35 % comes from "
+        "throughput and 65 % from price (shares of its logarithm)",
         "Prices from: the list.",
         "The runs replayed the same work by the same rules.",
-        "The winner is the same under every definition that has one.",
+        "The winner is the same under every definition that names one.",
     ):
-        assert said in result.stdout
+        assert said in " ".join(result.stdout.split())
     assert max(map(len, result.stdout.splitlines())) <= 100
+
+
+def test_a_price_that_is_missing_is_said(runs: tuple[Path, Path]) -> None:
+    result = agentx("compare", *runs, "--at", "50", "--price", "a=1.50")
+    assert "no price for b: dollars are not compared." in result.stdout
+    assert "b: no price given, under per dollar: tokens/$." in result.stdout
+    found = json.loads(agentx("compare", *runs, "--price", "a=1.50", "--json").stdout)
+    assert found["unpriced"] == ["b"]
+
+
+def test_shares_against_each_other_are_said_in_words(runs: tuple[Path, Path]) -> None:
+    # 1.244 times the throughput at 2 / 2.2 times the price: ln 1.244 = 0.2183 and
+    # ln (2 / 2.2) = −0.0953 of ln 1.1309 = 0.1230.
+    result = agentx("compare", *runs, "--at", "50", "--price", "a=2.2,b=2")
+    said = " ".join(result.stdout.split())
+    assert "177 % comes from throughput and −77 % from price (shares of its logarithm)" in said
+
+
+def test_without_an_interval_no_winner_is_named(tmp_path: Path) -> None:
+    few = [Level(x.concurrency - 8, x.interactivity, x.throughput) for x in A]
+    more = [Level(x.concurrency - 8, x.interactivity, x.throughput) for x in B]
+    result = agentx(
+        "compare", make_run(tmp_path / "a", few), make_run(tmp_path / "b", more), "--at", "50"
+    )
+    said = " ".join(result.stdout.split())
+    assert "no interval: concurrency 4 has 4 clusters of lanes, under 10: no winner named" in said
+    assert "By the headline: no interval (fewer than 10 clusters): no winner named." in said
+    assert "THE WINNER CHANGES" not in said
 
 
 def test_json_is_one_object_and_markdown_has_the_same_numbers(runs: tuple[Path, Path]) -> None:
@@ -76,6 +105,7 @@ def test_without_a_ratio_or_without_the_same_work_the_exit_code_is_1(
     assert far.returncode == 1
     assert "a / b: not reached, so no ratio" in far.stdout
     assert "No run reaches it under any definition." in far.stdout
+    assert "b: no valid level is as fast as 500 (fastest: 60.0 at concurrency 12" in far.stdout
     other = agentx("compare", runs[0], make_run(tmp_path / "o", B, corpus="0ther"), "--at", "50")
     assert other.returncode == 1
     assert "NOT KNOWN TO BE THE SAME WORK" in other.stdout
@@ -91,7 +121,12 @@ def test_two_runs_called_the_same_are_named_by_their_paths(
 
 def test_a_gpu_count_can_be_given_afterwards(runs: tuple[Path, Path], tmp_path: Path) -> None:
     bare = make_run(tmp_path / "bare", B, gpus=None)
-    assert "bare has no GPU count" in refusal("compare", runs[0], bare)
+    systems = agentx("compare", runs[0], bare, "--at", "50")
+    assert "per system: no GPU count of bare (--gpus)." in systems.stdout
+    assert "60,536 [60,536, 60,536]" in systems.stdout  # 8 · 7,567
+    assert "bare has no GPU count, and prices and power are per GPU" in refusal(
+        "compare", runs[0], bare, "--price", "a=1"
+    )
     result = agentx("compare", runs[0], bare, "--at", "50", "--gpus", "bare=8")
     assert "a / bare: 1.244 in throughput" in result.stdout
 
@@ -188,10 +223,12 @@ def test_a_level_that_was_cut_short_is_told_and_is_on_no_curve(
     assert result.returncode == 1
     said = "not measured: concurrency 16" if becomes is never_begun else why
     assert said in result.stdout
-    assert "50  not reached  nearest: 60.0 tok/s/user at concurrency 12" in result.stdout
+    side = "every valid level is faster than 50 (slowest: 60.0 at concurrency 12"
+    assert f"50  not reached  {side}" in result.stdout
     assert said in (run / "report.html").read_text()
     plain = json.loads(agentx("report", run, "--at", "50", "--json").stdout)
     assert plain["curve"]["at"][0]["at"]["throughput"] is None
+    assert plain["curve"]["at"][0]["at"]["every_level_is"] == "faster"
     assert plain["curve"]["frontier"] == [12]
     against = agentx("compare", runs[0], run, "--at", "50")
     assert against.returncode == 1
@@ -272,7 +309,8 @@ def test_a_sweep_document_of_other_types_than_expected_says_nothing(tmp_path: Pa
 
 def test_one_point_failed_points_and_no_success_have_clear_answers(tmp_path: Path) -> None:
     one = agentx("report", make_run(tmp_path / "one", A[:1]), "--at", "50")
-    assert "not reached  nearest: 60.0 tok/s/user at concurrency 12, 6,000 tok/s/GPU" in one.stdout
+    said = " ".join(one.stdout.split())
+    assert "(slowest: 60.0 at concurrency 12, 6,000 tok/s/GPU): try a higher concurrency" in said
     none = make_run(tmp_path / "none", [Level(4, 50.0, 100.0, status=Status.FAILED)])
     result = agentx("report", none)
     assert result.returncode == 1
