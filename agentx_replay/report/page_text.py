@@ -16,6 +16,12 @@ from agentx_replay.analysis.sensitivity import DEFINITIONS, Reading, reading_at
 from agentx_replay.analysis.server import CacheAgreement, Speculation
 from agentx_replay.analysis.throughput import explanation
 from agentx_replay.report.curve_lines import UNCERTAINTY
+from agentx_replay.report.disclosure_words import (
+    client_words,
+    prompts_words,
+    rules_words,
+    server_words,
+)
 from agentx_replay.report.numerals import (
     ABSENT,
     NOT_REACHED,
@@ -29,6 +35,7 @@ from agentx_replay.report.numerals import (
 from agentx_replay.report.points_table import DEFINITIONS as POINT_DEFINITIONS
 from agentx_replay.report.unmeasured import unmeasured_lines
 from agentx_replay.report.verdict_lines import comparability_lines, comparable_and_valid
+from agentx_replay.wording import counted
 
 SPECULATION_FROM = 1.05
 """Tokens an event above which drafting (or batched events) is worth a section."""
@@ -69,7 +76,7 @@ def head(run: Run) -> str:
     target = _part(run.sweep, "target")
     what = target.get("model") or target.get("kind") or "a server"
     day = _started(run, "%Y-%m-%d %H:%M UTC") or "date unknown"
-    gpus = "GPU count not given" if run.gpus is None else f"{run.gpus} GPUs"
+    gpus = "GPU count not given" if run.gpus is None else counted(run.gpus, "GPU")
     facts = [
         str(what),
         *_urls(target),
@@ -295,9 +302,15 @@ def fidelity_section(run: Run) -> str:
     ]
     said = broken or ["Every request was sent in the order, with the waits and the prefix of its "
                       "recording."]  # fmt: skip
-    return paragraphs(said, "reason" if broken else "") + table(heads, named)
+    shown = paragraphs(said, "reason" if broken else "") + table(heads, named)
+    return shown + paragraphs([_WORDS], "small")
 
 
+_WORDS = (
+    "A lane is one of the places at which a session is alive at all times; a play is one replay of "
+    "a session on a lane, its subagents included. A reset is a prompt that keeps less than half of "
+    "the one before it. All words are in docs/protocol.md."
+)
 _FIDELITY_ROWS = (
     "requests checked against the recording",
     "prompt length exact, % of responses",
@@ -459,12 +472,10 @@ def _load_answer(run: Run) -> list[str]:
         _played(run),
         f"Scenario {scenario.get('name', 'unknown')} (fingerprint "
         f"{scenario.get('fingerprint', '?')}): window "
-        f"{', '.join(f'{length:g}' for length in sorted(lengths))} s, warm-up of "
-        f"{scenario.get('warmup_requests', '?')} requests a lane, seed "
-        f"{scenario.get('seed', '?')}.",
-        "All rules: " + _plainly(scenario) + ".",
-        "Prompts, as calibrated: " + (_plainly(prompts) if prompts else "not recorded") + ".",
-        "Server, as it told: " + _plainly(_part(run.sweep, "target")) + ".",
+        f"{', '.join(f'{length:g}' for length in sorted(lengths))} s.",
+        f"Rules: {rules_words(scenario)}.",
+        f"Prompts, as calibrated: {prompts_words(prompts) if prompts else 'not recorded'}.",
+        f"Server, as it told: {server_words(_part(run.sweep, 'target'))}.",
     ]
 
 
@@ -477,8 +488,8 @@ def _played(run: Run) -> str:
 def _origin_answer(run: Run) -> list[str]:
     when = _started(run, "%Y-%m-%d %H:%M:%S UTC") or "unknown"
     return [
-        f"Begun {when}. Client: {_plainly(_part(run.sweep, 'host'))}; "
-        f"{_plainly(_part(run.sweep, 'versions'))}.",
+        f"Begun {when}. "
+        f"Client: {client_words(_part(run.sweep, 'host'), _part(run.sweep, 'versions'))}.",
         f"Command: agentx-replay {_command(run)}",
         "Who ran it is for whoever shows this page to say.",
     ]
@@ -487,12 +498,3 @@ def _origin_answer(run: Run) -> list[str]:
 def _part(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     part = document.get(name)
     return part if isinstance(part, Mapping) else {}
-
-
-def _plainly(value: Any) -> str:
-    """Return a JSON value in words: ``name value, name value``."""
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_plainly(each)}" for key, each in value.items()) or "nothing"
-    if isinstance(value, list):
-        return f"[{', '.join(map(_plainly, value))}]"
-    return "none" if value is None else str(value)

@@ -179,7 +179,9 @@ def test_a_levels_name_leaves_the_line_of_a_target_beside_it_free(tmp_path: Path
 
 def test_the_load_tells_what_prompts_were_made_of(page: Path) -> None:
     (told,) = re.findall(r"Prompts, as calibrated: ([^<]*)</p>", page.read_text())
-    assert told == "source usage, words 1024, cost assistant 4."
+    assert told == (
+        "1,024 words; from usage; a message costs beside its words: assistant 4 tokens."
+    )
 
 
 def test_a_run_without_a_success_has_a_page_that_says_so(tmp_path: Path) -> None:
