@@ -35,7 +35,6 @@ from agentx_replay.experiment.resumption import earlier_run
 from agentx_replay.experiment.settings import Settings
 from agentx_replay.experiment.sweep import Sweep
 from agentx_replay.report.progress import ProgressScreen
-from agentx_replay.report.replica_lines import uneven_shares
 from agentx_replay.report.sweep_lines import sweep_lines
 from agentx_replay.results.compaction import request_files
 from agentx_replay.results.layout import sweep_file
@@ -208,9 +207,14 @@ def _points(settings: Settings, target_options: TargetOptions) -> "list[Point]":
         screen = ProgressScreen(settings.gpus)
         for line in (
             *target.cautions,
-            *uneven_shares(settings.levels, 1 + len(target.replicas)),
             *sweep.calibration.lines(),
-            *sweep_lines(sweep.corpus, sweep.selection, sweep.plans, settings.out),
+            *sweep_lines(
+                sweep.corpus,
+                sweep.selection,
+                sweep.plans,
+                settings.out,
+                servers=1 + len(target.replicas),
+            ),
             *(f"  concurrency {level}: complete, kept" for level in sweep.kept),
         ):
             screen.say(line)

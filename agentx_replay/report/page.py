@@ -22,6 +22,7 @@ from agentx_replay.report.page_text import (
     paragraphs,
     points_section,
     sensitivity_section,
+    servers_section,
     speculation_section,
 )
 
@@ -41,7 +42,7 @@ def page(run: Run, curve: Curve) -> str:
         head(run),
         paragraphs([_READING], "lead"),
         _curve_part(curve),
-        f"<h2>Points</h2>{points_section(run)}",
+        f"<h2>Points</h2>{points_section(run)}{servers_section(run)}",
         _latency_part(run),
         _levels_part(shown),
         agreement_section(

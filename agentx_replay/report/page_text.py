@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from agentx_replay.analysis.by_server import served_by_level, urls_of
 from agentx_replay.analysis.curve import Curve
 from agentx_replay.analysis.fidelity import Fidelity, LengthErrors
 from agentx_replay.analysis.point import Point
@@ -210,6 +211,30 @@ def _point_row(point: Point, gpus: int | None) -> list[str]:
         str(counts.sent - counts.measured),
         valid,
     ]
+
+
+def servers_section(run: Run) -> str:
+    """Return what each of several servers was sent and answered; nothing for a single one."""
+    by_level = served_by_level(run)
+    if not by_level:
+        return ""
+    heads = ["server", *(f"{what} at {level}" for level in by_level for what in ("req", "tokens"))]
+    rows = [
+        [
+            url,
+            *(
+                text
+                for served in by_level.values()
+                for text in (f"{served[place].requests:,}", rate(served[place].tokens))
+            ),
+        ]
+        for place, url in enumerate(urls_of(run))
+    ]
+    text = (
+        "By concurrency: requests sent to each server in the window, and the input and output "
+        "tokens of those that ended well."
+    )
+    return f"<h3>By server</h3>{table(heads, rows)}{paragraphs([text], 'small')}"
 
 
 def instrument_section(run: Run) -> str:

@@ -48,12 +48,14 @@ def points_table(
     *,
     missing: Sequence[str] = (),
     curve: Sequence[str] = (),
+    audit: Sequence[str] = (),
     closing: Sequence[str] = (),
     width: int = 100,
 ) -> str:
     """Return the points by rising concurrency as two tables, throughput and latency, no wider
     than 100 columns; then, wrapped to ``width``: why points are not valid and levels ``missing``;
-    the lines of the ``curve``; what to mind; what was kept; and the definitions, ``closing`` last.
+    the lines of the ``curve``; what to mind; what was kept, with the lines of an ``audit``; and the
+    definitions, ``closing`` last.
     """
     ordered = sorted(points, key=lambda point: point.concurrency)
     if not ordered:
@@ -64,7 +66,7 @@ def points_table(
         _wrapped([*invalid_lines(ordered), *missing], width),
         curve,
         _wrapped(warning_lines(ordered), width),
-        _wrapped(audit_lines(ordered), width),
+        _wrapped([*audit_lines(ordered), *audit], width),
         _wrapped([DEFINITIONS, *closing], width),
     ]
     return "\n\n".join("\n".join(lines) for lines in blocks if lines)

@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agentx_replay.analysis.by_server import served_by_level
 from agentx_replay.analysis.curve import Curve, curve_of
 from agentx_replay.analysis.point import point_row
 from agentx_replay.analysis.run import Run, read_run
 from agentx_replay.report.curve_lines import UNCERTAINTY, curve_json, curve_lines
 from agentx_replay.report.page import page
 from agentx_replay.report.points_table import points_json, points_table
+from agentx_replay.report.replica_lines import served_lines
 from agentx_replay.report.unmeasured import unmeasured, unmeasured_lines
 from agentx_replay.results.durable import disk_faults_explained, write_bytes_durably
 from agentx_replay.results.layout import report_file
@@ -41,6 +43,7 @@ class Report:
             self.run.points,
             missing=unmeasured_lines(self.run),
             curve=curve_lines(self.curve),
+            audit=served_lines(served_by_level(self.run)),
             closing=[UNCERTAINTY] if self.curve.points else (),
         )
 

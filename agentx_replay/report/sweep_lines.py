@@ -5,9 +5,11 @@ from pathlib import Path
 
 from agentx_replay.plan.plan import Plan
 from agentx_replay.plan.selection import Selection
+from agentx_replay.report.replica_lines import uneven_share
 from agentx_replay.scenario import Scenario
 from agentx_replay.traces.model import Corpus
 from agentx_replay.traces.statistics import duplicate_families
+from agentx_replay.wording import counted
 
 _NAMED = 4
 """How many sessions of a family are named."""
@@ -19,11 +21,12 @@ def corpus_lines(corpus: Corpus, selection: Selection, scenario: Scenario) -> li
     requests = sum(len(session.requests()) for session in selection.sessions)
     changed = f", overridden: {', '.join(scenario.overridden)}" if scenario.overridden else ""
     return [
-        f"corpus {corpus.name} ({corpus.fingerprint}): {played} of {len(corpus.sessions)} sessions,"
-        f" {requests:,} requests",
+        f"corpus {corpus.name} ({corpus.fingerprint}): {played} of "
+        f"{counted(len(corpus.sessions), 'session')}, {counted(requests, 'request')}",
         *(f"  skipped {name}: {reason}" for name, reason in corpus.skipped),
         *(
-            f"  left out {out.sessions} sessions, {out.requests:,} requests: {out.reason}"
+            f"  left out {counted(out.sessions, 'session')}, {counted(out.requests, 'request')}: "
+            f"{out.reason}"
             for out in selection.left_out
         ),
         *family_lines(duplicate_families(selection.sources)),
@@ -46,19 +49,22 @@ def wrapping(plan: Plan) -> str | None:
     played = len(plan.library.selection.sessions)
     if plan.concurrency <= played:
         return None
-    return f"{played} sessions over {plan.concurrency} lanes"
+    return f"{counted(played, 'session')} over {counted(plan.concurrency, 'lane')}"
 
 
 def sweep_lines(
-    corpus: Corpus, selection: Selection, plans: Sequence[Plan], out: Path
+    corpus: Corpus, selection: Selection, plans: Sequence[Plan], out: Path, servers: int = 1
 ) -> list[str]:
-    """Return what is said before a sweep, wrapped sessions included."""
+    """Return what is said before a sweep on so many servers, wrapped sessions included."""
     return [
         *corpus_lines(corpus, selection, plans[0].scenario),
-        *(", ".join(filter(None, (_plan_line(plan), wrapping(plan)))) for plan in plans),
+        *(line for plan in plans for line in _plan_lines(plan, servers)),
         f"results in {out}",
     ]
 
 
-def _plan_line(plan: Plan) -> str:
-    return f"  concurrency {plan.concurrency}: plan {plan.fingerprint}"
+def _plan_lines(plan: Plan, servers: int) -> list[str]:
+    named = f"  concurrency {plan.concurrency}: plan {plan.fingerprint}"
+    share = uneven_share(plan.concurrency, servers)
+    lines = [", ".join(filter(None, (named, wrapping(plan))))]
+    return lines if share is None else [*lines, f"    {share}"]

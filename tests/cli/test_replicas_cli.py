@@ -34,8 +34,8 @@ def test_each_lane_is_on_record_with_its_server_and_all_servers_are_named(
         "run", "--config", str(config), "--concurrency", "3", "--out", str(out), *RULES
     )
     assert "Traceback" not in result.stderr
-    told = "concurrency 3: 1 of 2 servers play 2 sessions at a time, the others 1"
-    assert told in result.stderr
+    _, share = result.stderr.partition("  concurrency 3: plan ")[2].splitlines()[:2]
+    assert share == "    1 of 2 servers with 2 sessions at a time, the other with 1"
     sweep = json.loads((out / "sweep.json").read_text())
     assert sweep["target"]["url"] == [f"{url}/v1" for url in urls]
     rows = read_parquet(sorted(out.glob("**/requests*/*.parquet")), REQUESTS).to_pylist()
@@ -43,7 +43,13 @@ def test_each_lane_is_on_record_with_its_server_and_all_servers_are_named(
     assert {row["status"] for row in rows} == {"ok"}
     page = finished("report", str(out))
     assert page.returncode == result.returncode, page.stderr
+    counts = [
+        sum(row["replica"] == place and row["phase"] == "window" for row in rows)
+        for place in (0, 1)
+    ]
+    assert f"  3: {counts[0]} and {counts[1]} requests, " in page.stdout
     html = (out / "report.html").read_text()
+    assert "<h3>By server</h3>" in html
     assert all(f"<li>{url}/v1</li>" in html for url in urls)
 
 
