@@ -1,24 +1,28 @@
 """The command line: each command parses, calls and prints; the work is done in the other rooms.
 
-This file is the first of ours to run and imports nothing that takes time, so that whoever
-interrupts a command gets an answer, even while the rest is still being loaded.
+This file is the first of ours to run and imports nothing that is not loaded when Python starts, so
+that whoever interrupts a command gets an answer, even while the rest is still being loaded.
 """
 
+import _signal  # type: ignore[import-not-found]  # signal itself takes as long as Python's start
 import os
-import signal
 import sys
-from collections.abc import Callable
-from contextlib import suppress
-from types import FrameType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
 
 _INTERRUPTED = 130
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SIGNALS = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP)
 _MEASURING = ("run", "sweep")
+_STANDARD_ERROR = 2
 
 
 def main() -> None:
     """Run the command line. An interrupt exits with 130 and says so."""
     _on_interrupt(_leave)  # an exception may be lost in what an import does
+    _open_missing_streams()
     # Arrow's own allocator holds 20 MB in reserve; records are a few megabytes at a time.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     from agentx_replay.cli.commands import run_command_line
@@ -26,7 +30,7 @@ def main() -> None:
     try:
         run_command_line()
     except KeyboardInterrupt:
-        _say_interrupted()
+        _say("interrupted")
         sys.exit(_INTERRUPTED)
 
 
@@ -35,24 +39,40 @@ def loaded() -> None:
     _on_interrupt(_interrupt)
 
 
-def _on_interrupt(handle: Callable[[int, FrameType | None], None]) -> None:
+def _on_interrupt(handle: "Callable[[int, FrameType | None], None]") -> None:
     """Treat SIGTERM and a closed terminal as Ctrl-C; what was to be ignored (nohup) stays so."""
     for number in _SIGNALS:
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, handle)
+        if _signal.getsignal(number) != _signal.SIG_IGN:
+            _signal.signal(number, handle)
 
 
-def _leave(_: int, __: FrameType | None) -> None:
-    _say_interrupted()
+def _leave(_: int, __: "FrameType | None") -> None:
+    measuring = len(sys.argv) > 1 and sys.argv[1] in _MEASURING
+    _say("interrupted before anything was measured" if measuring else "interrupted")
     os._exit(_INTERRUPTED)
 
 
-def _interrupt(_: int, __: FrameType | None) -> None:
+def _interrupt(_: int, __: "FrameType | None") -> None:
     raise KeyboardInterrupt
 
 
-def _say_interrupted() -> None:
-    measuring = len(sys.argv) > 1 and sys.argv[1] in _MEASURING
-    what = "interrupted before anything was measured" if measuring else "interrupted"
-    with suppress(OSError):  # the terminal may be what has gone
-        os.write(sys.stderr.fileno(), f"agentx-replay: {what}.\n".encode())
+def _say(what: str) -> None:
+    try:
+        os.write(_STANDARD_ERROR, f"agentx-replay: {what}.\n".encode())
+    except OSError:
+        return  # the terminal may be what has gone
+
+
+def _open_missing_streams() -> None:
+    """Send nowhere what the command was started without (``>&-``): a socket that got the number of
+    a standard stream would be printed into, and the event loop gives up the process over it.
+    """
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            # The lowest number that is free is this one, since those before it are open.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+        if getattr(sys, name) is None:
+            mode = "r" if name == "stdin" else "w"
+            setattr(sys, name, os.fdopen(descriptor, mode, encoding="utf-8", closefd=False))

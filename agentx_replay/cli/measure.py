@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -38,11 +38,8 @@ from agentx_replay.report.progress import ProgressScreen
 from agentx_replay.report.sweep_lines import sweep_lines
 from agentx_replay.results.compaction import request_files
 from agentx_replay.results.layout import sweep_file
-from agentx_replay.results.run_directory import PointStatus, read_points
+from agentx_replay.results.run_directory import read_points
 from agentx_replay.shipped import shipped_directory
-
-if TYPE_CHECKING:
-    from agentx_replay.analysis.point import Point
 
 _LOOK_LEVELS = (2, 8, 16)
 _LOOK = "look"
@@ -191,17 +188,18 @@ def _measure(concurrency: tuple[int, ...], options: dict[str, Any]) -> None:
         raise UsageError("--virtual has one clock and no processes", "leave --workers out")
     settings = _settings(concurrency, options)
     try:
-        points = _points(settings, target_options)
+        interrupted = _run_levels(settings, target_options)
+        # What only the end needs does not delay the start.
+        from agentx_replay.cli.report import show
+
+        found = show(settings.out, at, as_json=as_json)
     except KeyboardInterrupt:
         raise _interrupted(settings.out) from None
-    from agentx_replay.cli.report import show  # what only the end needs does not delay the start
-
-    found = show(settings.out, at, as_json=as_json)
-    sys.exit(_exit_code(points, sound=found.sound))
+    sys.exit(_exit_code(interrupted=interrupted, sound=found.sound))
 
 
-def _points(settings: Settings, target_options: TargetOptions) -> "list[Point]":
-    """Measure, saying how it goes; return the points that were measured now."""
+def _run_levels(settings: Settings, target_options: TargetOptions) -> bool:
+    """Measure, saying how it goes; return whether a person interrupted it."""
     with open_target(target_options) as target:
         sweep = Sweep(settings, target)
         screen = ProgressScreen(settings.gpus)
@@ -218,11 +216,15 @@ def _points(settings: Settings, target_options: TargetOptions) -> "list[Point]":
             *(f"  concurrency {level}: complete, kept" for level in sweep.kept),
         ):
             screen.say(line)
-        return list(sweep.run(screen))
+        for _ in sweep.run(screen):
+            pass  # each point is on disk, where the report finds it
+        return sweep.interrupted
 
 
 def _interrupted(out: Path) -> UsageError:
-    """Return what to say where a run was interrupted outside a level, which would have drained."""
+    """Return what to say where a run was interrupted outside a level, which would have drained:
+    before the first, or while the report was made.
+    """
     if not sweep_file(out).exists():
         what, way_out = "interrupted before anything was measured", "nothing was written"
     elif not any(request_files(point.directory) for point in read_points(out)):
@@ -230,7 +232,7 @@ def _interrupted(out: Path) -> UsageError:
         way_out = f"add --resume to go on in {out}"
     else:
         what = "interrupted"
-        way_out = f"see what was measured before with agentx-replay report {out}"
+        way_out = f"see what was measured with agentx-replay report {out}"
     return UsageError(what, way_out, exit_code=INTERRUPTED_EXIT_CODE)
 
 
@@ -257,8 +259,8 @@ def _settings(concurrency: tuple[int, ...], options: dict[str, Any]) -> Settings
     )
 
 
-def _exit_code(measured: "list[Point]", *, sound: bool) -> int:
+def _exit_code(*, interrupted: bool, sound: bool) -> int:
     """0: done and every point valid; 1: done but not valid; 130: interrupted."""
-    if any(point.status is PointStatus.INTERRUPTED for point in measured):
+    if interrupted:
         return INTERRUPTED_EXIT_CODE
     return 0 if sound else 1

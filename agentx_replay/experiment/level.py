@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
-from contextlib import AbstractContextManager, closing
+from collections.abc import Coroutine
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -25,7 +25,7 @@ from agentx_replay.analysis.responses import records_of
 from agentx_replay.analysis.validity import Conduct, Rules
 from agentx_replay.analysis.window import Window
 from agentx_replay.experiment.conformity import level_fidelity
-from agentx_replay.experiment.interrupts import stopping_on_signals
+from agentx_replay.experiment.interrupts import Interrupts
 from agentx_replay.experiment.job import Job
 from agentx_replay.experiment.part import Look, Part, play, together
 from agentx_replay.experiment.prompting import Prompting
@@ -78,22 +78,44 @@ class _Replayed:
     origin_unix_s: float
 
 
-def run_level(level: Level, target: Target, run: RunDirectory, screen: Screen) -> Point:
+def run_level(
+    level: Level, target: Target, run: RunDirectory, screen: Screen, interrupts: Interrupts
+) -> Point:
     """Replay a level and return its point, which is on disk by then.
+
+    A signal stops the replay, and waits while the point is computed; in virtual time, where
+    nothing is in flight, it ends the replay at once, as ``KeyboardInterrupt``.
 
     Raises ``UsageError`` where the disk fails; what was written stays.
     """
+    with ExitStack() as until_written:
+        if not target.virtual:
+            until_written.enter_context(interrupts.held())
+        directory, replayed = _replayed(level, target, run, screen, interrupts)
+        if target.virtual:
+            until_written.enter_context(interrupts.held())
+        return _written(level, replayed, run, directory)
+
+
+def _replayed(
+    level: Level, target: Target, run: RunDirectory, screen: Screen, interrupts: Interrupts
+) -> tuple[Path, _Replayed]:
+    """Replay a level; return where its records are, and what is left beside them."""
     concurrency = level.plan.concurrency
     screen.level_begins(concurrency)
     directory = run.start_point(concurrency, _document(level, None))
     try:
-        replayed = _run(target, _replay(level, target, directory, screen))
+        return directory, _run(target, _replay(level, target, directory, screen, interrupts))
     finally:
         screen.level_ends()
+
+
+def _written(level: Level, replayed: _Replayed, run: RunDirectory, directory: Path) -> Point:
+    """Compute the point of a level that was replayed, and write it."""
     compact(directory)
     compact_samples(instrument_file(directory), instrument_parts(directory), INSTRUMENT)
     point = _point(level, replayed, directory)
-    run.write_point(concurrency, point.status, _document(level, point))
+    run.write_point(level.plan.concurrency, point.status, _document(level, point))
     return point
 
 
@@ -104,11 +126,13 @@ def _run(target: Target, replay: Coroutine[Any, Any, _T]) -> _T:
         return runner.run(replay)
 
 
-async def _replay(level: Level, target: Target, directory: Path, screen: Screen) -> _Replayed:
+async def _replay(
+    level: Level, target: Target, directory: Path, screen: Screen, interrupts: Interrupts
+) -> _Replayed:
     if target.virtual:
         return await _replay_virtually(level, target, directory)
     with real_clock(asyncio.get_running_loop()) as clock:
-        return await _replay_live(level, target, directory, screen, clock)
+        return await _replay_live(level, target, directory, screen, interrupts, clock)
 
 
 async def _replay_virtually(level: Level, target: Target, directory: Path) -> _Replayed:
@@ -123,10 +147,15 @@ async def _replay_virtually(level: Level, target: Target, directory: Path) -> _R
 
 
 async def _replay_live(
-    level: Level, target: Target, directory: Path, screen: Screen, clock: Clock
+    level: Level,
+    target: Target,
+    directory: Path,
+    screen: Screen,
+    interrupts: Interrupts,
+    clock: Clock,
 ) -> _Replayed:
     origin_ns, origin_unix_s = clock.now_ns(), time.time()
-    stopping = partial(_stopping, screen)
+    stopping = partial(interrupts.stopping, asyncio.get_running_loop())
     alone = level.workers == 1
 
     def show(looks: list[Look]) -> None:
@@ -145,10 +174,6 @@ async def _replay_live(
             crew = await play_on_workers(jobs, clock, stopping, show)
             result = crew.result
     return _Replayed(result, origin_ns, origin_unix_s)
-
-
-def _stopping(screen: Screen, stop: Callable[[], None]) -> AbstractContextManager[None]:
-    return stopping_on_signals(asyncio.get_running_loop(), stop, screen.say)
 
 
 def _part(level: Level, target: Target, directory: Path, origin_ns: int) -> Part:

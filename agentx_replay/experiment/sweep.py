@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentx_replay import __version__
 from agentx_replay.analysis.validity import Rules
+from agentx_replay.experiment.interrupts import Interrupts
 from agentx_replay.experiment.prompting import calibration_for, prompting_of
 from agentx_replay.experiment.resumption import earlier_run, resumed
 from agentx_replay.experiment.sessions import SessionSource
@@ -46,6 +47,7 @@ class Sweep:
     """
 
     def __init__(self, settings: Settings, target: Target) -> None:
+        self.interrupted = False
         self._settings = settings
         self._target = target
         self._source = SessionSource(
@@ -83,20 +85,22 @@ class Sweep:
     def run(self, screen: Screen) -> Iterator[Point]:
         """Run the levels that are not complete; yield each point when it is on disk.
 
-        An interrupted level is the last.
+        A level during which a person interrupted is the last; ``interrupted`` says so then.
         """
         from agentx_replay.analysis.point import point_row, stored_point
         from agentx_replay.experiment.level import run_level
 
+        interrupts = Interrupts(screen.say)
         points = [stored_point(stored) for stored in self._kept]
         for plan in self.plans:
             if plan.concurrency in self.kept:
                 continue
-            point = run_level(self._level(plan), self._target, self._run, screen)
+            point = run_level(self._level(plan), self._target, self._run, screen, interrupts)
+            self.interrupted = interrupts.came or point.status is PointStatus.INTERRUPTED
             points.append(point)
             self._run.write_points([point_row(each) for each in points])
             yield point
-            if point.status is PointStatus.INTERRUPTED:
+            if self.interrupted:
                 return
 
     def _level(self, plan: Plan) -> Level:

@@ -124,3 +124,32 @@ def test_the_levels_an_interrupted_sweep_did_not_come_to_are_named(tmp_path: Pat
     again = finished("report", str(out))
     assert again.returncode == 1
     assert "not measured: concurrency 8, 16; agentx-replay sweep --resume --out" in again.stdout
+
+
+def test_while_the_report_is_made_what_was_measured_is_named(tmp_path: Path) -> None:
+    """Nothing of a report is loaded before there is something to report."""
+    out = tmp_path / "out"
+    run = ("run", "--virtual", "--concurrency", "2", "--out", str(out))
+    with started(tmp_path, *run, PYTHONPROFILEIMPORTTIME="1") as command:
+        command.wait_until_it_says(" agentx_replay.report.rebuild\n")
+        command.signal(signal.SIGINT)
+        assert command.ended() == INTERRUPTED
+    assert command.said.endswith(
+        f"agentx-replay: interrupted.\nSee what was measured with agentx-replay report {out}.\n"
+    )
+    (point,) = read_points(out)
+    assert str(point.status) == "complete"
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_command_started_without_a_standard_stream_runs(tmp_path: Path, closed: str) -> None:
+    out = tmp_path / "out"
+    run = ("run", "--concurrency", "1", "--override", "window_s=1", *SHORT, "--out", str(out))
+    code = subprocess.call(
+        ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "agentx_replay", *run],
+        cwd=ROOT,
+        timeout=60,
+    )
+    assert code in (0, 1)  # of one second it may be that no point is valid
+    (point,) = read_points(out)
+    assert str(point.status) == "complete"

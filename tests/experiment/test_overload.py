@@ -9,6 +9,7 @@ from recording_endpoint import Orders, RecordingEndpoint
 
 from agentx_replay.analysis.point import Point
 from agentx_replay.analysis.validity import Rules
+from agentx_replay.experiment.interrupts import Interrupts
 from agentx_replay.experiment.level import Level, run_level
 from agentx_replay.experiment.prompting import Prompting, wording_of
 from agentx_replay.experiment.sessions import SessionSource
@@ -76,7 +77,7 @@ def measured(tmp_path: Path, busy_s: float, workers: int) -> tuple[Point, Seen]:
     seen = Seen()
     run = RunDirectory.create(tmp_path / "run")
     run.write_sweep({})
-    return run_level(level, target, run, seen), seen
+    return run_level(level, target, run, seen, Interrupts(seen.say)), seen
 
 
 @pytest.mark.parametrize("workers", [1, 2])
