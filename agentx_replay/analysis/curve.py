@@ -21,6 +21,7 @@ from agentx_replay.analysis.bootstrap import (
 from agentx_replay.analysis.frontier import AtTarget, CurvePoint, frontier, throughput_at
 from agentx_replay.analysis.responses import Floats
 from agentx_replay.analysis.run import Run
+from agentx_replay.wording import counted
 
 DEFAULT_TARGETS = (30.0, 50.0, 150.0)
 """Interactivities in tokens/s/user: the three at which results are usually quoted."""
@@ -125,7 +126,7 @@ def why_no_interval(at: AtTarget, clusters: Mapping[int, int]) -> str | None:
     for concurrency in at.between:
         if clusters[concurrency] < MIN_CLUSTERS:
             return (
-                f"no interval: concurrency {concurrency} has {clusters[concurrency]} clusters of "
-                f"lanes, under {MIN_CLUSTERS}"
+                f"no interval: concurrency {concurrency} has "
+                f"{counted(clusters[concurrency], 'cluster')} of lanes, under {MIN_CLUSTERS}"
             )
     return None

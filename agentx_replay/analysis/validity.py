@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from agentx_replay.analysis.instrument import InstrumentReport
 from agentx_replay.analysis.metrics import PointSummary
+from agentx_replay.wording import counted
 
 MAX_SHARE = 0.01
 MAX_PROMPT_LENGTH_ERROR = 0.005
@@ -107,7 +108,7 @@ def _outcome_reasons(summary: PointSummary) -> list[str]:
         ("had another length than asked", counts.length_mismatch),
     )
     reasons = [
-        f"{number} of {counts.sent} requests ({number / counts.sent:.1%}) {what}, "
+        f"{number} of {counted(counts.sent, 'request')} ({number / counts.sent:.1%}) {what}, "
         f"over {MAX_SHARE:.0%}"
         for what, number in kinds
         if number > MAX_SHARE * counts.sent
@@ -117,7 +118,7 @@ def _outcome_reasons(summary: PointSummary) -> list[str]:
     if counts.without_usage:
         reasons.append(
             f"the server reported no usage for {counts.without_usage} of "
-            f"{counts.measured} responses"
+            f"{counted(counts.measured, 'response')}"
         )
     return reasons
 
@@ -169,13 +170,13 @@ def incomparable_reasons(rules: Rules, summary: PointSummary | None) -> tuple[st
             rules.window_s < MIN_COMPARABLE_WINDOW_S,
             f"the window is {rules.window_s:g} s, under {MIN_COMPARABLE_WINDOW_S:g} s",
         ),
-        (rules.sessions_left_out > 0, f"{rules.sessions_left_out} sessions left out"),
-        (rules.requests_left_out > 0, f"{rules.requests_left_out} requests left out"),
+        (rules.sessions_left_out > 0, f"{counted(rules.sessions_left_out, 'session')} left out"),
+        (rules.requests_left_out > 0, f"{counted(rules.requests_left_out, 'request')} left out"),
         (rules.other_corpus is not None, f"another corpus: {rules.other_corpus}"),
         (
             rules.sessions_lacking,
-            f"{rules.sessions} sessions, the scenario takes the first {rules.max_sessions}: "
-            "another corpus",
+            f"{counted(rules.sessions or 0, 'session')}, the scenario takes the first "
+            f"{rules.max_sessions}: another corpus",
         ),
         (rules.live_history, "live output was fed back (--live-history)"),
         (rules.speculative_decoding is not None, f"speculative: {rules.speculative_decoding}"),

@@ -11,6 +11,7 @@ from agentx_replay.errors import UsageError
 from agentx_replay.shipped import shipped_directory
 from agentx_replay.traces.corpus import read_corpus
 from agentx_replay.traces.model import RecordedRequest, Session
+from agentx_replay.wording import counted
 
 
 @click.group()
@@ -66,7 +67,8 @@ def check(corpus: Path) -> None:
     found = read_corpus(corpus, skip_bad=True)
     for name, reason in found.skipped:
         click.echo(reason if name in reason else f"{name}: {reason}")
-    click.echo(f"{len(found.sessions)} sessions read, {len(found.skipped)} cannot be")
+    bad = f"{len(found.skipped)} could not be read" if found.skipped else "none unreadable"
+    click.echo(f"{counted(len(found.sessions), 'session')} read, {bad}")
     if found.skipped:
         raise click.exceptions.Exit(1)
 
@@ -78,7 +80,7 @@ def pack(corpus: Path, file: Path) -> None:
     """Write the sessions of CORPUS to one FILE (.jsonl.gz)."""
     from agentx_replay.traces.pack import pack_corpus
 
-    click.echo(f"{pack_corpus(corpus, file)} sessions packed into {file}")
+    click.echo(f"{counted(pack_corpus(corpus, file), 'session')} packed into {file}")
 
 
 @traces.command()
@@ -100,4 +102,4 @@ def generate(file: Path, sessions: int, seed: int, shape: str) -> None:
 
     limits = {"small": SMALL, "medium": MEDIUM, "large": LARGE}[shape]
     write_corpus(generate_corpus(seed, sessions, limits, shape), file)
-    click.echo(f"{sessions} sessions written to {file}")
+    click.echo(f"{counted(sessions, 'session')} written to {file}")

@@ -14,6 +14,7 @@ from agentx_replay.replay.timers import TimerQueue
 from agentx_replay.replay.traffic import Traffic
 from agentx_replay.replay.warmup import Warmed, WarmUp, WarmupError, longest_lead_s
 from agentx_replay.replay.window import Window, WindowResult, earliest_offset_s
+from agentx_replay.wording import counted
 
 _NS = 1_000_000_000
 
@@ -155,9 +156,9 @@ class Replay:
             self._traffic.guard(self._window.pump)()
 
     def _warmup_timed_out(self) -> None:
-        seconds = self._scenario.warmup_timeout_s
+        late, seconds = self._traffic.in_flight, self._scenario.warmup_timeout_s
         self._traffic.fail(
-            WarmupError(f"{self._traffic.in_flight} requests had not returned after {seconds:g} s")
+            WarmupError(f"{counted(late, 'request')} had not returned after {seconds:g} s")
         )
 
     async def _abandon(self) -> None:

@@ -62,7 +62,7 @@ def _ceiling_lines(ceiling: Ceiling) -> list[str]:
 def _driven_lines(driven: Driven) -> list[str]:
     how = "step-synchronised bursts" if driven.burst else "staggered"
     lines = [
-        f"  {driven.streams:,} streams, {how}: {driven.tokens_per_s:,.0f} of "
+        f"  {counted(driven.streams, 'stream')}, {how}: {driven.tokens_per_s:,.0f} of "
         f"{driven.planned_tokens_per_s:,.0f} tok/s, {driven.cpu_us_per_token:.1f} µs of CPU a token"
     ]
     if driven.itl_error is not None:

@@ -31,6 +31,7 @@ from agentx_replay.analysis.timeline import (
 from agentx_replay.analysis.window import Window
 from agentx_replay.report.chart import Axis, Chart, linear_axis, log_axis
 from agentx_replay.results.server_metrics import Metric, read_server_metrics
+from agentx_replay.wording import counted
 
 _NS = 1_000_000_000
 _MOST_BINS = 180
@@ -234,7 +235,7 @@ def _kv(metrics: Metrics, stage: _Stage) -> str:
     note = f"At most {most:.1%} in any scrape."
     number = growth_in(metrics, Metric.PREEMPTIONS, stage.length_s)
     if number is not None:
-        note += f" {number:,.0f} requests preempted in the window."
+        note += f" {counted(round(number), 'request')} preempted in the window."
     chart = _chart(
         stage,
         "KV cache in use",

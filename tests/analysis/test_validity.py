@@ -41,12 +41,12 @@ def seen(last_ttft_s: float | None, last_itl_s: float | None) -> PointSummary:
 
 CASES = {
     "exactly 1 % failed": (counts(failed=10), None),
-    "over 1 % failed": (counts(failed=11), "11 of 1000 requests (1.1%) failed, over 1%"),
+    "over 1 % failed": (counts(failed=11), "11 of 1,000 requests (1.1%) failed, over 1%"),
     "over 1 % overflowed": (counts(overflow=11), "overflowed the context"),
     "over 1 % cut": (counts(cut=11), "were cut at the end of the grace"),
     "over 1 % of another length": (counts(length_mismatch=11), "had another length than asked"),
     "all of it at its limit": (counts(failed=10, overflow=10, cut=10, length_mismatch=10), None),
-    "a response without usage": (counts(without_usage=1), "no usage for 1 of 1000 responses"),
+    "a response without usage": (counts(without_usage=1), "no usage for 1 of 1,000 responses"),
     "nothing sent": (counts(sent=0, ok=0), "no request was sent in the window"),
     "nothing succeeded": (counts(ok=0), "no request succeeded"),
     "prompts off by 0.5 %": (lengths(-0.005), None),

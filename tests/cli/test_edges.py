@@ -24,7 +24,10 @@ def agentx(*arguments: str) -> subprocess.CompletedProcess[str]:
     ("arguments", "told"),
     [
         (("plan", "--concurrency", "99999999999"), "levels from 1 to 10,000"),
-        (("run", "--virtual", "--concurrency", "9" * 30), "is not a list of levels from 1 to 10,000"),
+        (
+            ("run", "--virtual", "--concurrency", "9" * 30),
+            "is not a list of levels from 1 to 10,000",
+        ),
         (("sweep", "--virtual", "--timeout", "nan"), "not a number of seconds"),
         (("sweep", "--virtual", "--timeout", "1e300"), "is not in the range"),
         (("sweep", "--virtual", "--keepalive", "inf"), "is not in the range"),
@@ -70,7 +73,7 @@ def test_a_check_that_found_bad_files_fails(tmp_path: Path) -> None:
     result = agentx("traces", "check", str(tmp_path))
     assert result.returncode == 1
     assert result.stdout.count("bad.json") == 1
-    assert result.stdout.endswith("1 sessions read, 1 cannot be\n")
+    assert result.stdout.endswith("1 session read, 1 could not be read\n")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")

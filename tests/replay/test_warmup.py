@@ -130,7 +130,7 @@ def test_a_failed_childs_request_does_not() -> None:
 def test_a_warm_up_that_hangs_aborts_the_run_and_records_what_was_cut() -> None:
     scenario = dataclasses.replace(FROM_THE_MIDDLE, warmup_timeout_s=60.0)
     run = replay([graph([step(0, 0), step(1, 100)])], scenario=scenario, seconds=lambda d: 1e6)
-    assert run.result.failure == "warm-up failed: 1 requests had not returned after 60 s"
+    assert run.result.failure == "warm-up failed: 1 request had not returned after 60 s"
     assert [(r.status, r.end_ns) for _, r in run.log.requests] == [(Status.CUT, 60 * S)]
 
 
