@@ -195,6 +195,7 @@ def _endpoint_settings(options: TargetOptions, url: str) -> "EndpointSettings":
         url=base,
         model=options.model or "",
         api_key=os.environ.get(options.api_key_env) or None,
+        api_key_env=options.api_key_env,
         extra_body=_body(options.body),
         extra_headers=tuple(_header(header) for header in options.header),
         session_headers=options.session_headers,

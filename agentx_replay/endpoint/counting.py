@@ -18,6 +18,7 @@ from agentx_replay.endpoint.chat import head_start, post
 from agentx_replay.endpoint.client import Client, ConnectError
 from agentx_replay.endpoint.connection import Exchange
 from agentx_replay.endpoint.outcome import short
+from agentx_replay.endpoint.patience import LIMITS, Limits, Patience
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.errors import UsageError
 from agentx_replay.prompts.probes import Conversation, Count, Ids, Probe, Text
@@ -83,9 +84,10 @@ class Enough:
 class Counter:
     """Counts prompts at one server. Make it inside a running loop, and close its client after."""
 
-    def __init__(self, client: Client, settings: EndpointSettings) -> None:
+    def __init__(self, client: Client, settings: EndpointSettings, limits: Limits = LIMITS) -> None:
         self._client = client
         self._settings = settings
+        self._patience = Patience(settings.url, limits)
         url = settings.url
         self._root = replace(settings, url=replace(url, path=url.path.removesuffix("/v1")))
         self.requests = 0
@@ -187,7 +189,7 @@ class Counter:
         if streamed:
             body["stream_options"] = {"include_usage": True}
         path = "/completions" if settings.api == "completions" else "/chat/completions"
-        exchange = _answered(await self._post(stream, settings, path, body))
+        exchange = _answered(await self._post(stream, settings, path, body), settings)
         if exchange.http_status != _OK or exchange.body is None:
             return None
         if exchange.body.stream is not None:
@@ -217,7 +219,8 @@ class Counter:
         for _ in range(MOST_BUSY_ANSWERS):
             self.requests += 1
             try:
-                exchange, _, _ = await self._client.exchange(stream, request, streamed=streamed)
+                async with self._patience.at_most(self._patience.limits.request_s):
+                    exchange, _, _ = await self._client.exchange(stream, request, streamed=streamed)
             except ConnectError as error:
                 raise _unusable(error.text, "check that the server is up") from error
             if exchange.http_status not in _BUSY:
@@ -239,11 +242,11 @@ def wait_s(retry_after: bytes | None) -> float:
     return min(max(asked_s, 0.0), LONGEST_WAIT_S)
 
 
-def _answered(exchange: Exchange) -> Exchange:
+def _answered(exchange: Exchange, settings: EndpointSettings) -> Exchange:
     if exchange.http_status is None:
         raise _unusable("the server closed the connection on a tiny prompt", "see its log")
     if exchange.http_status in _UNAUTHORIZED:
-        raise _unusable("the server refuses the API key", "check OPENAI_API_KEY")
+        raise _unusable("the server refuses the API key", f"check {settings.api_key_env}")
     return exchange
 
 

@@ -16,6 +16,7 @@ from agentx_replay.endpoint.client import Client, ConnectError
 from agentx_replay.endpoint.completions import CompletionRequests
 from agentx_replay.endpoint.connection import announced_keep_alive_s
 from agentx_replay.endpoint.outcome import overflows, short
+from agentx_replay.endpoint.patience import LIMITS, Limits, Patience
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.errors import UsageError
 from agentx_replay.replay.ports import ErrorCategory, Response, Status
@@ -79,14 +80,17 @@ class ServerFacts:
         return tuple(sentence for fine, sentence in told if not fine)
 
 
-async def ask_server(settings: EndpointSettings) -> ServerFacts:
+async def ask_server(settings: EndpointSettings, limits: Limits = LIMITS) -> ServerFacts:
     """Return what the server is and can do; an empty ``settings.model`` means its only one.
 
-    Raises UsageError (exit code 3) where no run against it is possible.
+    Raises UsageError (exit code 3) where no run against it is possible, and where it does not
+    answer within the limits.
     """
+    patience = Patience(settings.url, limits)
     models_client = Client(settings)
     try:
-        answer = await _models(models_client, settings)
+        async with patience.at_most(limits.models_s):
+            answer = await _models(models_client, settings)
     finally:
         await models_client.close()
     models, headers = answer.models, answer.headers
@@ -94,7 +98,8 @@ async def ask_server(settings: EndpointSettings) -> ServerFacts:
     found = replace(settings, model=model.id)
     client = Client(found)
     try:
-        field, response = await _probe(client, found, models)
+        async with patience.at_most(limits.request_s):
+            field, response = await _probe(client, found, models)
     finally:
         await client.close()
     return ServerFacts(
@@ -263,8 +268,8 @@ def _not_found(
 
 def _no_key(settings: EndpointSettings) -> UsageError:
     if settings.api_key:
-        return _unusable("the server refuses the API key", "check OPENAI_API_KEY")
-    return _unusable("the server wants an API key", "set OPENAI_API_KEY")
+        return _unusable("the server refuses the API key", f"check {settings.api_key_env}")
+    return _unusable("the server wants an API key", f"set {settings.api_key_env}")
 
 
 def _unusable(what: str, what_to_do: str) -> UsageError:

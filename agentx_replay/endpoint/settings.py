@@ -55,6 +55,7 @@ class TlsSettings:
 class EndpointSettings:
     """One server and how to ask it.
 
+    ``api_key_env`` is the environment variable that the key is from, for messages.
     ``max_tokens_field`` is the name of the body field that limits the output (of completions it is
     always ``max_tokens``). ``extra_body`` and ``extra_headers`` pass through. ``session_headers``
     adds what routers keep a session together by (``chat.id_headers``). ``keepalive_s`` is how long
@@ -66,6 +67,7 @@ class EndpointSettings:
     url: BaseUrl
     model: str
     api_key: str | None = field(default=None, repr=False)
+    api_key_env: str = "OPENAI_API_KEY"
     max_tokens_field: str = "max_completion_tokens"
     extra_body: dict[str, Any] = field(default_factory=dict)
     extra_headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
@@ -90,7 +92,7 @@ class EndpointSettings:
 
     def __post_init__(self) -> None:
         _check_body(self.extra_body)
-        _check_headers(self.extra_headers, self.api_key)
+        _check_headers(self.extra_headers, self.api_key, self.api_key_env)
         if self.timeout_s is not None and self.timeout_s < MIN_TIMEOUT_S:
             raise UsageError(
                 f"a timeout of {self.timeout_s:g} s would cut off responses and hide slow ones",
@@ -117,7 +119,9 @@ def _check_body(fields: dict[str, Any]) -> None:
         ) from error
 
 
-def _check_headers(headers: tuple[tuple[str, str], ...], api_key: str | None) -> None:
+def _check_headers(
+    headers: tuple[tuple[str, str], ...], api_key: str | None, api_key_env: str
+) -> None:
     for name, value in headers:
         if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
             raise UsageError(
@@ -129,5 +133,5 @@ def _check_headers(headers: tuple[tuple[str, str], ...], api_key: str | None) ->
     if api_key is not None and not _HEADER_VALUE.fullmatch(api_key):
         raise UsageError(
             "the API key holds characters that no header can carry",
-            "check OPENAI_API_KEY for a stray line break or quote",
+            f"check {api_key_env} for a stray line break or quote",
         )

@@ -1,5 +1,6 @@
 """How long a server says that a prompt is: by /tokenize as each server offers it, or by usage."""
 
+import socket
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -21,6 +22,7 @@ from counting_server import (
 
 from agentx_replay.endpoint.client import Client
 from agentx_replay.endpoint.counting import Counter, Enough, UncountedError, Way, Ways, wait_s
+from agentx_replay.endpoint.patience import Limits
 from agentx_replay.endpoint.settings import Api, EndpointSettings
 from agentx_replay.endpoint.url import parse_base_url
 from agentx_replay.errors import UsageError
@@ -34,7 +36,10 @@ TALK_TOKENS = 23
 
 
 def with_counter(
-    reply: Replying, use: Callable[[Counter], Awaitable[_T]], api: Api = "chat", **more: object
+    reply: Replying,
+    use: Callable[[Counter], Awaitable[_T]],
+    api: Api = "chat",
+    **more: object,
 ) -> tuple[_T, CountingServer]:
     async def run() -> tuple[_T, CountingServer]:
         async with counting_server(reply) as server:
@@ -290,3 +295,28 @@ def test_a_server_that_is_gone_is_told() -> None:
 
     with pytest.raises(UsageError, match="cannot connect"):
         uvloop.run(count_nobody())
+
+
+def test_a_server_that_accepts_and_never_counts_is_given_up() -> None:
+    async def count() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            url = parse_base_url(f"http://127.0.0.1:{silent.getsockname()[1]}")
+            settings = EndpointSettings(url, "tiny")
+            client = Client(settings)
+            try:
+                await Counter(client, settings, Limits(request_s=0.3)).count(TALK, Way.USAGE)
+            finally:
+                await client.close()
+
+    with pytest.raises(UsageError, match=r"not answered a request within 0\.3 s") as raised:
+        uvloop.run(count())
+    assert raised.value.exit_code == 3
+
+
+def test_the_variable_of_a_refused_key_is_named() -> None:
+    with pytest.raises(UsageError, match="check MY_KEY"):
+        with_counter(
+            lambda path, body: Reply(401, {}),
+            lambda counter: counter.count(TALK, Way.USAGE),
+            api_key_env="MY_KEY",
+        )

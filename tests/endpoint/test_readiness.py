@@ -20,6 +20,7 @@ from scripted_server import (
     usage,
 )
 
+from agentx_replay.endpoint.patience import LIMITS, Limits
 from agentx_replay.endpoint.readiness import ServedModel, ServerFacts, ask_server, models_in
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.endpoint.url import BaseUrl
@@ -44,14 +45,15 @@ def completion(count: int, finish: str = "length", *, cached: bool = True) -> An
 
 
 def ask(
-    *scripts: Sequence[Answer], model: str = "", **more: Any
+    *scripts: Sequence[Answer], model: str = "", limits: Limits = LIMITS, **more: Any
 ) -> tuple[ServerFacts, list[bytes]]:
     """Return what is found with one script a connection, and the requests made."""
 
     async def run() -> tuple[ServerFacts, list[bytes]]:
         async with scripted(*scripts) as server:
             url = BaseUrl("http", "127.0.0.1", server.port, "/v1")
-            return await ask_server(EndpointSettings(url, model, **more)), server.requests
+            settings = EndpointSettings(url, model, **more)
+            return await ask_server(settings, limits), server.requests
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(run())
@@ -116,6 +118,37 @@ def test_no_cached_tokens_is_told() -> None:
     assert facts.cautions() == (
         "the server does not report cached tokens, so the cache hit cannot be measured",
     )
+
+
+HANGING: Answer = [Move.HANG]
+DRIPPING: Answer = [b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", *[b" "] * 100, Move.HANG]
+
+
+@pytest.mark.parametrize("never", [HANGING, DRIPPING], ids=["nothing", "byte by byte"])
+def test_a_server_that_never_lists_its_models_is_given_up(
+    never: Answer, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = refused([never], limits=Limits(told_after_s=0.0, models_s=0.3, request_s=30.0))
+    assert "/v1 has not answered a request within 0.3 s" in told
+    (waiting,) = caplog.messages
+    assert waiting.startswith("waiting for http://127.0.0.1:")
+    assert waiting.endswith("/v1 to answer")
+
+
+def test_a_server_that_never_completes_is_given_up_later() -> None:
+    told = refused([ONE], [HANGING], limits=Limits(models_s=30.0, request_s=0.3))
+    assert "has not answered a request within 0.3 s" in told
+
+
+def test_of_a_server_that_answers_no_waiting_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    ask([ONE], [completion(7)])
+    assert caplog.messages == []
+
+
+def test_the_variable_that_the_key_is_from_is_named() -> None:
+    no = [answer("401 Unauthorized", b"")]
+    assert refused([no], api_key_env="MY_KEY").endswith("set MY_KEY")
+    assert refused([no], api_key="k" * 8, api_key_env="MY_KEY").endswith("check MY_KEY")
 
 
 def test_a_model_that_is_named_need_not_be_listed() -> None:
