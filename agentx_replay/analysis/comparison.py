@@ -21,6 +21,7 @@ from agentx_replay.analysis.bootstrap import (
     replicate,
     replicates_at,
 )
+from agentx_replay.analysis.caution import token_itl_trusted
 from agentx_replay.analysis.cost import Advantage, advantage
 from agentx_replay.analysis.curve import (
     Curve,
@@ -122,7 +123,8 @@ class MixPart:
 class SensitivityRow:
     """One definition at one target: a value a run, ``why`` there is none (None where there is),
     and who wins. A winner's ratio to every other run has a 95 % interval that excludes 1; where
-    there is no winner ``undecided`` says why.
+    there is no winner ``undecided`` says why. ``untrusted`` names the runs whose client was too
+    slow for their values to be believed.
     """
 
     definition: str
@@ -130,6 +132,7 @@ class SensitivityRow:
     why: tuple[str | None, ...]
     winner: str | None
     undecided: str | None
+    untrusted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,6 +367,7 @@ def _mix(runs: Sequence[Run], levels: Sequence[int]) -> list[MixPart]:
 FEW_CLUSTERS = f"no interval (fewer than {MIN_CLUSTERS} clusters): no winner named"
 HEADLINE_NOT_REACHED = "no interval (the headline is not reached): no winner named"
 NOT_TOLD_APART = "not told apart"
+UNTRUSTED_ITL = "loop lag over 10 % of the ITL: no winner named"
 TOO_FEW_VALUES = "fewer than two runs have a value"
 
 
@@ -446,7 +450,8 @@ def _sensitivity(
         readings = _readings(contenders, each, target)
         own = usual if each.share is None else spreads_of(readings, each.share)
         values, why = [x.throughput for x in readings], [x.why for x in readings]
-        rows.append(sensitivity_row(each.name, names, values, why, own))
+        row = sensitivity_row(each.name, names, values, why, own)
+        rows.append(_distrusted(row, contenders) if each.speed == "token" else row)
     for unit, what, number in (
         ("per dollar: tokens/$", "price", _per_dollar),
         ("per watt: tokens/s/W", "power", lambda each: each.power),
@@ -499,6 +504,17 @@ def sensitivity_row(
     """
     winner, undecided = _decide(names, values, spreads)
     return SensitivityRow(definition, tuple(values), tuple(why), winner, undecided)
+
+
+def _distrusted(row: SensitivityRow, contenders: Sequence[Contender]) -> SensitivityRow:
+    """Return a row of token ITL without a winner where a client was too slow to measure it."""
+    slow = tuple(
+        each.name for each in contenders if not all(map(token_itl_trusted, each.run.points))
+    )
+    if not slow:
+        return row
+    undecided = row.undecided if row.winner is None else UNTRUSTED_ITL
+    return replace(row, winner=None, undecided=undecided, untrusted=slow)
 
 
 def _decide(

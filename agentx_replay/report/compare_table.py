@@ -11,6 +11,7 @@ from typing import Any
 from agentx_replay.analysis.bootstrap import Interval
 from agentx_replay.analysis.comparison import (
     NOT_TOLD_APART,
+    UNTRUSTED_ITL,
     AtOneTarget,
     Comparison,
     Contender,
@@ -26,6 +27,7 @@ from agentx_replay.report.curve_lines import UNCERTAINTY, curve_json
 from agentx_replay.report.numerals import (
     ABSENT,
     NOT_REACHED,
+    UNTRUSTED,
     bounds,
     columns,
     rate,
@@ -34,7 +36,7 @@ from agentx_replay.report.numerals import (
     target_text,
 )
 from agentx_replay.report.unmeasured import left_out
-from agentx_replay.report.verdict_lines import comparability_lines
+from agentx_replay.report.verdict_lines import cautions_at, comparability_lines
 
 _WIDTH = 100
 
@@ -135,7 +137,8 @@ def _target_section(comparison: Comparison, at: AtOneTarget) -> _Section:
         rows.append(
             [contender.name, target_text(value), *_per_dollar(contender, value.at.throughput)]
         )
-        notes.append(f"{contender.name}: {target_note(value, unit)}")
+        said = [target_note(value, unit), *cautions_at(value, contender.run.points)]
+        notes.append(f"{contender.name}: {'; '.join(said)}")
     if comparison.per_system:
         notes.append(f"per system: no GPU count of {', '.join(comparison.per_system)} (--gpus).")
     first = comparison.contenders[0].name
@@ -293,7 +296,10 @@ def _sensitivity_section(comparison: Comparison, sensitivity: Sensitivity) -> _S
         return _Section(heading, [], [nobody, *_no_value(names, sensitivity)])
     rows = [["definition", *names, *(f"{names[0]} / {name}" for name in names[1:]), "ahead"]]
     for row in sensitivity.rows:
-        values = [_value(*each) for each in zip(row.values, row.why, strict=True)]
+        values = [
+            (UNTRUSTED if name in row.untrusted and value is not None else "") + _value(value, why)
+            for name, value, why in zip(names, row.values, row.why, strict=True)
+        ]
         ratios = [_value_ratio(row.values[0], other) for other in row.values[1:]]
         rows.append([row.definition, *values, *ratios, _ahead(row)])
     notes = [_change(sensitivity), *_no_winner(sensitivity), *_no_value(names, sensitivity)]
@@ -349,6 +355,8 @@ def _ahead(row: SensitivityRow) -> str:
         return row.winner
     if row.undecided == NOT_TOLD_APART:
         return NOT_TOLD_APART
+    if row.undecided == UNTRUSTED_ITL:
+        return "not trusted"
     return "no interval" if sum(value is not None for value in row.values) > 1 else ABSENT
 
 

@@ -1,12 +1,15 @@
 """What a run's curve says in a terminal: throughput at target speeds, frontier, uncertainty."""
 
 import textwrap
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from agentx_replay.analysis.bootstrap import CONFIDENCE, MIN_CLUSTERS, REPLICATES
 from agentx_replay.analysis.curve import Curve
+from agentx_replay.analysis.point import Point
 from agentx_replay.report.numerals import columns, speed, target_note, target_text, throughput_unit
+from agentx_replay.report.verdict_lines import cautions_at
 
 UNCERTAINTY = (
     f"intervals: {CONFIDENCE:.0%} bootstrap over lanes ({REPLICATES:,} replicates; lanes with the "
@@ -15,14 +18,20 @@ UNCERTAINTY = (
 )
 
 
-def curve_lines(curve: Curve, width: int = 100) -> list[str]:
-    """Return throughput at the targets and the frontier, wrapped to ``width``."""
+def curve_lines(curve: Curve, points: Sequence[Point], width: int = 100) -> list[str]:
+    """Return throughput at the targets, with the cautions on the ``points`` that it was read off,
+    and the frontier, wrapped to ``width``.
+    """
     unit = throughput_unit(curve.gpus)
     if not curve.points:
         return ["no valid point: no curve, and no throughput at any speed"]
     rows = [["at tok/s/user", unit, ""]]
     rows += [
-        [speed(value.at.target), target_text(value), target_note(value, unit)]
+        [
+            speed(value.at.target),
+            target_text(value),
+            "; ".join([target_note(value, unit), *cautions_at(value, points)]),
+        ]
         for value in curve.values
     ]
     heads = columns([row[:2] for row in rows], left=0)

@@ -7,6 +7,10 @@ from agentx_replay.analysis.curve import TargetValue
 
 ABSENT = "-"
 NOT_REACHED = "not reached"
+UNTRUSTED = "~"
+"""Stands before a number that the client was too slow to measure."""
+FAR = "!"
+"""Stands behind a windowed throughput that is far from the headline."""
 
 
 def rate(value: float | None) -> str:

@@ -41,7 +41,7 @@ def page(run: Run, curve: Curve) -> str:
     parts = [
         head(run),
         paragraphs([_READING], "lead"),
-        _curve_part(curve),
+        _curve_part(run, curve),
         f"<h2>Points</h2>{points_section(run)}{servers_section(run)}",
         _latency_part(run),
         _levels_part(shown),
@@ -69,12 +69,12 @@ def _document(title: str, body: str) -> str:
     )
 
 
-def _curve_part(curve: Curve) -> str:
+def _curve_part(run: Run, curve: Curve) -> str:
     if not curve.points:
         return "<h2>Curve</h2>" + paragraphs(
             ["No level is valid, so there is no curve, and no throughput at any speed."], "reason"
         )
-    return f"{headline(curve)}<h2>Curve</h2>{curve_figure(curve)}"
+    return f"{headline(curve, run.points)}<h2>Curve</h2>{curve_figure(curve)}"
 
 
 def _latency_part(run: Run) -> str:

@@ -4,13 +4,14 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from agentx_replay.analysis.caution import token_itl_trusted
 from agentx_replay.analysis.curve import Curve, PointInterval
 from agentx_replay.analysis.frontier import CurvePoint
 from agentx_replay.analysis.profile import Profile, Spread
 from agentx_replay.analysis.responses import Floats
 from agentx_replay.analysis.run import MeasuredLevel, Run
 from agentx_replay.report.chart import Axis, Chart, linear_axis, log_axis
-from agentx_replay.report.numerals import bounds, rate, speed, throughput_unit
+from agentx_replay.report.numerals import UNTRUSTED, bounds, rate, speed, throughput_unit
 
 _MARGIN = 1.12
 _DOT, _NAME = 0.01, 0.09
@@ -116,9 +117,11 @@ def _highest(curve: Curve) -> float:
 # --- latencies -----------------------------------------------------------------------------------
 
 
+_OF_TOKENS = "Token ITL"
+_UNTRUSTED = f"Dashed and marked {UNTRUSTED}: loop lag was over 10 % of the ITL; not to be trusted."
 _SPREADS: tuple[tuple[str, Callable[[Profile], Spread | None], float, str], ...] = (
     ("Response ITL", lambda profile: profile.response_itl, 1e3, "ms"),
-    ("Token ITL", lambda profile: profile.token_itl, 1e3, "ms"),
+    (_OF_TOKENS, lambda profile: profile.token_itl, 1e3, "ms"),
     ("Time to first token", lambda profile: profile.ttft, 1.0, "s"),
     ("End to end", lambda profile: profile.end_to_end, 1.0, "s"),
 )
@@ -141,6 +144,11 @@ def _spread_figure(
     scale: float,
     unit: str,
 ) -> str:
+    untrusted = {
+        level.point.concurrency
+        for level in levels
+        if title == _OF_TOKENS and not token_itl_trusted(level.point)
+    }
     spreads = [
         (level.point.concurrency, found)
         for level in levels
@@ -157,25 +165,35 @@ def _spread_figure(
         log_axis(float(values.min()), float(values.max())),
         "percentile",
         unit,
+        _UNTRUSTED if untrusted else "",
         height_px=240,
     )
     for number, (concurrency, found) in enumerate(spreads):
         shade = 10 if len(spreads) == 1 else round(10 * number / (len(spreads) - 1))
         ys = np.where(found.values_s > 0, found.values_s * scale, np.nan)
-        chart.line(found.shares, ys, f"ramp r{shade}", f"{concurrency} lanes")
-    _name_ends(chart, [(c, float(f.shares[-1]), float(f.values_s[-1]) * scale) for c, f in spreads])
+        dashed, mark = (" dashed", UNTRUSTED) if concurrency in untrusted else ("", "")
+        chart.line(found.shares, ys, f"ramp r{shade}{dashed}", f"{mark}{concurrency} lanes")
+    ends = [
+        (
+            f"{UNTRUSTED if c in untrusted else ''}{c}",
+            float(f.shares[-1]),
+            float(f.values_s[-1]) * scale,
+        )
+        for c, f in spreads
+    ]
+    _name_ends(chart, ends)
     return chart.html()
 
 
-def _name_ends(chart: Chart, ends: Sequence[tuple[int, float, float]]) -> None:
+def _name_ends(chart: Chart, ends: Sequence[tuple[str, float, float]]) -> None:
     """Write each level at the end of its line, where there is room: the highest level first."""
     named: list[tuple[float, float]] = []
-    for concurrency, share, value in reversed(ends):
+    for name, share, value in reversed(ends):
         if value <= 0:
             continue
         at = float(chart.x.place([share])[0]), float(chart.y.place([value])[0])
         if not any(_too_near(at, other) for other in named):
-            chart.label(share, value, str(concurrency), "end")
+            chart.label(share, value, name, "end")
             named.append(at)
 
 

@@ -9,6 +9,7 @@ from html import escape
 from typing import Any
 
 from agentx_replay.analysis.by_server import served_by_level, urls_of
+from agentx_replay.analysis.caution import cautions, token_itl_trusted
 from agentx_replay.analysis.curve import Curve
 from agentx_replay.analysis.fidelity import Fidelity, LengthErrors
 from agentx_replay.analysis.point import Point
@@ -26,6 +27,7 @@ from agentx_replay.report.disclosure_words import (
 from agentx_replay.report.numerals import (
     ABSENT,
     NOT_REACHED,
+    UNTRUSTED,
     bounds,
     rate,
     share,
@@ -35,7 +37,13 @@ from agentx_replay.report.numerals import (
 )
 from agentx_replay.report.points_table import DEFINITIONS as POINT_DEFINITIONS
 from agentx_replay.report.unmeasured import unmeasured_lines
-from agentx_replay.report.verdict_lines import comparability_lines, comparable_and_valid
+from agentx_replay.report.verdict_lines import (
+    cautions_at,
+    comparability_lines,
+    comparable_and_valid,
+    valid_word,
+    windowed_text,
+)
 from agentx_replay.wording import counted
 
 SPECULATION_FROM = 1.05
@@ -128,11 +136,18 @@ def _verdicts(points: Sequence[Point]) -> str:
         if not any(map(comparable_and_valid, points))
         else ("warn", "! not every level is comparable")
     )
+    if any(map(cautions, points)):
+        badges.append(("warn", "! read with caution"))
     marks = "".join(f'<span class="badge {style}">{escape(text)}</span>' for style, text in badges)
     reasons = [
         f"Concurrency {point.concurrency} is not valid: {reason}."
         for point in points
         for reason in point.verdict.invalid_reasons
+    ]
+    reasons += [
+        f"Caution: concurrency {point.concurrency}: {caution}."
+        for point in points
+        for caution in cautions(point)
     ]
     reasons += [f"{_capital(line)}." for line in comparability_lines(points)]
     return f'<p class="badges">{marks}</p>{paragraphs(reasons, "reason")}'
@@ -142,8 +157,8 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def headline(curve: Curve) -> str:
-    """Return throughput at each target as a card."""
+def headline(curve: Curve, points: Sequence[Point]) -> str:
+    """Return throughput at each target as a card, with the cautions on what it was read off."""
     unit = throughput_unit(curve.gpus)
     cards = []
     for value in curve.values:
@@ -157,7 +172,8 @@ def headline(curve: Curve) -> str:
             f'<p class="at">at {speed(value.at.target)} tok/s/user</p>'
             f'<p class="number">{escape(number)}'
             f"{f' <small>{unit}</small>' if reached else ''}</p>"
-            f"<p>{escape(under)}</p><p>{escape(target_note(value, unit))}</p></div>"
+            f"<p>{escape(under)}</p><p>{escape(target_note(value, unit))}</p>"
+            f"{paragraphs([_capital(said) for said in cautions_at(value, points)], 'reason')}</div>"
         )
     return f'<div class="cards">{"".join(cards)}</div>'
 
@@ -187,7 +203,7 @@ def points_section(run: Run) -> str:
 
 def _point_row(point: Point, gpus: int | None) -> list[str]:
     summary = point.summary
-    valid = "yes" if point.verdict.valid else "NO"
+    valid = valid_word(point)
     if summary is None:
         return [str(point.concurrency), *[ABSENT] * 11, valid]
     headline, windowed = (
@@ -200,7 +216,7 @@ def _point_row(point: Point, gpus: int | None) -> list[str]:
         str(point.concurrency),
         rate(summary.interactivity),
         rate(headline.total_tokens_per_s if headline else None),
-        rate(windowed.total_tokens_per_s if windowed else None),
+        windowed_text(point, windowed),
         rate(headline.uncached_tokens_per_s if headline else None),
         rate(headline.output_tokens_per_s if headline else None),
         f"{share(summary.cache_hit)} / {share(summary.cache_hit_theoretical)}",
@@ -251,7 +267,7 @@ def instrument_section(run: Run) -> str:
                 _ms(found.loop_lag_p99_s),
                 _percent(found.itl_shift),
                 _percent(found.busiest_cpu_share),
-                "yes" if found.token_itl_trusted else "NO",
+                "yes" if found.token_itl_trusted else f"NO ({UNTRUSTED})",
                 "yes" if not found.saturated else "NO",
             ]
         )
@@ -288,10 +304,12 @@ def _percent(value: float | None) -> str:
 def sensitivity_section(run: Run, targets: Sequence[float]) -> str:
     """Return throughput at the targets under every definition."""
     variants = [each.variants for each in run.evidence]
+    untrusted = [str(p.concurrency) for p in run.points if not token_itl_trusted(p)]
     rows, lacking = [], []
     for definition in DEFINITIONS:
         found = [reading_at(variants, definition, target, run.gpus or 1) for target in targets]
-        rows.append([definition.name, *map(_reading, found)])
+        mark = UNTRUSTED if definition.speed == "token" and untrusted else ""
+        rows.append([definition.name, *(_reading(each, mark) for each in found)])
         why = next((each.why for each in found if each.at is None), None)
         if why is not None:
             lacking.append(f"{definition.name}: {why}.")
@@ -300,12 +318,17 @@ def sensitivity_section(run: Run, targets: Sequence[float]) -> str:
         f"The same records, {throughput_unit(run.gpus)}, with one definition changed in each row. "
         "Comparing two systems, look whether the order holds in every row (agentx-replay compare)."
     )
+    if untrusted:
+        lacking.append(
+            f"{UNTRUSTED}: loop lag was over 10 % of the ITL at concurrency "
+            f"{', '.join(untrusted)}: token ITL is not to be trusted."
+        )
     return paragraphs([text]) + table(heads, rows) + paragraphs(lacking, "small")
 
 
-def _reading(found: Reading) -> str:
+def _reading(found: Reading, mark: str) -> str:
     if found.throughput is not None:
-        return rate(found.throughput)
+        return mark + rate(found.throughput)
     side = found.at.every_level_is if found.at is not None else None
     return ABSENT if side is None else f"{NOT_REACHED}: all {side}"
 

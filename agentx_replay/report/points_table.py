@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agentx_replay.analysis.caution import cautions, token_itl_trusted
 from agentx_replay.analysis.metrics import PointSummary
 from agentx_replay.analysis.percentiles import Distribution
 from agentx_replay.analysis.point import Point, point_row
 from agentx_replay.analysis.throughput import Throughput
-from agentx_replay.report.numerals import ABSENT, rate, share
+from agentx_replay.report.numerals import ABSENT, UNTRUSTED, rate, share
 from agentx_replay.report.point_notes import audit_lines, invalid_lines, warning_lines
+from agentx_replay.report.verdict_lines import valid_word, windowed_text
 from agentx_replay.wording import wrapped
 
 _GAP = "  "
@@ -25,7 +27,7 @@ DEFINITIONS = (
     "the time from the first send to the last end; uncached: without cached input; output: "
     "output only; window: total, counted as tokens happen in the measured window. hit: cached / "
     "input tokens as the server reports, and with an unlimited cache. TTFT: from send. "
-    "e2e: from send to end."
+    "e2e: from send to end. few: under 30 responses. !: over 20 % from total. ~: not to be trusted."
 )
 
 
@@ -78,8 +80,13 @@ def _wrapped(lines: Sequence[str], width: int) -> list[str]:
 
 
 def points_json(points: Sequence[Point]) -> list[dict[str, Any]]:
-    """Return the points by rising concurrency as plain values: the columns of points.parquet."""
-    return [point_row(point) for point in sorted(points, key=lambda point: point.concurrency)]
+    """Return the points by rising concurrency as plain values: the columns of points.parquet, and
+    the cautions.
+    """
+    return [
+        point_row(point) | {"cautions": cautions(point)}
+        for point in sorted(points, key=lambda point: point.concurrency)
+    ]
 
 
 def _ruled(columns: list[_Cells]) -> list[str]:
@@ -102,13 +109,15 @@ def _throughput_columns(points: list[Point]) -> list[_Cells]:
         _concurrency(points),
         _Cells("speed", "tok/s/user", [rate(s.interactivity if s else None) for s in summaries]),
         _Cells("total", unit, [rate(h.total_tokens_per_s if h else None) for h in headlines]),
-        _Cells("window", unit, [rate(w.total_tokens_per_s if w else None) for w in windowed]),
+        _Cells(
+            "window", unit, [windowed_text(*each) for each in zip(points, windowed, strict=True)]
+        ),
         _Cells("uncached", unit, [rate(h.uncached_tokens_per_s if h else None) for h in headlines]),
         _Cells("output", unit, [rate(h.output_tokens_per_s if h else None) for h in headlines]),
         _Cells("hit", "%/max %", [_hits(s) for s in summaries]),
         _Cells("ok", "req", [str(c.measured) if c else ABSENT for c in counts]),
         _Cells("bad", "req", [str(c.sent - c.measured) if c else ABSENT for c in counts]),
-        _Cells("valid", "", ["yes" if p.verdict.valid else "NO" for p in points]),
+        _Cells("valid", "", [valid_word(p) for p in points]),
     ]
 
 
@@ -134,9 +143,13 @@ def _latency_column(
     points: list[Point], heading: str, name: str, percentile: str, unit: str, per_s: float
 ) -> _Cells:
     found: list[Distribution | None] = [getattr(point.summary, name, None) for point in points]
-    return _Cells(
-        heading, unit, [rate(getattr(d, percentile) * per_s if d else None) for d in found]
-    )
+    texts = [rate(getattr(d, percentile) * per_s if d else None) for d in found]
+    if name == "token_itl":
+        texts = [
+            text if d is None or token_itl_trusted(point) else UNTRUSTED + text
+            for point, d, text in zip(points, found, texts, strict=True)
+        ]
+    return _Cells(heading, unit, texts)
 
 
 def _per_gpu(points: list[Point]) -> bool:

@@ -42,7 +42,7 @@ class Report:
         return points_table(
             self.run.points,
             missing=unmeasured_lines(self.run),
-            curve=curve_lines(self.curve),
+            curve=curve_lines(self.curve, self.run.points),
             audit=served_lines(served_by_level(self.run)),
             closing=[UNCERTAINTY] if self.curve.points else (),
         )

@@ -5,7 +5,11 @@ Not for deciding them (``validity.py``).
 
 from collections.abc import Sequence
 
+from agentx_replay.analysis.caution import cautions, few_responses, throughputs_far_apart
+from agentx_replay.analysis.curve import TargetValue
 from agentx_replay.analysis.point import Point
+from agentx_replay.analysis.throughput import Throughput
+from agentx_replay.report.numerals import FAR, rate
 
 
 def comparability_lines(points: Sequence[Point]) -> list[str]:
@@ -30,6 +34,28 @@ def comparability_lines(points: Sequence[Point]) -> list[str]:
             f"{where}comparable with runs of scenario {rules.scenario} on the same corpus{corpus}"
         )
     return lines
+
+
+def cautions_at(value: TargetValue, points: Sequence[Point]) -> list[str]:
+    """Return the cautions on the levels that a value at a target was read off."""
+    return [
+        f"caution: concurrency {point.concurrency}: {caution}"
+        for point in points
+        if point.concurrency in (value.at.between or ())
+        for caution in cautions(point)
+    ]
+
+
+def valid_word(point: Point) -> str:
+    """Return whether a point is valid, in a word; beside it that it is of few responses."""
+    word = "yes" if point.verdict.valid else "NO"
+    return f"{word}, few" if few_responses(point) else word
+
+
+def windowed_text(point: Point, found: Throughput | None) -> str:
+    """Return a windowed throughput, with a mark where it lies far from the headline."""
+    text = rate(found.total_tokens_per_s if found else None)
+    return text + FAR if throughputs_far_apart(point) else text
 
 
 def comparable_and_valid(point: Point) -> bool:

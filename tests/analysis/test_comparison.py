@@ -4,7 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from made_runs import Level, make_run
+from made_runs import Level, make_run, write_instrument
+from record_cases import SECOND
 
 from agentx_replay.analysis.bootstrap import Interval
 from agentx_replay.analysis.comparison import (
@@ -218,6 +219,24 @@ def test_a_price_per_gpu_needs_a_gpu_count(tmp_path: Path) -> None:
     runs = [contender(tmp_path / n, MI355X[2:3], 1.5, gpus=None) for n in ("a", "b")]
     with pytest.raises(UsageError, match=r"a has no GPU count, and prices and power are per GPU"):
         compare(runs, (50.0,))
+
+
+def test_token_itl_names_no_winner_where_a_client_was_too_slow_for_it(tmp_path: Path) -> None:
+    runs = []
+    for name, throughput, lag in (("a", 6000.0, 0), ("b", 5000.0, 5_000_000)):
+        path = make_run(tmp_path / name, [Level(12, 60.0, throughput), Level(16, 20.0, throughput)])
+        # 5 ms of lag are over 10 % of an ITL of 16.7 ms.
+        write_instrument(
+            path / "c0012", [(12, 0, s * SECOND, lag, s * SECOND // 10) for s in range(100)]
+        )
+        runs.append(Contender(name, read_run(path), None, None))
+    rows = {row.definition: row for row in compare(runs, (25.0,)).sensitivity[0].rows}
+    # One gap holds 50.5 tokens: 1.98 times the response's ITL, so 30.3 and 10.1 tokens/s/user.
+    assert rows["token ITL"].values == pytest.approx((6000.0, 5000.0), rel=1e-4)
+    assert rows["token ITL"].untrusted == ("b",)
+    assert rows["token ITL"].winner is None
+    assert rows["token ITL"].undecided == "loop lag over 10 % of the ITL: no winner named"
+    assert (rows["P99 instead of P90"].untrusted, rows["P99 instead of P90"].winner) == ((), "a")
 
 
 def test_a_run_without_a_valid_point_is_named(tmp_path: Path) -> None:

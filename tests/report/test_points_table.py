@@ -55,10 +55,25 @@ def test_throughput_stands_under_its_units() -> None:
         "lanes", "tok/s/user", "tok/s/GPU", "tok/s/GPU", "tok/s/GPU", "tok/s/GPU", "%/max", "%",
         "req", "req",
     ]  # fmt: skip
-    # 2 · 200,101 tokens in 4 s on 8 GPUs; windowed over 1,000 s; new 2 · 20,101; output 2 · 101.
+    # 2 · 200,101 tokens in 4 s on 8 GPUs; windowed over 1,000 s, which is 99.6 % less: a mark; new
+    # 2 · 20,101; output 2 · 101. Two responses are few.
     assert row.split() == [
-        "2", "50.0", "12,506", "50.0", "1,256", "6.31", "90.0/95.0", "2", "0", "yes",
+        "2", "50.0", "12,506", "50.0!", "1,256", "6.31", "90.0/95.0", "2", "0", "yes,", "few",
     ]  # fmt: skip
+
+
+def test_a_point_of_30_responses_is_not_called_few() -> None:
+    assert tables([point(30)])[0][3].split()[-2:] == ["0", "yes"]
+
+
+def test_cautions_are_said_of_their_point() -> None:
+    table = points_table([point(2)])
+    few = "concurrency 2: CAUTION: P90 of 2 responses: under 30 a P90 is one or two responses"
+    assert few in table
+    assert (
+        "concurrency 2: CAUTION: windowed throughput is -99.6% from the headline, over 20%" in table
+    )
+    assert points_json([point(2)])[0]["cautions"][0].startswith("P90 of 2 responses")
 
 
 def test_latency_stands_under_its_units() -> None:
@@ -93,7 +108,7 @@ def test_without_a_gpu_count_numbers_are_the_systems_and_it_says_so() -> None:
 
 def test_reasons_against_a_point_follow_the_table() -> None:
     table = points_table([point(2, conduct=Conduct(interrupted=True))])
-    assert " NO\n" in table
+    assert " NO, few\n" in table
     assert "concurrency 2 is not valid: interrupted" in table
 
 
@@ -153,8 +168,12 @@ def test_a_difference_of_the_two_throughputs_is_explained() -> None:
 
 def test_a_token_itl_not_to_be_trusted_is_said() -> None:
     report = InstrumentReport(None, 0.005, None, None, (), token_itl_trusted=False)
-    table = points_table([replace(point(2), instrument=report)])
-    assert "concurrency 2: loop lag is over 10 % of the ITL; do not trust its token ITL" in table
+    points = [replace(point(2), instrument=report), point(4)]
+    assert "concurrency 2: loop lag is over 10 % of the ITL; do not trust its token ITL" in (
+        points_table(points)
+    )
+    # 2 s over 100 later tokens in one gap of 50.5; of more lanes the same.
+    assert [line.split()[4] for line in tables(points)[1][3:]] == ["~39.6", "39.6"]
 
 
 def test_a_point_without_numbers_is_a_row_of_dashes() -> None:
@@ -197,7 +216,8 @@ def test_the_answer_comes_before_what_to_mind_and_what_was_kept() -> None:
 
 def test_the_definitions_close_the_table() -> None:
     table = " ".join(points_table([point(2)]).split())
-    assert table.endswith("e2e: from send to end.")
+    assert "e2e: from send to end. few: under 30 responses." in table
+    assert table.endswith("!: over 20 % from total. ~: not to be trusted.")
     assert "over responses, linear interpolation" in table
 
 

@@ -1,0 +1,44 @@
+"""What is to be kept in mind of a point that is valid: reasons to trust its numbers less.
+
+No verdict: a caution changes neither validity nor the exit code.
+"""
+
+from agentx_replay.analysis.point import Point
+
+FEW_RESPONSES = 30
+FAR_APART = 0.20
+"""Relative difference of windowed and headline throughput above which neither stands alone."""
+
+
+def few_responses(point: Point) -> bool:
+    """Whether the P90 ITL is of so few responses that one or two of them decide it."""
+    itl = point.summary.response_itl if point.summary is not None else None
+    return itl is not None and itl.count < FEW_RESPONSES
+
+
+def throughputs_far_apart(point: Point) -> bool:
+    """Whether windowed and headline throughput differ by over 20 %."""
+    difference = point.summary.rates.difference if point.summary is not None else None
+    return difference is not None and abs(difference.relative) > FAR_APART
+
+
+def token_itl_trusted(point: Point) -> bool:
+    """Whether the client was fast enough for token ITL and event gaps to be believed."""
+    return point.instrument is None or point.instrument.token_itl_trusted
+
+
+def cautions(point: Point) -> tuple[str, ...]:
+    """Return every caution on a point; none where nothing was measured."""
+    if point.summary is None:
+        return ()
+    found = []
+    itl, difference = point.summary.response_itl, point.summary.rates.difference
+    if itl is not None and few_responses(point):
+        responses = "1 response" if itl.count == 1 else f"{itl.count} responses"
+        found.append(f"P90 of {responses}: under {FEW_RESPONSES} a P90 is one or two responses")
+    if difference is not None and throughputs_far_apart(point):
+        found.append(
+            f"windowed throughput is {difference.relative:+.1%} from the headline, "
+            f"over {FAR_APART:.0%}"
+        )
+    return tuple(found)

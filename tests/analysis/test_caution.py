@@ -1,0 +1,74 @@
+from dataclasses import replace
+
+import pytest
+from record_cases import SECOND, dispatch, recorded, response
+
+from agentx_replay.analysis.caution import cautions, few_responses, token_itl_trusted
+from agentx_replay.analysis.instrument import InstrumentReport
+from agentx_replay.analysis.point import Point, PointFacts, measure_point
+from agentx_replay.analysis.throughput import Difference
+from agentx_replay.analysis.validity import Conduct, Rules
+from agentx_replay.analysis.window import Window
+from agentx_replay.results.run_directory import PointStatus
+
+FACTS = PointFacts(
+    1, None, Window(0, 10 * SECOND, 10.0), Rules("agentx", True, 10.0), Conduct()
+)  # fmt: skip
+
+
+def point(responses: int, relative: float = 0.0, *, trusted: bool = True) -> Point:
+    """So many responses of two tokens, the windowed throughput so far from the headline."""
+    pair = (
+        dispatch(max_tokens=2),
+        response(arrival_ns=[0, 10 * SECOND - 1], completion_tokens=2, end_ns=10 * SECOND),
+    )
+    found = measure_point(recorded([pair] * responses), None, FACTS, PointStatus.COMPLETE)
+    assert found.summary is not None
+    rates = replace(found.summary.rates, difference=Difference(relative, 0.0, 0.0, 0.0, 0.0))
+    report = InstrumentReport(None, None, None, None, (), token_itl_trusted=trusted)
+    return replace(found, summary=replace(found.summary, rates=rates), instrument=report)
+
+
+@pytest.mark.parametrize(
+    ("of", "expected"),
+    [
+        (point(30), ()),
+        (point(29), ("P90 of 29 responses: under 30 a P90 is one or two responses",)),
+        (point(1), ("P90 of 1 response: under 30 a P90 is one or two responses",)),
+        (point(30, 0.2), ()),
+        (
+            point(30, 1.45),
+            ("windowed throughput is +145.0% from the headline, over 20%",),
+        ),
+        (
+            point(30, -0.201),
+            ("windowed throughput is -20.1% from the headline, over 20%",),
+        ),
+    ],
+)
+def test_a_point_of_few_responses_or_of_two_unlike_throughputs_has_a_caution(
+    of: Point, expected: tuple[str, ...]
+) -> None:
+    assert cautions(of) == expected
+
+
+def test_a_caution_leaves_the_verdict_as_it_is() -> None:
+    assert point(2, 1.45).verdict.valid
+    assert len(cautions(point(2, 1.45))) == 2
+
+
+def test_where_nothing_was_measured_there_is_nothing_to_be_cautious_of() -> None:
+    empty = measure_point(
+        recorded([(dispatch(), response())]),
+        None,
+        replace(FACTS, window=None),
+        PointStatus.FAILED,
+    )
+    assert cautions(empty) == ()
+    assert not few_responses(empty)
+    assert token_itl_trusted(empty)
+
+
+def test_token_itl_is_trusted_where_the_client_kept_up() -> None:
+    assert token_itl_trusted(point(30))
+    assert not token_itl_trusted(point(30, trusted=False))
