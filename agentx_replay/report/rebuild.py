@@ -37,6 +37,10 @@ class Report:
         """Whether every level that was asked for has a valid point."""
         return not unmeasured(self.run) and all(p.verdict.valid for p in self.run.points)
 
+    @property
+    def _reaches_a_target(self) -> bool:
+        return any(value.at.throughput is not None for value in self.curve.values)
+
     def text(self) -> str:
         """Return the points, throughput at the targets and the frontier, for a terminal."""
         return points_table(
@@ -44,7 +48,7 @@ class Report:
             missing=unmeasured_lines(self.run),
             curve=curve_lines(self.curve, self.run.points),
             audit=served_lines(served_by_level(self.run)),
-            closing=[UNCERTAINTY] if self.curve.points else (),
+            closing=[UNCERTAINTY] if self._reaches_a_target else (),
         )
 
     def plain(self) -> dict[str, Any]:
