@@ -1,0 +1,45 @@
+"""What a run knows of how far it keeps its scenario's rules, before a request is sent."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agentx_replay.experiment.settings import Settings
+from agentx_replay.experiment.sweep import rules_of
+from agentx_replay.plan.selection import select_sessions
+from agentx_replay.scenario import load_scenario
+from agentx_replay.shipped import shipped_directory
+from agentx_replay.traces.corpus import read_corpus
+
+BUNDLED = shipped_directory("traces")
+CORPUS = read_corpus(BUNDLED)
+SELECTION = select_sessions(CORPUS, max_context=None, max_sessions=393)
+SETTINGS = Settings(
+    traces=Path("mine"), scenario=load_scenario("agentx"), levels=(1,), out=Path("o"), salt="s",
+    command=(),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("server", None),
+        ("built-in simulator", "the built-in simulator, not a server"),
+        ("simulator in virtual time", "virtual time: the modelled engine, no wire"),
+    ],
+)
+def test_what_is_no_server_is_told(kind: str, said: str | None) -> None:
+    assert rules_of(SETTINGS, CORPUS, SELECTION, {"kind": kind}).no_server == said
+
+
+def test_the_corpus_is_named_by_fingerprint_and_counted() -> None:
+    rules = rules_of(SETTINGS, CORPUS, SELECTION, {"kind": "server"})
+    assert rules.corpus == CORPUS.fingerprint
+    assert (rules.sessions, rules.max_sessions) == (36, 393)
+    assert rules.other_corpus is None
+
+
+def test_the_bundled_sessions_are_another_corpus() -> None:
+    rules = rules_of(replace(SETTINGS, traces=BUNDLED), CORPUS, SELECTION, {"kind": "server"})
+    assert rules.other_corpus == "the bundled synthetic sessions"
