@@ -7,11 +7,11 @@ what is proven here.
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from statistics import median_low
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, get_args, get_type_hints
 
-from agentx_replay.errors import UsageError
+from agentx_replay.errors import UsageError, shown
 from agentx_replay.prompts.probes import (
     Asking,
     Conversation,
@@ -29,8 +29,12 @@ MOST_MESSAGES = 60
 _WORDS_A_MESSAGE = 12
 _USUAL_WORDS = 500
 _FORMAT = 1
+_MOST_TOKENS = 2**31 - 1
+
+_T = TypeVar("_T")
 
 Api = Literal["chat", "completions"]
+_APIS: tuple[Api, ...] = get_args(Api)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,24 +237,87 @@ def from_document(document: Any, name: str) -> Calibration:
                 f"{name} is a calibration of another version", "leave it out: one is made anew"
             )
         return _read(document)
-    except (KeyError, TypeError, ValueError) as error:
-        raise UsageError(
-            f"{name} is not a calibration ({error!r})",
-            "give the calibration.json of a run directory",
-        ) from None
+    except KeyError as error:
+        raise _not_one(name, f"it has no {error}") from None
+    except TypeError:
+        raise _not_one(name, "it is no object") from None
+    except ValueError as error:
+        raise _not_one(name, str(error)) from None
+
+
+def _not_one(name: str, why: str) -> UsageError:
+    return UsageError(
+        f"{name} is not a calibration ({why})", "give the calibration.json of a run directory"
+    )
 
 
 def _read(document: Mapping[str, Any]) -> Calibration:
-    values = {key: value for key, value in document.items() if key != "format"}
-    for key in ("words", "ids", "warnings"):
-        values[key] = tuple(values[key])
-    values["cost"] = TemplateCost(**values["cost"])
-    values["verification"] = Verification(**values["verification"])
-    calibration = Calibration(**values)
-    if not calibration.words or not all(
-        len(word) == 4 and word.isascii() and word.isalpha() for word in calibration.words
-    ):
+    unknown = document.keys() - {"format", *(field.name for field in fields(Calibration))}
+    if unknown:
+        raise ValueError(f"it has an unknown field {shown(min(unknown))}")
+    words = _texts(document, "words")
+    if not words or not all(len(word) == 4 and word.isascii() and word.isalpha() for word in words):
         raise ValueError("its words are not four ASCII letters each")
-    if len(calibration.ids) not in (0, 1 + len(calibration.words)):
+    ids = _list(document, "ids")
+    if len(ids) not in (0, 1 + len(words)) or not all(map(_is_count, ids)):
         raise ValueError("it has not one token id a word")
-    return calibration
+    opening = _text(document, "opening")
+    if not opening or any(map(str.isspace, opening)):
+        raise ValueError("its opening is not one word")
+    api = next((api for api in _APIS if api == _text(document, "api")), None)
+    if api is None:
+        raise ValueError(f"its api is none of {', '.join(_APIS)}")
+    return Calibration(
+        words=words,
+        opening=opening,
+        cost=_numbers(TemplateCost, document, "cost"),
+        verification=_numbers(Verification, document, "verification"),
+        source=_text(document, "source"),
+        counted_by=_text(document, "counted_by"),
+        model=_text(document, "model"),
+        api=api,
+        ids=ids,
+        warnings=_texts(document, "warnings"),
+    )
+
+
+def _text(document: Mapping[str, Any], key: str) -> str:
+    value = document[key]
+    if not isinstance(value, str):
+        raise ValueError(f"its {key} is no text")  # noqa: TRY004 - bad input, not a bad call
+    return value
+
+
+def _list(document: Mapping[str, Any], key: str) -> tuple[Any, ...]:
+    value = document[key]
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"its {key} are no list")  # noqa: TRY004
+    return tuple(value)
+
+
+def _texts(document: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    values = _list(document, key)
+    if not all(isinstance(value, str) for value in values):
+        raise ValueError(f"its {key} are not all texts")
+    return values
+
+
+def _numbers(kind: type[_T], document: Mapping[str, Any], key: str) -> _T:
+    """Return a value class of token counts and of what is true or false."""
+    values = document[key]
+    wanted = get_type_hints(kind)
+    if not isinstance(values, Mapping) or values.keys() != wanted.keys():
+        raise ValueError(f"its {key} has not the fields {', '.join(wanted)}")
+    for name, value in values.items():
+        if type(value) is not wanted[name] or not _is_bearable(name, value):
+            raise ValueError(f"its {key}.{name} is {shown(value)}")
+    return kind(**values)
+
+
+def _is_bearable(name: str, value: int) -> bool:
+    """Whether a count of tokens is one, of which an error alone may be below 0."""
+    return _is_count(abs(value) if name == "largest_error_tokens" else int(value))
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and 0 <= value <= _MOST_TOKENS

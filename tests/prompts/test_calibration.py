@@ -1,7 +1,7 @@
 """A calibration is proven on random prompts, told in a line, and read back from its file."""
 
 import random
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 from asked_probes import answered, templated
@@ -173,7 +173,28 @@ def test_its_summary_has_numbers_in_place_of_lists() -> None:
         ({"words": ["acid", "längs"]}, "is not a calibration"),
         ({"ids": [1]}, "is not a calibration"),
         ({"cost": {"user": 1}}, "is not a calibration"),
-        ({"more": 1}, "is not a calibration"),
+        ({"more": 1}, "it has an unknown field 'more'"),
+        ({"words": "acid"}, "its words are no list"),
+        ({"words": [7]}, "its words are not all texts"),
+        ({"opening": ["able"]}, "its opening is no text"),
+        ({"opening": ""}, "its opening is not one word"),
+        ({"opening": "two words"}, "its opening is not one word"),
+        ({"source": 5}, "its source is no text"),
+        ({"counted_by": None}, "its counted_by is no text"),
+        ({"model": {}}, "its model is no text"),
+        ({"api": []}, "its api is no text"),
+        ({"api": "both"}, "its api is none of chat, completions"),
+        ({"ids": ["7", "8", "9"]}, "not one token id a word"),
+        ({"ids": [True, 8, 9]}, "not one token id a word"),
+        ({"ids": {}}, "its ids are no list"),
+        ({"warnings": [1]}, "its warnings are not all texts"),
+        ({"cost": []}, "its cost has not the fields with_system"),
+        ({"cost": asdict(CHATML) | {"user": "6"}}, "its cost.user is '6'"),
+        ({"cost": asdict(CHATML) | {"user": 6.5}}, "its cost.user is 6.5"),
+        ({"cost": asdict(CHATML) | {"user": -1}}, "its cost.user is -1"),
+        ({"cost": asdict(CHATML) | {"user": 2**31}}, "its cost.user is 2147483648"),
+        ({"cost": asdict(CHATML) | {"assumed": 0}}, "its cost.assumed is 0"),
+        ({"verification": None}, "its verification has not the fields probes"),
     ],
 )
 def test_a_file_of_something_else_is_refused(change: dict[str, object], told: str) -> None:
