@@ -25,6 +25,7 @@ from agentx_replay.analysis.responses import records_of
 from agentx_replay.analysis.validity import Conduct, Rules
 from agentx_replay.analysis.window import Window
 from agentx_replay.experiment.conformity import level_fidelity
+from agentx_replay.experiment.drafting import with_drafting
 from agentx_replay.experiment.interrupts import Interrupts
 from agentx_replay.experiment.job import Job
 from agentx_replay.experiment.part import Look, Part, play, together
@@ -220,7 +221,8 @@ def _point(level: Level, replayed: _Replayed, directory: Path) -> Point:
             level.plan.scenario.window_s,
         )
     conduct = Conduct(interrupted=result.interrupted, failure=result.failure)
-    facts = PointFacts(level.plan.concurrency, level.gpus, window, level.rules, conduct)
+    rules = with_drafting(level.rules, directory, window)
+    facts = PointFacts(level.plan.concurrency, level.gpus, window, rules, conduct)
     whole, parts = instrument_file(directory), instrument_parts(directory)
     samples = samples_of(read_parquet(sample_files(whole, parts), INSTRUMENT))
     records = records_of(StoredRequests.of(directory).groups)
