@@ -56,7 +56,8 @@ def test_the_engine_looked_up_and_found_what_the_client_was_told(
 
 def test_the_page_says_that_both_counts_agree(run: tuple[Path, dict[str, float]]) -> None:
     page = (run[0] / "report.html").read_text()
-    (verdict,) = page.split("The cache, counted twice")[1].split("</table>")[0].split("<tr>")[2:]
+    section = page.split("<h3>The cache, counted twice<")[1]
+    (verdict,) = section.split("</table>")[0].split("<tr>")[2:]
     assert "agree</td>" in verdict
     assert "DISAGREE" not in page
 
