@@ -1,5 +1,6 @@
 """Dispatches and responses with few words, for tests of what is recorded and computed."""
 
+import itertools
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -12,6 +13,7 @@ from agentx_replay.prompts.prompt import Prompt
 from agentx_replay.replay.ports import Dispatch, Phase, Response, Status
 from agentx_replay.results.rows import request_batch, request_row
 
+_numbers = itertools.count()
 SECOND = 1_000_000_000
 MS = 1_000_000
 
@@ -21,9 +23,9 @@ def prompt(tokens: int, reusable_tokens: int = 0) -> Prompt:
 
 
 def dispatch(**changes: Any) -> Dispatch:
-    """A request of lane 0 for 10 tokens, prompt of 100, meant for instant 0."""
+    """A request of lane 0 for 10 tokens, prompt of 100, meant for instant 0; each has its id."""
     usual = Dispatch(
-        request_id="r",
+        request_id=f"r-{next(_numbers)}",
         play_id="p",
         stream_id="s",
         concurrency=2,

@@ -5,9 +5,7 @@ What needs the recorded graph (order, joins, gaps, the prefix graph) is a ``Conf
 out where the plan is at hand. Nothing here judges whether a point is valid.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -277,21 +275,6 @@ def shared_between_plays(requests: pa.Table) -> int:
     own = requests.select(["own_block", "play_id"]).filter(pc.is_valid(requests["own_block"]))
     plays = own.group_by("own_block").aggregate([("play_id", "count_distinct")])
     return _count(pc.greater(plays["play_id_count_distinct"], 1))
-
-
-def stored_fidelity(document: Mapping[str, Any] | None) -> Fidelity | None:
-    """Return the report that ``point.json`` holds; None where it holds none."""
-    if document is None:
-        return None
-    values = dict(document)
-    conformity = dict(values.pop("conformity"))
-    gaps = conformity.pop("gaps")
-    lengths = {
-        name: None if values[name] is None else LengthErrors(**values[name])
-        for name in ("prompt_lengths", "output_lengths")
-    }
-    checked = Conformity(**conformity, gaps=None if gaps is None else Excess(**gaps))
-    return Fidelity(**(values | lengths), conformity=checked)
 
 
 def _reuse(blocks: pa.ChunkedArray, tokens: pa.ChunkedArray) -> float | None:

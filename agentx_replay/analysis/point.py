@@ -4,16 +4,15 @@ The facts of a point are kept in ``point.json``, so that a report made later giv
 as the run did.
 """
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from agentx_replay.analysis.fidelity import Fidelity, stored_fidelity
+from agentx_replay.analysis.fidelity import Fidelity
 from agentx_replay.analysis.frontier import CurvePoint
 from agentx_replay.analysis.instrument import InstrumentReport, Samples, examine, samples_of
 from agentx_replay.analysis.metrics import PointSummary, summarise
 from agentx_replay.analysis.percentiles import Distribution
-from agentx_replay.analysis.responses import Records, records_of
+from agentx_replay.analysis.responses import Records, stored_records
 from agentx_replay.analysis.throughput import Throughput
 from agentx_replay.analysis.validity import (
     Conduct,
@@ -24,7 +23,9 @@ from agentx_replay.analysis.validity import (
 )
 from agentx_replay.analysis.window import Window, observed_window
 from agentx_replay.errors import UsageError
+from agentx_replay.results.layout import point_file
 from agentx_replay.results.run_directory import PointStatus, StoredPoint
+from agentx_replay.results.typed import typed
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +100,9 @@ def stored_point(stored: StoredPoint) -> Point:
     """Return a point from a run directory, also one that a crash or Ctrl-C left unfinished.
 
     Its numbers are computed again from its records. Raises ``UsageError`` where ``point.json``
-    lacks the facts.
+    lacks the facts, or the records are not its own.
     """
-    return point_from_records(stored, records_of(stored.stored_requests().groups))
+    return point_from_records(stored, stored_records(stored))
 
 
 def point_from_records(stored: StoredPoint, records: Records) -> Point:
@@ -112,27 +113,43 @@ def point_from_records(stored: StoredPoint, records: Records) -> Point:
         conduct = Conduct(failure="not finished: still running, or killed")
         facts = PointFacts(facts.concurrency, facts.gpus, window, facts.rules, conduct)
     point = measure_point(records, samples_of(stored.instrument()), facts, stored.status)
-    return replace(point, fidelity=stored_fidelity(stored.document.get("fidelity")))
+    return replace(point, fidelity=_fidelity_of(stored))
+
+
+def _fidelity_of(stored: StoredPoint) -> Fidelity | None:
+    document = stored.document.get("fidelity")
+    try:
+        return None if document is None else typed(Fidelity, document, "fidelity")
+    except ValueError as error:
+        raise UsageError(
+            f"{point_file(stored.directory)} is damaged: {error}", "move its directory away"
+        ) from error
 
 
 def _facts_of(stored: StoredPoint) -> PointFacts:
+    path = point_file(stored.directory)
     try:
-        facts: Mapping[str, Any] = stored.document["facts"]
-        rules = dict(facts["rules"])
-        rules["overridden"] = tuple(rules["overridden"])
-        window = facts["window"]
-        return PointFacts(
-            concurrency=stored.concurrency,
-            gpus=facts["gpus"],
-            window=None if window is None else Window(**window),
-            rules=Rules(**rules),
-            conduct=Conduct(**facts["conduct"]),
-        )
-    except (KeyError, TypeError) as error:
+        facts = typed(PointFacts, stored.document.get("facts"), "facts")
+    except ValueError as error:
         raise UsageError(
-            f"{stored.directory / 'point.json'} lacks the facts of the point ({error})",
-            "move its directory away to read the rest of the run",
+            f"{path} lacks the facts of the point ({error})", "move its directory away"
         ) from error
+    for holds, what in (
+        (facts.concurrency == stored.concurrency, "facts.concurrency is another level's"),
+        (facts.gpus is None or facts.gpus > 0, "facts.gpus is not above 0"),
+        (facts.rules.window_s > 0, "facts.rules.window_s is not above 0"),
+        (_is_a_time(facts.window), "facts.window does not open before it closes"),
+    ):
+        if not holds:
+            raise UsageError(f"{path} is damaged: {what}", "move its directory away")
+    return facts
+
+
+def _is_a_time(window: Window | None) -> bool:
+    """Whether a window, if it opened, lasted, within the stamps that a record can hold."""
+    if window is None:
+        return True
+    return 0 <= window.open_ns < window.close_ns < 2**63 and window.nominal_s > 0
 
 
 def curve(points: list[Point]) -> list[CurvePoint]:

@@ -15,6 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from agentx_replay.results.record_check import check_requests
+from agentx_replay.results.run_directory import StoredPoint
 from agentx_replay.results.sums import begins
 
 Floats = NDArray[np.float64]
@@ -132,6 +134,12 @@ class Records:
 def records_of(groups: Groups) -> Records:
     """Return the records that ``groups`` reads. Raises what it raises."""
     return Records(responses_of(groups(COLUMNS)), groups)
+
+
+def stored_records(stored: StoredPoint) -> Records:
+    """Return the records of a point on disk. Raises ``UsageError`` where they are not its own."""
+    check_requests(stored)
+    return records_of(stored.stored_requests().groups)
 
 
 def responses_of(tables: Iterable[pa.Table]) -> Responses:

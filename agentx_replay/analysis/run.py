@@ -4,7 +4,7 @@ A level's responses are let go before the next level is read; its token events a
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,11 @@ from agentx_replay.analysis.frontier import CurvePoint
 from agentx_replay.analysis.mix import MIX_COLUMNS, Mix, mix_of
 from agentx_replay.analysis.point import Point, curve, point_from_records
 from agentx_replay.analysis.profile import Profile, profile_of
-from agentx_replay.analysis.responses import records_of
+from agentx_replay.analysis.responses import stored_records
 from agentx_replay.analysis.sensitivity import LevelVariants, level_variants
 from agentx_replay.analysis.window import Window, happened_in
 from agentx_replay.errors import UsageError
+from agentx_replay.results.layout import point_directory, point_file
 from agentx_replay.results.run_directory import StoredPoint, read_points, read_sweep
 
 
@@ -52,11 +53,16 @@ class MeasuredLevel:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """A run directory: ``sweep.json`` and the levels by rising concurrency, finished or not."""
+    """A run directory: ``sweep.json`` and the levels by rising concurrency, finished or not.
+
+    ``refused`` says, by level, why one cannot be read: something in its directory is damaged, or
+    is not its own.
+    """
 
     path: Path
     sweep: Mapping[str, Any]
     levels: tuple[MeasuredLevel, ...]
+    refused: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def points(self) -> list[Point]:
@@ -95,8 +101,9 @@ class Run:
 def read_run(path: Path, gpus: int | None = None) -> Run:
     """Return a run directory, also of a run that goes on or was cut short.
 
-    ``gpus`` is what to divide by where the run was measured without a GPU count. Raises
-    ``UsageError`` where it is no run, has no point yet, or cannot be read.
+    ``gpus`` is what to divide by where the run was measured without a GPU count. A level that
+    cannot be read takes nothing off the others. Raises ``UsageError`` where it is no run, has no
+    point yet, or none that can be read.
     """
     sweep = read_sweep(path)
     stored = read_points(path)
@@ -105,7 +112,22 @@ def read_run(path: Path, gpus: int | None = None) -> Run:
             f"{path} has no point yet: no level in it has a point.json",
             "wait until a level has begun; if nothing runs any more, measure it again",
         )
-    return Run(path, sweep, tuple(_read_level(each, gpus) for each in stored))
+    levels, refused = [], {}
+    for each in stored:
+        try:
+            levels.append(_read_level(each, gpus))
+        except UsageError as error:
+            refused[_level_of(each.directory) or each.concurrency] = error
+    if not levels:
+        raise next(iter(refused.values()))
+    why = {level: f"{error.what}; {error.what_to_do}" for level, error in refused.items()}
+    return Run(path, sweep, tuple(levels), why)
+
+
+def _level_of(directory: Path) -> int | None:
+    """Return the level that a directory is named after."""
+    number = directory.name.removeprefix("c")
+    return int(number) if number.isdecimal() else None
 
 
 def _without_gpus(level: MeasuredLevel) -> MeasuredLevel:
@@ -114,7 +136,12 @@ def _without_gpus(level: MeasuredLevel) -> MeasuredLevel:
 
 
 def _read_level(stored: StoredPoint, gpus: int | None) -> MeasuredLevel:
-    records = records_of(stored.stored_requests().groups)
+    if stored.directory != point_directory(stored.directory.parent, stored.concurrency):
+        raise UsageError(
+            f"{point_file(stored.directory)} is of concurrency {stored.concurrency}",
+            "move its directory away",
+        )
+    records = stored_records(stored)
     point = point_from_records(stored, records)
     if gpus is not None and point.facts.gpus is None:
         point = replace(point, facts=replace(point.facts, gpus=gpus))

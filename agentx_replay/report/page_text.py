@@ -515,7 +515,7 @@ def _load_answer(run: Run) -> list[str]:
     prompts = _part(run.sweep, "calibration")
     return [
         f"Corpus {corpus.get('name', 'unknown')} (fingerprint {corpus.get('fingerprint', '?')}), "
-        f"of {corpus.get('sessions', '?')} sessions {len(corpus.get('played') or ())} were to be "
+        f"of {corpus.get('sessions', '?')} sessions {_length(corpus.get('played'))} were to be "
         f"played; concurrency {', '.join(str(point.concurrency) for point in run.points)}.",
         _played(run),
         f"Scenario {scenario.get('name', 'unknown')} (fingerprint "
@@ -541,6 +541,11 @@ def _origin_answer(run: Run) -> list[str]:
         f"Command: agentx-replay {_command(run)}",
         "Who ran it is for whoever shows this page to say.",
     ]
+
+
+def _length(value: Any) -> str:
+    """Return how many a list of ``sweep.json`` holds; a question mark where it is none."""
+    return str(len(value)) if isinstance(value, list) else "?"
 
 
 def _part(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:

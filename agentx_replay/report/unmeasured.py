@@ -7,7 +7,9 @@ _NOT_BEGUN = "not begun"
 
 
 def unmeasured(run: Run) -> dict[int, str]:
-    """Return why each level that was asked for, or has a directory, has no point; by level."""
+    """Return why each level that was asked for, or has a directory, has no point, or none that can
+    be read; by level.
+    """
     shown = {point.concurrency for point in run.points}
     levels = run.sweep.get("levels")
     asked = (
@@ -18,7 +20,8 @@ def unmeasured(run: Run) -> dict[int, str]:
         for directory in run.path.glob("c*")
         if directory.is_dir() and directory.name[1:].isdecimal()
     }
-    return {level: found.get(level, _NOT_BEGUN) for level in sorted((asked | found.keys()) - shown)}
+    missing = {level: found.get(level, _NOT_BEGUN) for level in (asked | found.keys()) - shown}
+    return dict(sorted({**missing, **run.refused}.items()))
 
 
 def left_out(run: Run) -> dict[int, str]:
@@ -36,7 +39,9 @@ def unmeasured_lines(run: Run) -> list[str]:
     missing = unmeasured(run)
     not_begun = [str(level) for level, why in missing.items() if why == _NOT_BEGUN]
     lines = [
-        f"concurrency {level} is missing: {why}, so its records are in no table"
+        f"concurrency {level} cannot be measured: {why}"
+        if level in run.refused
+        else f"concurrency {level} is missing: {why}, so its records are in no table"
         for level, why in missing.items()
         if why != _NOT_BEGUN
     ]

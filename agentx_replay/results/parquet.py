@@ -61,7 +61,7 @@ def read_parquet(
     Files of an older schema are accepted; raises ``UsageError`` for one that cannot be read.
     """
     wanted = tuple(c for c in columns if names is None or c.name in names)
-    tables = [conform(_read(path, wanted), wanted, str(path)) for path in paths]
+    tables = [_read(path, wanted) for path in paths]
     if not tables:
         return pa.schema([pa.field(c.name, c.type) for c in wanted]).empty_table()
     return pa.concat_tables(tables)
@@ -84,7 +84,7 @@ def read_groups(
 
 def _read(path: Path, wanted: tuple[Column, ...]) -> pa.Table:
     with _opened(path) as file:
-        return file.read(_present(file, wanted))
+        return conform(file.read(_present(file, wanted)), wanted, str(path))
 
 
 def _present(file: pq.ParquetFile, wanted: tuple[Column, ...]) -> list[str]:

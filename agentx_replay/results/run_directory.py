@@ -190,7 +190,9 @@ def without(value: Any, secrets: Collection[str]) -> Any:
 
 
 def read_sweep(path: Path) -> dict[str, Any]:
-    """Return ``sweep.json`` of a run directory. Raises ``UsageError`` where there is none."""
+    """Return ``sweep.json`` of a run directory, whatever it says. Raises ``UsageError`` where there
+    is none.
+    """
     if not sweep_file(path).exists():
         raise UsageError(
             f"{path} is not a run directory: it has no sweep.json",
@@ -207,13 +209,10 @@ def read_points(path: Path) -> list[StoredPoint]:
 
 def _read_point(file: Path) -> StoredPoint:
     document = read_json(file)
-    try:
-        status = PointStatus(document["status"])
-        return StoredPoint(file.parent, int(document["concurrency"]), status, document)
-    except (KeyError, ValueError, TypeError) as error:
-        raise UsageError(
-            f"{file} lacks a usable concurrency or status", "move its directory away"
-        ) from error
+    concurrency, status = document.get("concurrency"), document.get("status")
+    if type(concurrency) is not int or concurrency < 1 or status not in set(PointStatus):
+        raise UsageError(f"{file} lacks a usable concurrency or status", "move its directory away")
+    return StoredPoint(file.parent, concurrency, PointStatus(status), document)
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -19,12 +19,12 @@ from agentx_replay.analysis.fidelity import (
     live_trees,
     shared_between_plays,
     skipped_s,
-    stored_fidelity,
 )
 from agentx_replay.analysis.window import Window
 from agentx_replay.replay.ports import Phase, PlayRecord, Status
 from agentx_replay.results.rows import play_row, request_batch, request_row, table_of
 from agentx_replay.results.schema import PLAYS, arrow_schema
+from agentx_replay.results.typed import typed
 
 WINDOW = Window(10 * SECOND, 20 * SECOND, 10.0)
 FINE = Conformity(
@@ -255,8 +255,4 @@ def test_too_few_trees_and_an_early_request_are_named() -> None:
 def test_a_stored_report_is_the_report(conformity: Conformity) -> None:
     for table in (requests(({}, {})), requests(({}, {"prompt_tokens": None}))):
         found = report(table, conformity)
-        assert stored_fidelity(asdict(found)) == found
-
-
-def test_a_point_without_a_report_has_none() -> None:
-    assert stored_fidelity(None) is None
+        assert typed(Fidelity, asdict(found), "fidelity") == found

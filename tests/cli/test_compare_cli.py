@@ -278,18 +278,29 @@ def without_facts(run: Path) -> None:
     [
         (newer, "has record schema 99, this version reads up to 1"),
         (no_parquet, "cannot be read"),
-        (torn, "point.json cannot be read"),
         (without_facts, "lacks the facts of the point"),
     ],
 )
-def test_what_cannot_be_read_is_named_by_report_and_compare_alike(
+def test_a_level_that_cannot_be_read_is_named_by_report_and_compare_alike(
     runs: tuple[Path, Path], tmp_path: Path, becomes: Callable[[Path], None], told: str
 ) -> None:
     run = make_run(tmp_path / "r", A)
     becomes(run)
     for command in (("report", run), ("report", run, "--json"), ("compare", runs[0], run)):
+        result = agentx(*command)
+        assert result.returncode == 1
+        assert told in " ".join(result.stdout.split())
+        assert str(run / "c0016") in result.stdout
+
+
+def test_a_torn_point_is_named_by_report_and_compare_alike(
+    runs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    run = make_run(tmp_path / "r", A)
+    torn(run)
+    for command in (("report", run), ("report", run, "--json"), ("compare", runs[0], run)):
         said = refusal(*command)
-        assert told in said
+        assert "point.json cannot be read" in said
         assert str(run / "c0016") in said
 
 
@@ -297,6 +308,7 @@ def test_a_sweep_document_of_other_types_than_expected_says_nothing(tmp_path: Pa
     run = make_run(tmp_path / "r", A)
     odd = (
         {"levels": 3, "target": [], "scenario": "x", "corpus": 1, "versions": [], "host": None},
+        {"corpus": {"played": 5}},
         {"levels": [[12]], "started_unix_s": "yesterday", "command": 7, "calibration": 1},
         {"levels": {}, "started_unix_s": 1e300, "gpus": "eight", "salt": []},
     )

@@ -1,0 +1,120 @@
+"""Are the responses in a level's directory the level's own, each there once, and whole?
+
+A file that was copied, swapped or damaged would otherwise go into the numbers unnoticed. Not for:
+whether what was measured is sound (``analysis/validity.py``).
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from agentx_replay.errors import UsageError
+from agentx_replay.replay.ports import Phase, Status
+from agentx_replay.results.compaction import request_files
+from agentx_replay.results.parquet import read_groups
+from agentx_replay.results.run_directory import StoredPoint
+from agentx_replay.results.schema import REQUESTS
+
+_NEVER_NULL = (
+    "concurrency",
+    "phase",
+    "request_id",
+    "session_id",
+    "lane",
+    "ordinal",
+    "intended_start_ns",
+    "send_ns",
+    "end_ns",
+    "arrival_deltas_us",
+    "status",
+)
+_IN_ORDER = ("send_ns", "first_token_ns", "last_token_ns", "end_ns")
+_COUNTS = ("prompt_tokens", "cached_tokens", "completion_tokens")
+_COLUMNS = tuple(dict.fromkeys((*_NEVER_NULL, *_IN_ORDER, *_COUNTS, "event_tokens")))
+
+Mask = NDArray[np.bool_]
+
+
+def check_requests(stored: StoredPoint) -> None:
+    """Raise ``UsageError`` where a file of a level's responses is not what the level recorded.
+
+    Holds the ids of the level, and besides them one row group at a time.
+    """
+    ids: list[pa.Array] = []
+    for file in request_files(stored.directory):
+        for table in read_groups([file], REQUESTS, _COLUMNS):
+            for what in _faults(table, stored):
+                raise _unusable(file, what)
+            ids.append(table["request_id"].combine_chunks())
+    found = pa.chunked_array(ids, pa.string())
+    counts = pc.value_counts(found)
+    twice = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
+    if len(twice):
+        directory = request_files(stored.directory)[0].parent
+        raise _unusable(directory, f"holds {len(twice)} responses more than once, as {twice[0]}")
+
+
+def _unusable(file: Path, what: str) -> UsageError:
+    return UsageError(f"{file} {what}", "set it aside")
+
+
+def _faults(table: pa.Table, stored: StoredPoint) -> Iterator[str]:
+    """Yield what is wrong with some of a level's responses; each relies on those before it."""
+    for name in _NEVER_NULL:
+        if table[name].null_count:
+            yield f"has no {name} for {table[name].null_count} of {len(table)} responses"
+    level, lanes = stored.concurrency, _numbers(table["lane"])
+    for other in pc.unique(table["concurrency"]).to_pylist():
+        if other != level:
+            yield f"holds responses of concurrency {other}, not {level}"
+    if ((lanes < 0) | (lanes >= level)).any():
+        yield f"holds responses of a lane that concurrency {level} does not have"
+    run_id = stored.document.get("run_id")
+    if isinstance(run_id, str):
+        own = pc.starts_with(table["request_id"], f"{run_id}-c{level}-")
+        if not pc.all(own).as_py():
+            yield f"holds responses of another run than {run_id}"
+    for name, known in (("status", Status), ("phase", Phase)):
+        for said in pc.unique(table[name]).to_pylist():
+            if said not in set(known):
+                yield f"has a {name} that is not known: {said[:40]!r}"
+    yield from _impossible(table)
+
+
+def _impossible(table: pa.Table) -> Iterator[str]:
+    columns = {name: _numbers(table[name]) for name in (*_IN_ORDER, *_COUNTS)}
+    for name in _COUNTS:
+        if (columns[name] < 0).any():
+            yield f"has negative {name}"
+    latest = np.full(len(table), -np.inf)
+    for name in _IN_ORDER:
+        if (columns[name] < latest).any():
+            yield f"has responses whose {name} lies before what must precede it"
+        latest = np.fmax(latest, columns[name])
+    if not _events_agree(table, columns):
+        yield "has token events that do not fit their first_token_ns"
+
+
+def _events_agree(table: pa.Table, columns: dict[str, NDArray[np.float64]]) -> bool:
+    """Whether responses without a first token have no events, and tokens are told of all events or
+    of none.
+    """
+    later, told = (_lengths(table[name]) for name in ("arrival_deltas_us", "event_tokens"))
+    came = ~np.isnan(columns["first_token_ns"])
+    same: Mask = came == ~np.isnan(columns["last_token_ns"])
+    fits = same & (came | (later == 0)) & ((told == 0) | (told == later + came))
+    return bool(fits.all())
+
+
+def _numbers(column: pa.ChunkedArray) -> NDArray[np.float64]:
+    return column.cast(pa.float64()).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+
+def _lengths(column: pa.ChunkedArray) -> NDArray[np.int64]:
+    """Return the length of each list, 0 for null."""
+    lengths: NDArray[np.int64] = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
+    return lengths
