@@ -7,10 +7,10 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import click
-import orjson
 
 from agentx_replay.cli.numerals import Real, Whole
 from agentx_replay.cli.options import config_option
+from agentx_replay.cli.output import say, say_document
 from agentx_replay.cli.target import TargetOptions, open_target, server_options
 
 _LOOK_S = 2.0
@@ -79,5 +79,8 @@ def check(streams: int, rate: float, as_json: bool, **options: Any) -> None:
         "loads": [{**asdict(each), "limits": each.limits} for each in driven],
         "ceiling": asdict(ceiling),
     }
-    click.echo(orjson.dumps(found).decode() if as_json else "\n".join(lines))
+    if as_json:
+        say_document(found)
+    else:
+        say("\n".join(lines))
     sys.exit(1 if any(each.limits for each in driven) else 0)

@@ -12,7 +12,7 @@ import click
 
 from agentx_replay import __version__
 from agentx_replay.cli import loaded
-from agentx_replay.cli.output import reader_gone, silence
+from agentx_replay.cli.output import escaped, reader_gone, silence
 from agentx_replay.errors import UsageError
 
 _COMMANDS = {
@@ -80,7 +80,8 @@ def run_command_line() -> None:
         sys.exit(cli(standalone_mode=False) or 0)
     except UsageError as error:
         click.echo(
-            f"agentx-replay: {error.what.rstrip('.')}.\n{_sentence(error.what_to_do)}", err=True
+            escaped(f"agentx-replay: {error.what.rstrip('.')}.\n{_sentence(error.what_to_do)}"),
+            err=True,
         )
         sys.exit(error.exit_code)
     except click.ClickException as error:

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import click
-import orjson
 
 from agentx_replay.analysis.comparison import Contender
 from agentx_replay.analysis.comparison import compare as compare_runs
 from agentx_replay.analysis.run import read_run
 from agentx_replay.cli.numerals import number
 from agentx_replay.cli.options import NamedPath, targets_option
+from agentx_replay.cli.output import say, say_document
 from agentx_replay.errors import UsageError
 from agentx_replay.report.compare_table import compare_json, compare_markdown, compare_text
 
@@ -91,11 +91,11 @@ def compare(
     ]
     comparison = compare_runs(contenders, at)
     if as_json:
-        click.echo(orjson.dumps(compare_json(comparison, price_source)).decode())
+        say_document(compare_json(comparison, price_source))
     elif markdown:
-        click.echo(compare_markdown(comparison, price_source))
+        say(compare_markdown(comparison, price_source))
     else:
-        click.echo(compare_text(comparison, price_source))
+        say(compare_text(comparison, price_source))
     formed = any(ratio.throughput is not None for at in comparison.targets for ratio in at.ratios)
     sys.exit(0 if formed and comparison.did_same_work else 1)
 

@@ -26,6 +26,7 @@ from agentx_replay.cli.options import (
     targets_option,
     workers,
 )
+from agentx_replay.cli.output import escaped
 from agentx_replay.cli.redaction import redacted_command
 from agentx_replay.cli.sections import SectionedCommand
 from agentx_replay.cli.target import TargetOptions, open_target, target_options
@@ -215,7 +216,7 @@ def _run_levels(settings: Settings, target_options: TargetOptions) -> bool:
             ),
             *(f"  concurrency {level}: complete, kept" for level in sweep.kept),
         ):
-            screen.say(line)
+            screen.say(escaped(line))
         for _ in sweep.run(screen):
             pass  # each point is on disk, where the report finds it
         return sweep.interrupted

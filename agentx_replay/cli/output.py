@@ -1,4 +1,7 @@
-"""Standard output whose reader may have gone: ``report | head``, a terminal that was closed.
+"""Standard output: texts from anywhere, and a reader that may have gone, as of ``report | head``.
+
+Ids, paths and what servers say may hold characters that move a terminal's cursor or hide text;
+they are shown escaped.
 
 Not for: progress and errors, which go to standard error.
 """
@@ -6,14 +9,38 @@ Not for: progress and errors, which go to standard error.
 import errno
 import os
 import sys
+from unicodedata import category
 
 import click
+import orjson
 
+_UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
+"""Unicode's categories of control, format and surrogate characters and of line separators."""
 _READER_GONE = (errno.EPIPE, errno.EIO)
 
 
 def say(text: str) -> None:
-    """Print ``text``; where nobody reads any more, say nothing, now and from then on."""
+    """Print ``text`` escaped; where nobody reads any more, say nothing, now and from then on."""
+    _print(escaped(text))
+
+
+def say_document(document: object) -> None:
+    """Print plain values as one JSON object, in the same way."""
+    _print(orjson.dumps(document).decode())
+
+
+def escaped(text: str) -> str:
+    """Return a text whose characters that are none to be seen, but for line ends, are escaped."""
+    return "".join(
+        _escape(each) if category(each) in _UNSEEN and each != "\n" else each for each in text
+    )
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def _print(text: str) -> None:
     try:
         click.echo(text)
     except OSError as error:

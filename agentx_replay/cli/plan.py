@@ -6,7 +6,6 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
-import orjson
 
 from agentx_replay.cli.numerals import Whole
 from agentx_replay.cli.options import (
@@ -18,6 +17,7 @@ from agentx_replay.cli.options import (
     resolve_scenario,
     scenario_option,
 )
+from agentx_replay.cli.output import say, say_document
 from agentx_replay.cli.sections import SectionedCommand
 from agentx_replay.experiment.sessions import SessionSource
 from agentx_replay.plan.plan import GraphLibrary, Plan
@@ -93,13 +93,13 @@ def plan(
     plans = [level_plan(Plan(rules, corpus.fingerprint, library, level)) for level in concurrency]
     points = _simulated(source, rules, concurrency) if simulate else []
     if as_json:
-        click.echo(orjson.dumps(_document(corpus, selection, rules, plans, points)).decode())
+        say_document(_document(corpus, selection, rules, plans, points))
         return
-    click.echo("\n".join(_lines(corpus, selection, rules, plans)))
+    say("\n".join(_lines(corpus, selection, rules, plans)))
     if points:
         from agentx_replay.report.points_table import points_table
 
-        click.echo("\n" + points_table(points))
+        say("\n" + points_table(points))
 
 
 def _lines(

@@ -1,17 +1,20 @@
 """``agentx-replay report``: table, curve and page of a run directory, at any time."""
 
+import errno
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import click
-import orjson
 
 from agentx_replay.cli.options import NamedPath, targets_option
-from agentx_replay.cli.output import say
+from agentx_replay.cli.output import say, say_document
+from agentx_replay.errors import UsageError
 from agentx_replay.experiment.late_fidelity import with_late_fidelity
 from agentx_replay.report.rebuild import Report
 from agentx_replay.wording import wrapped
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @click.command()
@@ -34,15 +37,32 @@ def report(directory: Path, at: tuple[float, ...], as_json: bool) -> None:
 def show(directory: Path, at: tuple[float, ...], *, as_json: bool) -> Report:
     """Print a run's report, then write its page: a disk that refuses takes nothing off the screen.
 
-    Raises ``UsageError`` where the directory holds no run, or cannot be written.
+    Raises ``UsageError`` where the directory holds no run, or its page cannot be written.
     """
     found = Report.of(directory, at)
     run, without_fidelity = with_late_fidelity(found.run)
     found = replace(found, run=run)
-    say(orjson.dumps(found.plain()).decode() if as_json else found.text())
-    path = found.write()
+    if as_json:
+        say_document(found.plain())
+    else:
+        say(found.text())
+    path = _written(found)
     if not as_json:
         for line in without_fidelity:
             say("\n" + "\n".join(wrapped(line)))
         say(f"\npage: {path}")
     return found
+
+
+def _written(report: Report) -> Path:
+    """Write a run's page. Raises ``UsageError`` that says what is and what is not there."""
+    try:
+        return report.write()
+    except UsageError as error:
+        full = isinstance(error.__cause__, OSError) and error.__cause__.errno in _NO_ROOM
+        raise UsageError(
+            f"the report is whole, but its page was not written: {error.what}",
+            error.what_to_do
+            if full
+            else "copy the run to where you may write, and report on the copy",
+        ) from None

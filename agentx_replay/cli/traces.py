@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import click
-import orjson
 
 from agentx_replay.cli.numerals import Whole
 from agentx_replay.cli.options import NamedPath
+from agentx_replay.cli.output import say, say_document
 from agentx_replay.errors import UsageError
 from agentx_replay.shipped import shipped_directory
 from agentx_replay.traces.corpus import read_corpus
@@ -43,9 +43,9 @@ def stats(corpus: Path, skip_bad: bool, as_json: bool) -> None:
     found = read_corpus(corpus, skip_bad=skip_bad)
     statistics = corpus_statistics(found, _agents_apart)
     if as_json:
-        click.echo(orjson.dumps(as_dict(statistics)).decode())
+        say_document(as_dict(statistics))
         return
-    click.echo("\n".join(statistics_lines(statistics)))
+    say("\n".join(statistics_lines(statistics)))
 
 
 def _agents_apart(session: Session) -> list[tuple[RecordedRequest, ...]]:
@@ -66,9 +66,9 @@ def check(corpus: Path) -> None:
     """Read every session of CORPUS and name each that cannot be read."""
     found = read_corpus(corpus, skip_bad=True)
     for name, reason in found.skipped:
-        click.echo(reason if name in reason else f"{name}: {reason}")
+        say(reason if name in reason else f"{name}: {reason}")
     bad = f"{len(found.skipped)} could not be read" if found.skipped else "none unreadable"
-    click.echo(f"{counted(len(found.sessions), 'session')} read, {bad}")
+    say(f"{counted(len(found.sessions), 'session')} read, {bad}")
     if found.skipped:
         raise click.exceptions.Exit(1)
 
@@ -80,7 +80,7 @@ def pack(corpus: Path, file: Path) -> None:
     """Write the sessions of CORPUS to one FILE (.jsonl.gz)."""
     from agentx_replay.traces.pack import pack_corpus
 
-    click.echo(f"{counted(pack_corpus(corpus, file), 'session')} packed into {file}")
+    say(f"{counted(pack_corpus(corpus, file), 'session')} packed into {file}")
 
 
 @traces.command()
@@ -102,4 +102,4 @@ def generate(file: Path, sessions: int, seed: int, shape: str) -> None:
 
     limits = {"small": SMALL, "medium": MEDIUM, "large": LARGE}[shape]
     write_corpus(generate_corpus(seed, sessions, limits, shape), file)
-    click.echo(f"{counted(sessions, 'session')} written to {file}")
+    say(f"{counted(sessions, 'session')} written to {file}")

@@ -22,7 +22,7 @@ def read_corpus(path: Path, *, skip_bad: bool = False) -> Corpus:
 
     Which files are read is as in ``files.raw_sessions``. With ``skip_bad`` an unusable session is
     left out and named in ``Corpus.skipped``; else it is a ``UsageError``. So is a path without any
-    session, and one session id in two places.
+    usable session, which names each that is not, and one session id in two places.
     """
     sessions: dict[str, Session] = {}
     places: dict[str, str] = {}
@@ -38,9 +38,16 @@ def read_corpus(path: Path, *, skip_bad: bool = False) -> Corpus:
         sessions[session.id] = session
         places[session.id] = source
     if not sessions:
-        raise UsageError(f"{path} holds no usable session", "name a directory or file of traces")
+        bad = "".join(f"\n  {_reason(source, why)}" for source, why in skipped)
+        raise UsageError(
+            f"{path} holds no usable session{bad}", "name a directory or file of traces"
+        )
     found = tuple(sessions.values())
     return Corpus(path.resolve().name, found, fingerprint(found), tuple(skipped))
+
+
+def _reason(source: str, why: str) -> str:
+    return why if source in why else f"{source}: {why}"
 
 
 def fingerprint(sessions: Iterable[Session]) -> str:

@@ -5,6 +5,7 @@ One session's JSON is in memory at a time, and its size is bounded. Not for: wha
 
 import gzip
 import io
+import stat
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,8 +39,15 @@ def raw_sessions(path: Path) -> Iterator[tuple[str, bytes | UsageError]]:
     (one a row). In a directory all other files are passed over, and so is ``manifest.json``.
     Raises ``UsageError`` for a path that is none or holds none.
     """
-    for file in _trace_files(path):
+    try:
+        files = _trace_files(path)
+    except OSError as error:  # also of a name too long to be one
+        raise UsageError(
+            f"{path} cannot be read ({error.strerror})", "name a directory or file of traces"
+        ) from None
+    for file in files:
         try:
+            _refuse_what_is_no_file(file)
             if file.name.endswith(_LINES_SUFFIXES):
                 yield from _lines(file)
             elif file.name.endswith(_ROWS_SUFFIX):
@@ -75,6 +83,12 @@ def _supported(file: Path) -> Path:
             f"{file} is not named like a trace", f"use a file ending in {', '.join(_SUFFIXES)}"
         )
     return file
+
+
+def _refuse_what_is_no_file(file: Path) -> None:
+    """Raise ``UsageError`` for what only has a file's name: to open a pipe is to wait for ever."""
+    if not stat.S_ISREG(file.stat().st_mode):
+        raise bad_trace(str(file), "this is a directory, pipe or device, not a file")
 
 
 def _whole(file: Path) -> bytes:

@@ -1,6 +1,7 @@
 """Which files make a corpus, how they are unpacked, and what stops or is left out."""
 
 import gzip
+import os
 from pathlib import Path
 from typing import Any
 
@@ -179,13 +180,37 @@ def test_a_path_without_traces_is_refused(tmp_path: Path) -> None:
     assert refusal(tmp_path).startswith(f"{tmp_path} holds no trace file")
     assert "is not named like a trace" in refusal(tmp_path / "t.csv")
     (tmp_path / "t.json").write_bytes(b"{}")
-    with pytest.raises(UsageError, match="holds no usable session"):
+    (tmp_path / "u.json").write_bytes(b"")
+    with pytest.raises(UsageError, match="holds no usable session") as raised:
         read_corpus(tmp_path, skip_bad=True)
+    first, *reasons = raised.value.what.splitlines()
+    assert first == f"{tmp_path} holds no usable session"
+    assert [reason.split(": ")[0] for reason in reasons] == [
+        f"  {tmp_path / 't.json'}", f"  {tmp_path / 'u.json'}",
+    ]  # fmt: skip
 
 
 def test_a_trace_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
     (tmp_path / "t.json").mkdir()
-    assert refusal(tmp_path).startswith(f"{tmp_path / 't.json'}: it cannot be read (")
+    assert refusal(tmp_path).startswith(f"{tmp_path / 't.json'}: this is a directory, pipe or")
+
+
+@pytest.mark.parametrize("name", ["t.json", "t.json.gz", "t.jsonl", "t.jsonl.zst", "t.parquet"])
+def test_a_pipe_named_like_a_trace_is_refused_and_not_waited_for(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / name).symlink_to(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / name):
+        assert refusal(path).startswith(f"{tmp_path / name}: this is a directory, pipe or device")
+
+
+def test_a_link_to_a_trace_is_a_trace(tmp_path: Path) -> None:
+    (tmp_path / "held").write_bytes(b"{}")
+    (tmp_path / "t.json").symlink_to(tmp_path / "held")
+    assert "pipe" not in refusal(tmp_path)
+
+
+def test_a_name_too_long_to_be_one_is_refused(tmp_path: Path) -> None:
+    assert "cannot be read (File name too long)" in refusal(tmp_path / ("x" * 300 + ".json"))
 
 
 def fingerprint(path: Path, *traces: bytes, name: str = "t.jsonl") -> str:
