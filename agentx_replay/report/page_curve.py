@@ -12,6 +12,7 @@ from agentx_replay.analysis.responses import Floats
 from agentx_replay.analysis.run import MeasuredLevel, Run
 from agentx_replay.report.chart import Axis, Chart, linear_axis, log_axis
 from agentx_replay.report.numerals import UNTRUSTED, bounds, rate, speed, throughput_unit
+from agentx_replay.wording import counted
 
 _MARGIN = 1.12
 _DOT, _NAME = 0.01, 0.09
@@ -172,7 +173,9 @@ def _spread_figure(
         shade = 10 if len(spreads) == 1 else round(10 * number / (len(spreads) - 1))
         ys = np.where(found.values_s > 0, found.values_s * scale, np.nan)
         dashed, mark = (" dashed", UNTRUSTED) if concurrency in untrusted else ("", "")
-        chart.line(found.shares, ys, f"ramp r{shade}{dashed}", f"{mark}{concurrency} lanes")
+        chart.line(
+            found.shares, ys, f"ramp r{shade}{dashed}", f"{mark}{counted(concurrency, 'lane')}"
+        )
     ends = [
         (
             f"{UNTRUSTED if c in untrusted else ''}{c}",

@@ -126,7 +126,7 @@ def _verdicts(points: Sequence[Point]) -> str:
     badges = [
         (
             "good" if all_valid else "warn",
-            f"{'✓' if all_valid else '!'} {valid} of {len(points)} levels valid",
+            f"{'✓' if all_valid else '!'} {valid} of {counted(len(points), 'level')} valid",
         )
     ]
     badges.append(

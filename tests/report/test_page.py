@@ -188,7 +188,7 @@ def test_a_run_without_a_success_has_a_page_that_says_so(tmp_path: Path) -> None
     path = make_run(tmp_path / "r", [Level(4, 50.0, 100.0, status=Status.FAILED)])
     html = Report.of(path, (50.0,)).write().read_text()
     assert "No level is valid, so there is no curve" in html
-    assert "0 of 1 levels valid" in html
+    assert "0 of 1 level valid" in html
     assert "Concurrency 4 is not valid: no request succeeded." in html
 
 
