@@ -33,6 +33,7 @@ from agentx_replay.results.requests import StoredRequests
 from agentx_replay.results.rows import table_of
 from agentx_replay.results.sample_parts import sample_files
 from agentx_replay.results.schema import INSTRUMENT, PLAYS, POINTS, Column, arrow_schema
+from agentx_replay.secret_texts import without_secrets
 
 _NOT_KEPT = "(not kept)"
 
@@ -92,18 +93,10 @@ class RunDirectory:
         with disk_faults_explained(path):
             if lock_file(path).exists():
                 lock(path)
-            occupied = path.exists() and (not path.is_dir() or _holds_anything(path))
-            if occupied and not resume:
-                raise UsageError(
-                    f"{path} exists and is not empty",
-                    "choose another --out, or add --resume to continue the run in it",
-                )
-            if occupied and not sweep_file(path).exists():
-                raise UsageError(
-                    f"{path} holds something other than a run",
-                    "choose another --out; only a run of agentx-replay can be resumed",
-                )
-            path.mkdir(parents=True, exist_ok=True)
+            _refuse_what_is_in_the_way(path)
+            if path.exists() and _holds_anything(path):
+                _refuse_what_it_holds(path, resume=resume)
+            _make(path)
             lock(path)
         return cls(path, secrets)
 
@@ -172,6 +165,41 @@ class RunDirectory:
             write_bytes_durably(path, body + b"\n")
 
 
+def _refuse_what_is_in_the_way(path: Path) -> None:
+    if path.exists() and not path.is_dir():
+        raise UsageError(
+            f"{path} is not a directory", "name a directory that is new or empty with --out"
+        )
+    if path.is_symlink() and not path.exists():
+        raise UsageError(
+            f"{path} is a link to what does not exist", "remove the link, or choose another --out"
+        )
+
+
+def _refuse_what_it_holds(path: Path, *, resume: bool) -> None:
+    """Raise ``UsageError`` for a directory with anything in it but a run to go on with."""
+    is_run = sweep_file(path).exists()
+    if resume and not is_run:
+        raise UsageError(
+            f"{path} holds something other than a run",
+            "choose another --out; only a run of agentx-replay can be resumed",
+        )
+    if not resume:
+        go_on = f", or go on with the run in it by agentx-replay sweep --resume --out {path}"
+        raise UsageError(
+            f"{path} exists and is not empty", f"choose another --out{go_on if is_run else ''}"
+        )
+
+
+def _make(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except FileNotFoundError:  # its parents were made: it is a place like /proc
+        raise UsageError(
+            f"{path} cannot be made: its place takes no directories", "choose another --out"
+        ) from None
+
+
 def _holds_anything(directory: Path) -> bool:
     return any(entry != lock_file(directory) for entry in directory.iterdir())
 
@@ -179,9 +207,7 @@ def _holds_anything(directory: Path) -> bool:
 def without(value: Any, secrets: Collection[str]) -> Any:
     """Return a JSON value in which no text, key or value, contains any of ``secrets``."""
     if isinstance(value, str):
-        for secret in secrets:
-            value = value.replace(secret, _NOT_KEPT)
-        return value
+        return without_secrets(value, secrets, _NOT_KEPT)
     if isinstance(value, list):
         return [without(item, secrets) for item in value]
     if isinstance(value, dict):
@@ -218,6 +244,8 @@ def _read_point(file: Path) -> StoredPoint:
 def read_json(path: Path) -> dict[str, Any]:
     """Return the JSON object in a file of a run. Raises ``UsageError`` where there is none."""
     try:
+        if path.exists() and not path.is_file():  # to open a pipe is to wait for ever
+            raise UsageError(f"{path} is not a file", "move it away")
         document = orjson.loads(path.read_bytes())
     except (OSError, orjson.JSONDecodeError) as error:
         raise UsageError(f"{path} cannot be read: {error}", "move it away") from error

@@ -1,4 +1,5 @@
 import errno
+import os
 import shutil
 from pathlib import Path
 
@@ -21,14 +22,38 @@ from agentx_replay.results.run_directory import (
 
 def test_a_directory_that_holds_anything_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(UsageError, match="exists and is not empty; choose another --out"):
+    with pytest.raises(UsageError, match=r"is not empty; choose another --out$"):
         RunDirectory.create(tmp_path)
 
 
-def test_a_file_in_its_place_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "out").write_text("mine")
-    with pytest.raises(UsageError, match="exists and is not empty"):
+def test_of_one_that_holds_a_run_it_is_told_how_to_go_on(tmp_path: Path) -> None:
+    RunDirectory(tmp_path).write_sweep({"seed": 42})
+    with pytest.raises(UsageError, match=f"by agentx-replay sweep --resume --out {tmp_path}$"):
+        RunDirectory.create(tmp_path)
+
+
+@pytest.mark.parametrize("resume", [False, True])
+@pytest.mark.parametrize("held", ["", "mine"])
+def test_a_file_in_its_place_is_refused(tmp_path: Path, held: str, resume: bool) -> None:
+    (tmp_path / "out").write_text(held)
+    with pytest.raises(UsageError, match=r"out is not a directory; name a directory that is new"):
+        RunDirectory.create(tmp_path / "out", resume=resume)
+
+
+def test_so_are_a_device_a_link_to_nothing_and_a_place_without_directories(tmp_path: Path) -> None:
+    (tmp_path / "out").symlink_to(tmp_path / "nothing")
+    with pytest.raises(UsageError, match="/dev/null is not a directory"):
+        RunDirectory.create(Path("/dev/null"))
+    with pytest.raises(UsageError, match="is a link to what does not exist; remove the link"):
         RunDirectory.create(tmp_path / "out")
+    with pytest.raises(UsageError, match="/proc/x cannot be made: its place takes no directories"):
+        RunDirectory.create(Path("/proc/x"))
+
+
+def test_a_pipe_in_place_of_a_document_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "sweep.json")
+    with pytest.raises(UsageError, match=r"sweep\.json is not a file; move it away"):
+        read_sweep(tmp_path)
 
 
 def test_an_empty_directory_and_a_new_one_are_taken(tmp_path: Path) -> None:
