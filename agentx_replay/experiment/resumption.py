@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from agentx_replay.errors import UsageError
+from agentx_replay.prompts.calibration import from_document
 from agentx_replay.results.layout import calibration_file
 from agentx_replay.results.run_directory import (
     PointStatus,
@@ -48,11 +49,15 @@ class Earlier:
     def calibration(self) -> Path | None:
         """Its calibration, to be proven anew; None where words and template were assumed."""
         path = calibration_file(self.path)
-        return path if path.exists() and not read_json(path)["cost"]["assumed"] else None
+        if not path.exists() or from_document(read_json(path), str(path)).cost.assumed:
+            return None
+        return path
 
 
 def earlier_run(path: Path) -> Earlier:
-    """Return what there is to resume. Raises ``UsageError`` where there is no run."""
+    """Return what there is to resume. Raises ``UsageError`` where there is no run, or where its
+    ``sweep.json`` lacks something.
+    """
     document = read_sweep(path)
     points = read_points(path)
     complete = tuple(point for point in points if point.status is PointStatus.COMPLETE)

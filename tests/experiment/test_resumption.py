@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from agentx_replay.errors import UsageError
-from agentx_replay.experiment.resumption import Earlier, differences, resumed
+from agentx_replay.experiment.resumption import Earlier, differences, earlier_run, resumed
 
 
 def document(**changes: Any) -> dict[str, Any]:
@@ -126,3 +127,10 @@ def test_differences_are_refused_all_at_once_and_accepted_only_on_record() -> No
         "the rule seed was 42 and is 7",
         "the server's model was m and is n",
     ]
+
+
+def test_a_damaged_calibration_is_told(tmp_path: Path) -> None:
+    (tmp_path / "sweep.json").write_bytes(orjson.dumps(document()))
+    (tmp_path / "calibration.json").write_text("{}")
+    with pytest.raises(UsageError, match=r"calibration\.json is not a calibration"):
+        earlier_run(tmp_path).calibration  # noqa: B018 - reading it is what is tested
