@@ -65,7 +65,8 @@ class RawClient:
             while piece := await self.read():
                 got += piece
         except ConnectionResetError:
-            return got, True
+            # A StreamReader raises before it gives out what had come before the reset.
+            return got + bytes(self._reader._buffer), True  # type: ignore[attr-defined]
         return got, False
 
     async def answer(self) -> Answer:
