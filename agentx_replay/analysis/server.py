@@ -17,7 +17,7 @@ from agentx_replay.analysis.cost import break_even_cycle_growth
 from agentx_replay.analysis.responses import Floats
 from agentx_replay.analysis.timeline import Requests
 from agentx_replay.analysis.window import Window
-from agentx_replay.results.server_metrics import RANK, Metric
+from agentx_replay.results.server_metrics import GREATEST_VALUE, RANK, Metric
 
 _NS = 1_000_000_000
 _POSITION = re.compile(r'position="(\d+)"')
@@ -39,7 +39,12 @@ Metrics = Mapping[Metric, tuple[Samples, ...]]
 
 
 def metrics_of(table: pa.Table, window: Window) -> Metrics:
-    """Return the samples of ``server.parquet`` by meaning, one entry an endpoint and label set."""
+    """Return the samples of ``server.parquet`` by meaning, one entry an endpoint and label set.
+
+    Values that no metric can have, which older versions kept, are passed over.
+    """
+    values = table["value"].to_numpy()
+    table = table.filter(pa.array((values >= 0.0) & (values <= GREATEST_VALUE)))
     text = {name: np.array(table[name].to_pylist(), object) for name in ("metric", "name")}
     told = {pair for pair in set(zip(text["metric"], text["name"], strict=True)) if pair in RANK}
     best = {metric: min(RANK[m, n] for m, n in told if m == metric) for metric, _ in told}

@@ -1,35 +1,52 @@
-"""The command line as it may be kept: header values and credentials taken out.
+"""The command line as it may be kept: header values, credentials and keys in bodies taken out.
 
 Not for: the API key, which no option carries (``--api-key-env`` names a variable).
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-_HIDDEN = "***"
+import orjson
+
+from agentx_replay.secret_texts import HIDDEN, hidden_fields
+
 _CREDENTIALS = re.compile(r"//[^/?#\s]*@")
 
 
 def redacted_command(arguments: Sequence[str]) -> tuple[str, ...]:
-    """Return the arguments with every header's value hidden, its name kept, and every URL's user
-    name and password.
+    """Return the arguments with every header's value hidden, its name kept, every text in a body
+    under a name that speaks of a secret, and every URL's user name and password.
     """
-    return tuple(_CREDENTIALS.sub(f"//{_HIDDEN}@", shown) for shown in _without_headers(arguments))
+    return tuple(_CREDENTIALS.sub(f"//{HIDDEN}@", shown) for shown in _without_values(arguments))
 
 
-def _without_headers(arguments: Sequence[str]) -> Iterator[str]:
-    is_header = False
+def _without_values(arguments: Sequence[str]) -> Iterator[str]:
+    shown = None
     for argument in arguments:
         option, equals, value = argument.partition("=")
-        if is_header:
-            yield _header_name(argument)
-        elif option == "--header" and equals:
-            yield f"--header={_header_name(value)}"
+        if shown is not None:
+            yield shown(argument)
+            shown = None
+        elif equals and option in _SHOWN:
+            yield f"{option}={_SHOWN[option](value)}"
         else:
             yield argument
-        is_header = not is_header and argument == "--header"
+            shown = _SHOWN.get(argument)
 
 
-def _header_name(header: str) -> str:
+def _header(header: str) -> str:
     name, colon, _ = header.partition(":")
-    return f"{name}: {_HIDDEN}" if colon else _HIDDEN
+    return f"{name}: {HIDDEN}" if colon else HIDDEN
+
+
+def _body(text: str) -> str:
+    """Return a body as it stands unless something in it is hidden; what is no JSON is hidden."""
+    try:
+        body = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return HIDDEN
+    hidden = hidden_fields(body)
+    return text if hidden == body else orjson.dumps(hidden).decode()
+
+
+_SHOWN: dict[str, Callable[[str], str]] = {"--header": _header, "--body": _body}

@@ -15,8 +15,11 @@ from agentx_replay.endpoint.connection import Ending, Exchange
 from agentx_replay.endpoint.parsing import MAX_TEXT_BYTES, Body
 from agentx_replay.endpoint.sse import MAX_EVENT_BYTES
 from agentx_replay.replay.ports import ErrorCategory, Response, Status
+from agentx_replay.secret_texts import without_secrets
 
 MAX_ERROR_TEXT = 500
+_MAX_ESCAPED = 16
+"""Characters that an escaped one may take: a secret that begins within the text is found whole."""
 
 _OVERFLOW = re.compile(
     "context length|maximum context|context_length_exceeded|exceed_context_size_error"
@@ -154,9 +157,9 @@ def overflows(text: str) -> bool:
 
 def short(text: str, secrets: Sequence[str] = ()) -> str:
     """Return a text fit for a record: one line, bounded, the secrets out of it."""
-    for secret in secrets:
-        text = text.replace(secret, "***")
-    text = " ".join(text.split())
+    longest = max(map(len, secrets), default=0)
+    text = " ".join(text.split())[: MAX_ERROR_TEXT + longest * _MAX_ESCAPED]
+    text = without_secrets(text, secrets)
     return text if len(text) <= MAX_ERROR_TEXT else text[: MAX_ERROR_TEXT - 1] + "…"
 
 

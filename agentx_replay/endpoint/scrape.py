@@ -9,7 +9,7 @@ Not for: knowing what the lines mean (``results/server_metrics.py``).
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from agentx_replay.endpoint.chat import head_start
 from agentx_replay.endpoint.client import Client, ConnectError
@@ -30,9 +30,10 @@ Keep = Callable[[str, int, list[str]], None]
 
 @dataclass(frozen=True, slots=True)
 class MetricsPage:
-    """One page: how to ask for it. Its name is its URL."""
+    """One page: how to ask for it, and the texts that it must not bring in. Its name is its URL."""
 
     settings: EndpointSettings
+    secrets: tuple[str, ...] = field(repr=False)
 
     @property
     def name(self) -> str:
@@ -42,7 +43,7 @@ class MetricsPage:
 
 def server_page(server: EndpointSettings) -> MetricsPage:
     """Return the page that engines serve: ``/metrics`` at the root of the server."""
-    return MetricsPage(replace(server, url=replace(server.url, path="/metrics")))
+    return MetricsPage(replace(server, url=replace(server.url, path="/metrics")), server.secrets)
 
 
 def page_at(url: str, server: EndpointSettings) -> MetricsPage:
@@ -53,9 +54,9 @@ def page_at(url: str, server: EndpointSettings) -> MetricsPage:
     base = parse_base_url(url)
     path = "/metrics" if base.path == "/v1" else base.path
     if base.authority == server.url.authority and base.scheme == server.url.scheme:
-        return MetricsPage(replace(server, url=replace(base, path=path)))
+        return MetricsPage(replace(server, url=replace(base, path=path)), server.secrets)
     settings = replace(server, url=replace(base, path=path), api_key=None, extra_headers=())
-    return MetricsPage(settings)
+    return MetricsPage(settings, server.secrets)
 
 
 async def fetch(

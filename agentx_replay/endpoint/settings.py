@@ -12,6 +12,7 @@ import orjson
 
 from agentx_replay.endpoint.url import BaseUrl
 from agentx_replay.errors import UsageError
+from agentx_replay.secret_texts import is_secret_name, secret_fields, worth_hiding
 
 MIN_TIMEOUT_S = 21_600.0
 """AgentX: no client timeout below six hours; real agents wait, and cutting hides the slow."""
@@ -24,8 +25,6 @@ Api = Literal["chat", "completions"]
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\x20-\x7e\t]*")
-_SECRET_NAME = re.compile("auth|key|token|secret|password|credential|cookie", re.IGNORECASE)
-_LEAST_SECRET_CHARACTERS = 6
 _FRAMING_HEADERS = frozenset({"host", "content-length", "transfer-encoding", "connection"})
 
 
@@ -80,15 +79,13 @@ class EndpointSettings:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What must reach no file and no screen: the key, and the values of headers that by their
-        name carry one, with their scheme (``Bearer …``) and without.
-
-        A placeholder such as ``EMPTY`` is no secret, and cutting it out would spoil other words.
+        """What must reach no file and no screen: the key, the values of headers that by their name
+        carry one, with their scheme (``Bearer …``) and without, and such texts in the body.
         """
         values = [value for name, value in self.extra_headers if is_secret_name(name)]
         bare = [value.split(" ", 1)[1] for value in values if " " in value]
-        found = (self.api_key or "", *values, *bare)
-        return tuple(secret for secret in found if len(secret) >= _LEAST_SECRET_CHARACTERS)
+        found = (self.api_key or "", *values, *bare, *secret_fields(self.extra_body))
+        return worth_hiding(found)
 
     def __post_init__(self) -> None:
         _check_body(self.extra_body)
@@ -98,11 +95,6 @@ class EndpointSettings:
                 f"a timeout of {self.timeout_s:g} s would cut off responses and hide slow ones",
                 f"leave it out or give at least {MIN_TIMEOUT_S:.0f} s",
             )
-
-
-def is_secret_name(name: str) -> bool:
-    """Whether a header of that name carries something to be kept to oneself."""
-    return _SECRET_NAME.search(name) is not None
 
 
 def _check_body(fields: dict[str, Any]) -> None:

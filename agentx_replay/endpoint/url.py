@@ -13,6 +13,7 @@ from agentx_replay.errors import UsageError
 
 _LOOPBACK = re.compile(r"localhost|::1|127(\.\d{1,3}){3}")
 _PORTS = {"http": 80, "https": 443}
+_QUERY = re.compile(r"[?#]")
 _UNSAFE = re.compile(r"[^\x21-\x7e]")
 
 
@@ -45,8 +46,15 @@ def parse_base_url(text: str) -> BaseUrl:
 
     With no path, ``/v1`` is meant; a trailing slash, or ``/chat/completions`` pasted along, is
     dropped; any other path is taken as it stands. Raises UsageError for what is not an http(s)
-    URL and for credentials inside it, which it never repeats.
+    URL, and for credentials or a query inside it, which it never repeats.
     """
+    query = _QUERY.search(text)
+    if query:
+        raise UsageError(
+            f"the URL {redacted(text[: query.start()].strip())} goes on with a query or fragment "
+            f"({query[0]}…), which would not be sent",
+            "leave it out, and put what it says into --header or --body",
+        )
     parts, port = _split(text.strip())
     if parts.scheme not in _PORTS or not parts.hostname or _UNSAFE.search(text.strip()):
         raise UsageError(

@@ -52,7 +52,7 @@ async def recorded_metrics(
     if not pages:
         yield
         return
-    samples = ServerSamples()
+    samples = ServerSamples({secret for page in pages for secret in page.secrets})
 
     def keep(endpoint: str, at_ns: int, lines: list[str]) -> None:
         for series, value in known_samples(lines):

@@ -7,7 +7,7 @@ from the samples in ``analysis/server.py``.
 
 import re
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -19,6 +19,7 @@ from agentx_replay.results.layout import server_file, server_parts
 from agentx_replay.results.parquet import read_parquet
 from agentx_replay.results.sample_parts import sample_files
 from agentx_replay.results.schema import SERVER, arrow_schema
+from agentx_replay.secret_texts import without_secrets
 
 
 class Metric(StrEnum):
@@ -139,7 +140,8 @@ _REST = re.compile(
 def known_samples(lines: Iterable[str]) -> Iterator[tuple[Series, float]]:
     """Yield what is known among lines of the Prometheus text format; other lines are passed over.
 
-    A value that is no finite number (an engine that has nothing to say yet) is left out. A parser
+    A value that is no finite number (an engine that has nothing to say yet), below 0 or above 2⁵³
+    is left out: all that is known are counts, shares and means. A parser
     of our own, because it works line by line, so that the closed loop is never kept waiting for a
     whole page, and because one bad line must not cost the others.
     """
@@ -158,12 +160,16 @@ def known_samples(lines: Iterable[str]) -> Iterator[tuple[Series, float]]:
                 yield Series(metric, name[1], labels), value
 
 
+GREATEST_VALUE = 2.0**53
+"""Above it no count is exact; no engine has come to it."""
+
+
 def _number(text: str) -> float | None:
     try:
         value = float(text)
     except ValueError:
         return None
-    return value if np.isfinite(value) else None
+    return value if 0.0 <= value <= GREATEST_VALUE else None
 
 
 @dataclass(slots=True)
@@ -171,9 +177,12 @@ class ServerSamples:
     """Samples as they come, 24 bytes each until they are taken.
 
     Of a series that a page tells twice the first is kept: the second is no later value.
+    ``secrets`` are texts that no label brings into the file.
     """
 
+    secrets: Collection[str] = ()
     _series: dict[tuple[str, Series], int] = field(default_factory=dict)
+    _labels: list[str] = field(default_factory=list)
     _last_ns: "array[int]" = field(default_factory=lambda: array("q"))
     _at_ns: "array[int]" = field(default_factory=lambda: array("q"))
     _index: "array[int]" = field(default_factory=lambda: array("q"))
@@ -187,6 +196,7 @@ class ServerSamples:
         index = self._series.setdefault((endpoint, series), len(self._series))
         if index == len(self._last_ns):
             self._last_ns.append(at_ns)
+            self._labels.append(without_secrets(series.labels, self.secrets))
         elif self._last_ns[index] == at_ns:
             return
         self._last_ns[index] = at_ns
@@ -208,7 +218,7 @@ class ServerSamples:
             text([endpoint for endpoint, _ in keys]),
             text([series.metric.value for _, series in keys]),
             text([series.name for _, series in keys]),
-            text([series.labels for _, series in keys]),
+            text(self._labels),
             pa.array(np.array(self._value, np.float64)),
         ]
         for kept in (self._at_ns, self._index, self._value):

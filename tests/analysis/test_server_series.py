@@ -57,6 +57,14 @@ def test_of_an_engine_and_the_router_before_it_the_engine_is_believed() -> None:
     assert found[Metric.RUNNING][0].at_s.tolist() == [1.0]
 
 
+def test_values_that_no_metric_can_have_are_passed_over() -> None:
+    found = told(
+        *(("e", "vllm:num_requests_running", "", n, value)
+          for n, value in enumerate((-1e308, 3.0, 1e308, -1.0, 4.0)))
+    )  # fmt: skip
+    assert found[Metric.RUNNING][0].values.tolist() == [3.0, 4.0]
+
+
 def requests(cached: float = 80.0, prompt: float = 100.0) -> Requests:
     """Four requests, one of them with its first token after the window."""
     first_s = np.array([1.0, 2.0, 3.0, 11.0])

@@ -40,6 +40,28 @@ def test_credentials_in_a_url_are_refused_and_not_repeated() -> None:
     assert "http://***@h:8000" in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["http://h/v1?api_key=sekret", "http://h?sekret", "https://a:sekret@h/#sekret", "h:80?sekret"],
+)
+def test_a_query_in_a_url_is_refused_and_not_repeated(text: str) -> None:
+    with pytest.raises(
+        UsageError, match="which would not be sent; leave it out, and put"
+    ) as raised:
+        parse_base_url(text)
+    assert "sekret" not in str(raised.value)
+
+
+def test_texts_in_the_body_under_a_secret_name_are_secrets_too() -> None:
+    body = {
+        "api_key": "abcdefg",
+        "extra": [{"hf_token": "hijklmn"}],
+        "max_tokens": "opqrstu",
+    }
+    settings = EndpointSettings(parse_base_url("http://h"), "m", extra_body=body)
+    assert settings.secrets == ("abcdefg", "hijklmn")
+
+
 def test_redaction_leaves_the_rest() -> None:
     assert redacted("see https://a:b@c/d?e") == "see https://***@c/d?e"
     assert redacted("http://h/a@b") == "http://h/a@b"

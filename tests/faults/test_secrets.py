@@ -13,6 +13,7 @@ from command_line import SHORT, finished, started
 from small_corpus import request, session
 
 from agentx_replay.cli.redaction import redacted_command
+from agentx_replay.endpoint.outcome import short
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.endpoint.url import parse_base_url
 from agentx_replay.simulator.process import launch_simulator
@@ -34,6 +35,12 @@ HOSTILE = '<script>alert("x")</script>'
         (["--url", "https://me:pw@host/v1"], ("--url", "https://***@host/v1")),
         (["--metrics-url=http://me:pw@h/"], ("--metrics-url=http://***@h/",)),
         (["--body", '{"a": 1}'], ("--body", '{"a": 1}')),
+        (["--body", '{"api_key": "abc"}'], ("--body", '{"api_key":"***"}')),
+        (['--body={"x":[{"hf_token":"abc"}]}'], ('--body={"x":[{"hf_token":"***"}]}',)),
+        (["--body", '{"max_tokens": "9"}'], ("--body", '{"max_tokens": "9"}')),
+        (["--body", '{"stop_token_ids": ["9"]}'], ("--body", '{"stop_token_ids": ["9"]}')),
+        (["--body", '{"api_key": "abc"'], ("--body", "***")),
+        (["--body", "--header", "--header", "A: b"], ("--body", "***", "--header", "A: ***")),
     ],
 )
 def test_a_command_is_kept_without_the_values_of_its_headers(
@@ -137,6 +144,16 @@ def test_a_server_that_says_the_key_back_does_not_put_it_on_the_screen(tmp_path:
     assert result.returncode == 3
     assert "***" in result.stderr
     assert not any(secret in result.stdout + result.stderr for secret in SECRETS)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [KEY, f"{KEY[:9]}\n {KEY[9:]}", f"\\u{ord(KEY[0]):04x}{KEY[1:]}", KEY.upper(), "x" * 490 + KEY],
+)
+def test_a_key_that_a_server_alters_is_in_no_text_on_record(said: str) -> None:
+    text = short(f"HTTP 500: {said}", (KEY,))
+    assert KEY[9:].lower() not in text.lower()
+    assert len(text) <= 500
 
 
 def test_the_simulator_binds_loopback_unless_told_otherwise() -> None:

@@ -73,7 +73,7 @@ def test_a_name_may_have_two_meanings() -> None:
         (r'vllm:num_requests_running{a="C:\\"} 3', r'a="C:\\"', 3.0),
         ('vllm:num_requests_running{a="1"} 3 # {trace_id="x}y"} 0.5 1700000000.1', 'a="1"', 3.0),
         ('vllm:num_requests_running{a="1"} 3 1700000000000 # {} 7', 'a="1"', 3.0),
-        ("vllm:num_requests_running -1.5E-3", "", -0.0015),
+        ("vllm:num_requests_running 1.5E-3", "", 0.0015),
     ],
 )
 def test_the_text_format_is_read_with_its_blanks_escapes_exemplars_and_times(
@@ -106,6 +106,9 @@ def test_name_and_labels_stay_as_they_were_told_and_a_timestamp_is_passed_over()
         "vllm:num_requests_running +Inf",
         "vllm:num_requests_running -Inf",
         "vllm:num_requests_running 1e999",
+        "vllm:num_requests_running -1e308",
+        "vllm:num_requests_running 1e308",
+        "vllm:prompt_tokens_total -5",
         "vllm:num_requests_running 1_000",
         "vllm:num_requests_running 0x10",
         "vllm:num_requests_running 3;4",
@@ -156,3 +159,11 @@ def test_a_sample_is_taken_once_and_its_series_stays_known() -> None:
     assert (first["value"].to_pylist(), second["value"].to_pylist()) == ([3.0], [4.0])
     assert second["name"].to_pylist() == ["vllm:num_requests_running"]
     assert len(samples.take(8)) == 0
+
+
+def test_no_label_brings_a_secret_into_the_file() -> None:
+    samples = ServerSamples({"sk-lookfor-me"})
+    for line in (r'vllm:num_requests_running{a="sk-lookfor\u002dme",b="m"} 3',) * 2:
+        for series, value in known_samples([line]):
+            samples.add("http://h/metrics", 1 + len(samples), series, value)
+    assert samples.take(8)["labels"].to_pylist() == ['a="***",b="m"'] * 2

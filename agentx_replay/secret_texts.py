@@ -1,0 +1,81 @@
+"""Secrets known by the name they stand under, and taken out of texts in whatever form they come.
+
+What a server says back need not be what it was told: JSON, a page or a URL escape characters, and
+a long line is broken. So a secret is found through escapes and line breaks. Not for: forms that
+cannot be told from other words (another case's letters are found, base64 or a part of it is not).
+"""
+
+import re
+from collections.abc import Collection
+from functools import lru_cache
+from typing import Any
+
+HIDDEN = "***"
+
+_SECRET_NAME = re.compile("auth|key|token|secret|password|credential|cookie", re.IGNORECASE)
+_OF_THE_MODEL = re.compile(r"tokens|token_?ids?|tokeniz\w*|tokenis\w*", re.IGNORECASE)
+_LEAST_CHARACTERS = 6
+_BETWEEN = r"(?:\s|\\[nrt])*"
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a header of that name carries something to be kept to oneself."""
+    return _SECRET_NAME.search(name) is not None
+
+
+def is_secret_field(name: str) -> bool:
+    """Whether a body field of that name does: as for headers, but ``max_tokens`` and its like are
+    about the model's tokens.
+    """
+    return is_secret_name(_OF_THE_MODEL.sub("", name))
+
+
+def hidden_fields(value: Any) -> Any:
+    """Return a JSON value whose texts under a secret name, at any depth, are ``***``."""
+    if isinstance(value, dict):
+        return {
+            name: HIDDEN if is_secret_field(name) and isinstance(each, str) else hidden_fields(each)
+            for name, each in value.items()
+        }
+    return [hidden_fields(each) for each in value] if isinstance(value, list) else value
+
+
+def secret_fields(value: Any) -> list[str]:
+    """Return the texts that ``hidden_fields`` would hide."""
+    if isinstance(value, list):
+        return [text for each in value for text in secret_fields(each)]
+    if not isinstance(value, dict):
+        return []
+    own = [t for name, t in value.items() if is_secret_field(name) and isinstance(t, str)]
+    return own + [text for each in value.values() for text in secret_fields(each)]
+
+
+def worth_hiding(texts: Collection[str]) -> tuple[str, ...]:
+    """Return which of these are secrets: a placeholder such as ``EMPTY`` is none, and cutting it
+    out would spoil other words.
+    """
+    return tuple(text for text in texts if len(text) >= _LEAST_CHARACTERS)
+
+
+def without_secrets(text: str, secrets: Collection[str], mark: str = HIDDEN) -> str:
+    """Return ``text`` with every secret replaced by ``mark``: as it is, escaped for JSON, HTML or a
+    URL, in other case, and with blanks or line breaks in it.
+    """
+    for secret in secrets:
+        if secret:
+            text = _pattern(secret).sub(lambda _: mark, text)
+    return text
+
+
+@lru_cache(maxsize=64)
+def _pattern(secret: str) -> re.Pattern[str]:
+    return re.compile(_BETWEEN.join(map(_forms, secret.replace(" ", ""))), re.IGNORECASE)
+
+
+def _forms(character: str) -> str:
+    """Return a pattern of the ways in which a character may be written."""
+    code = ord(character)
+    return (
+        rf"(?:\\?{re.escape(character)}|\\u{code:04x}|\\x{code:02x}|%{code:02x}"
+        rf"|&\#x0*{code:x};|&\#0*{code};)"
+    )
