@@ -56,7 +56,7 @@ def test_texts_in_the_body_under_a_secret_name_are_secrets_too() -> None:
     body = {
         "api_key": "abcdefg",
         "extra": [{"hf_token": "hijklmn"}],
-        "max_tokens": "opqrstu",
+        "min_tokens": "opqrstu",
     }
     settings = EndpointSettings(parse_base_url("http://h"), "m", extra_body=body)
     assert settings.secrets == ("abcdefg", "hijklmn")
