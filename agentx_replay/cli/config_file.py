@@ -38,6 +38,8 @@ def read_config(ctx: click.Context, _: click.Parameter, path: Path | None) -> No
             raise UsageError(f"{path} names {key} twice, with _ and with -", "keep one of them")
         fits, wanted = _kind(option)
         if not fits(value):
+            if isinstance(value, str) and "\0" in value:
+                wanted = f"{wanted} without NUL"
             raise UsageError(f"{path}: {key} is {shown(value)}, not {wanted}", f"give {wanted}")
         alone = option.multiple and isinstance(value, str)
         defaults[option.name] = [value] if alone else value

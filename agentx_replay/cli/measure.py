@@ -122,6 +122,7 @@ def _measuring(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.command(cls=SectionedCommand)
 @click.option(
     "--concurrency",
+    type=click.UNPROCESSED,
     default="8",
     show_default=True,
     callback=one_level,

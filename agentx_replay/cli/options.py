@@ -72,6 +72,13 @@ class Seconds(Real):
         return found
 
 
+def _said(value: Any) -> str:
+    """Return what was given for a list, as it was: text, or numbers in a TOML file."""
+    if isinstance(value, list):
+        value = ",".join(map(str, value))
+    return shown(value)
+
+
 def levels(_: click.Context, __: click.Parameter, value: Any) -> tuple[int, ...] | None:
     """Read concurrency levels: whole numbers from 1, separated by commas (a list from TOML)."""
     if value is None:
@@ -81,11 +88,11 @@ def levels(_: click.Context, __: click.Parameter, value: Any) -> tuple[int, ...]
     found = tuple(level for level in numbers if level is not None and 1 <= level <= MOST_LANES)
     if not found or len(found) < len(numbers):
         raise UsageError(
-            f"concurrency {shown(value)} is not a list of levels from 1 to {MOST_LANES:,}",
+            f"concurrency {_said(value)} is not a list of levels from 1 to {MOST_LANES:,}",
             "give whole numbers from 1, as in --concurrency 1,2,4,8",
         )
     if len(set(found)) != len(found):
-        raise UsageError(f"concurrency {shown(value)} names a level twice", "name each once")
+        raise UsageError(f"concurrency {_said(value)} names a level twice", "name each once")
     return found
 
 
@@ -109,7 +116,7 @@ def _targets(_: click.Context, __: click.Parameter, value: Any) -> tuple[float, 
     found = tuple(speed for speed in numbers if speed is not None and 0.0 < speed < math.inf)
     if not found or len(found) < len(numbers):
         raise UsageError(
-            f"--at {shown(value)} is not a list of speeds",
+            f"--at {_said(value)} is not a list of speeds",
             "give numbers of tokens/s/user above 0, as in --at 30,50,150",
         )
     return tuple(dict.fromkeys(found))

@@ -47,7 +47,14 @@ _WORDS = "What t*, a stream, a primer and the other words mean: docs/protocol.md
 
 
 @click.command(cls=SectionedCommand)
-@click.option("--concurrency", default="8", show_default=True, callback=levels, metavar="N,N,…")
+@click.option(
+    "--concurrency",
+    type=click.UNPROCESSED,
+    default="8",
+    show_default=True,
+    callback=levels,
+    metavar="N,N,…",
+)
 @click.option("--traces", type=NamedPath(path_type=Path), metavar="PATH", help="Default: bundled.")
 @scenario_option
 @click.option("--max-context", type=Whole(1, MOST_TOKENS), metavar="TOKENS")

@@ -73,13 +73,13 @@ def file_candidates(path: Path) -> Candidates:
 
 def read_calibration(path: Path) -> Calibration:
     """Return the calibration in a file. Raises UsageError where there is none."""
+    way_out = "give the calibration.json of a run directory"
+    if path.exists() and not path.is_file():  # to open a pipe is to wait for ever
+        raise UsageError(f"the calibration {path} is not a file", way_out)
     try:
         document = orjson.loads(path.read_bytes())
     except (OSError, orjson.JSONDecodeError) as error:
-        raise UsageError(
-            f"the calibration {path} cannot be read ({error})",
-            "give the calibration.json of a run directory",
-        ) from None
+        raise UsageError(f"the calibration {path} cannot be read ({error})", way_out) from None
     return from_document(document, str(path))
 
 

@@ -95,6 +95,8 @@ def _present(file: pq.ParquetFile, wanted: tuple[Column, ...]) -> list[str]:
 @contextmanager
 def _opened(path: Path) -> Iterator[pq.ParquetFile]:
     """Open a file to be read. What fails inside is a ``UsageError`` that says what to do."""
+    if path.exists() and not path.is_file():  # to open a pipe is to wait for ever
+        raise UsageError(f"{path} is not a file", "move it away to read the rest of the run")
     try:
         with pq.ParquetFile(path) as file:
             yield file

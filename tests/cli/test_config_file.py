@@ -7,6 +7,7 @@ import pytest
 
 from agentx_replay.cli.check import check
 from agentx_replay.cli.measure import run, sweep
+from agentx_replay.cli.plan import plan
 from agentx_replay.errors import UsageError
 
 WHOLE = "not a whole number"
@@ -52,7 +53,7 @@ def options(command: click.Command, directory: Path, text: str) -> dict[str, obj
         ("traces = []", f"traces is a list of 0, {TEXT}"),
         ("tokenizer = 5", f"tokenizer is 5, {TEXT}"),
         ("calibration = []", f"calibration is a list of 0, {TEXT}"),
-        ('out = "\\u0000"', f"out is '\\x00', {TEXT}"),
+        ('out = "\\u0000"', f"out is '\\x00', {TEXT} without NUL"),
         ('traces = "\\u0000"', f"traces is '\\x00', {TEXT}"),
         ('scenario = "\\u0000.toml"', f"scenario is '\\x00.toml', {TEXT}"),
         ('tokenizer = "a\\u0000"', f"tokenizer is 'a\\x00', {TEXT}"),
@@ -120,6 +121,12 @@ def test_a_value_of_the_options_kind_is_taken(
 def test_every_command_with_a_config_file_reads_it_alike(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"concurrency is 2\.7"):
         options(run, tmp_path, "concurrency = 2.7")
+    with pytest.raises(UsageError, match="measures one level, not 2"):
+        options(run, tmp_path, "concurrency = [2, 4]")
+    with pytest.raises(UsageError, match="concurrency '' is not a list of levels"):
+        options(run, tmp_path, "concurrency = []")
+    assert options(run, tmp_path, "concurrency = [2]")["concurrency"] == (2,)
+    assert options(plan, tmp_path, "concurrency = [2, 4]")["concurrency"] == (2, 4)
     with pytest.raises(UsageError, match=r"streams is 1\.5, not a whole number"):
         options(check, tmp_path, "streams = 1.5")
     assert options(check, tmp_path, "rate = 40")["rate"] == 40.0

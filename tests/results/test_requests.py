@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -5,8 +6,10 @@ from record_cases import SECOND, dispatch, response
 
 from agentx_replay.errors import UsageError
 from agentx_replay.results.compaction import compact
+from agentx_replay.results.parquet import read_parquet
 from agentx_replay.results.recorder import ParquetRecorder
 from agentx_replay.results.requests import StoredRequests
+from agentx_replay.results.schema import PLAYS
 
 NAMES = ("lane", "arrival_deltas_us")
 
@@ -51,3 +54,9 @@ def test_parts_that_became_one_file_meanwhile_are_told_so(tmp_path: Path) -> Non
         rows(stored)
     assert caught.value.what_to_do == "do it again"
     assert len(rows(StoredRequests.of(tmp_path))) == 2
+
+
+def test_a_pipe_in_place_of_records_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "part.parquet")
+    with pytest.raises(UsageError, match=r"part\.parquet is not a file; move it away"):
+        read_parquet([tmp_path / "part.parquet"], PLAYS)
