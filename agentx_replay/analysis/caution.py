@@ -3,6 +3,7 @@
 No verdict: a caution changes neither validity nor the exit code.
 """
 
+from agentx_replay.analysis.metrics import unused_cache_counts
 from agentx_replay.analysis.point import Point
 
 FEW_RESPONSES = 30
@@ -41,4 +42,6 @@ def cautions(point: Point) -> tuple[str, ...]:
             f"windowed throughput is {difference.relative:+.1%} from the headline, "
             f"over {FAR_APART:.0%}"
         )
+    if (unused := unused_cache_counts(point.summary.counts)) is not None:
+        found.append(unused)
     return tuple(found)

@@ -7,7 +7,7 @@ level has one line of a kind; the whole is on the page and in ``point.json``.
 from collections.abc import Callable, Sequence
 
 from agentx_replay.analysis.caution import cautions, token_itl_trusted
-from agentx_replay.analysis.metrics import Counts, unused_cache_counts
+from agentx_replay.analysis.metrics import Counts
 from agentx_replay.analysis.point import Point
 from agentx_replay.analysis.throughput import explanation
 from agentx_replay.report.fidelity_lines import broken_line, counted_line, kept_line
@@ -56,8 +56,6 @@ def _warnings(point: Point) -> list[str]:
     lines = [f"CAUTION: {caution}" for caution in cautions(point)]
     if point.summary is not None and (failed := _failures(point.summary.counts)) is not None:
         lines.append(failed)
-    if point.summary is not None and (cache := unused_cache_counts(point.summary.counts)):
-        lines.append(cache)
     if not token_itl_trusted(point):
         lines.append(f"loop lag is over 10 % of the ITL; do not trust its token ITL ({UNTRUSTED})")
     if point.fidelity is not None and (broken := broken_line(point.fidelity)) is not None:
