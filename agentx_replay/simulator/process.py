@@ -77,6 +77,18 @@ class SimulatorProcess:
             self.process.communicate()
 
 
+def first_line(process: "subprocess.Popen[bytes]") -> bytes:
+    """Return what a child says first. It is ended where nobody waits for it any more: it would
+    tell that nobody reads it, after its parent's last word.
+    """
+    try:
+        return cast(IO[bytes], process.stdout).readline()
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+
+
 def launch_simulator(config: ServerConfig) -> SimulatorProcess:
     """Start a simulator in a child process and return when it answers.
 
@@ -88,7 +100,7 @@ def launch_simulator(config: ServerConfig) -> SimulatorProcess:
         stdout=subprocess.PIPE,
         start_new_session=True,  # Ctrl-C is the parent's to handle
     )
-    said = orjson.loads(cast(IO[bytes], process.stdout).readline() or b"{}")
+    said = orjson.loads(first_line(process) or b"{}")
     if "url" in said:
         return SimulatorProcess(said["url"], process.pid, process)
     process.communicate()

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
-from typing import IO, cast
+from typing import cast
 
 import orjson
 import uvloop
@@ -29,7 +29,7 @@ from agentx_replay.simulator.api import http_response
 from agentx_replay.simulator.connection import Connection, HttpRequest, Limits
 from agentx_replay.simulator.events import Events, Usage, done
 from agentx_replay.simulator.faults import PLAIN
-from agentx_replay.simulator.process import SimulatorProcess
+from agentx_replay.simulator.process import SimulatorProcess, first_line
 from agentx_replay.simulator.truth import ResponseTruth, TruthLog
 from agentx_replay.simulator.wire import chunk, stream_head
 
@@ -137,7 +137,7 @@ def launch_truth_server() -> SimulatorProcess:
         stdout=subprocess.PIPE,
         start_new_session=True,  # Ctrl-C is the parent's to handle
     )
-    url = cast(IO[bytes], process.stdout).readline().decode().strip()
+    url = first_line(process).decode().strip()
     return SimulatorProcess(url, process.pid, process)
 
 

@@ -1,10 +1,12 @@
 """Interrupted before the first level: at once, with an answer, and with nothing left half done."""
 
 import json
+import os
 import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -44,6 +46,36 @@ def test_while_the_server_does_not_answer(tmp_path: Path, number: signal.Signals
                 assert command.ended() == INTERRUPTED
             assert command.said == f"agentx-replay: {NOTHING}.\nNothing was written.\n"
     assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "child"),
+    [("run", "agentx_replay.simulator.server"), ("check", "agentx_replay.simulator.process")],
+)
+def test_while_the_simulator_starts_its_child_says_nothing(command: str, child: str) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "agentx_replay", command],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPROFILEIMPORTTIME": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    told = 0
+    while told < 2:  # parent and child import it, and both tell of it here
+        told += process.stderr.readline().endswith(f" {child}\n")
+    # Stopped, so that the parent's end comes before the child has said that it is there.
+    started_child = int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text())
+    os.kill(started_child, signal.SIGSTOP)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == INTERRUPTED
+    with suppress(ProcessLookupError):
+        os.kill(started_child, signal.SIGCONT)
+    rest = process.stderr.read()  # to the end of both
+    process.communicate()
+    assert "agentx-replay: interrupted" in rest
+    assert "Traceback" not in rest
 
 
 def test_another_command_says_that_it_was_interrupted_and_no_more(tmp_path: Path) -> None:
