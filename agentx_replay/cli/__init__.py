@@ -32,6 +32,9 @@ def main() -> None:
     except KeyboardInterrupt:
         _say("interrupted")
         sys.exit(_INTERRUPTED)
+    finally:
+        # All is done and said: what Python tidies up then changes no result and no exit code.
+        _on_interrupt(_signal.SIG_IGN)
 
 
 def loaded() -> None:
@@ -39,7 +42,7 @@ def loaded() -> None:
     _on_interrupt(_interrupt)
 
 
-def _on_interrupt(handle: "Callable[[int, FrameType | None], None]") -> None:
+def _on_interrupt(handle: "Callable[[int, FrameType | None], None] | int") -> None:
     """Treat SIGTERM and a closed terminal as Ctrl-C; what was to be ignored (nohup) stays so."""
     for number in _SIGNALS:
         if _signal.getsignal(number) != _signal.SIG_IGN:

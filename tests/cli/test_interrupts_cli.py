@@ -185,3 +185,14 @@ def test_a_command_started_without_a_standard_stream_runs(tmp_path: Path, closed
     assert code in (0, 1)  # of one second it may be that no point is valid
     (point,) = read_points(out)
     assert str(point.status) == "complete"
+
+
+def test_when_all_is_said_an_interrupt_changes_nothing() -> None:
+    program = (
+        "import atexit, os, signal, sys; from agentx_replay.cli import main;"
+        "sys.argv[1:] = ['--version']; atexit.register(os.kill, os.getpid(), signal.SIGINT); main()"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
