@@ -73,6 +73,10 @@ class _Wire(asyncio.Transport):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """What is sent does not matter."""
 
+    def is_closing(self) -> bool:
+        """The test closes; there is no socket whose options matter."""
+        return True
+
     def abort(self) -> None:
         """The test closes."""
 
