@@ -200,9 +200,17 @@ class FaultyWire:
         self._flush()
         if due.act is Act.STALL:
             self._held = []
-            asyncio.get_running_loop().call_later(due.stall_s, self._resume)
+            self._stall_until(time.monotonic() + due.stall_s)
             return
         self._end_early(due)
+
+    def _stall_until(self, end_s: float) -> None:
+        """Resume at ``end_s`` and no sooner: a loop's timer may fire a millisecond early."""
+        left_s = end_s - time.monotonic()
+        if left_s > 0.0:
+            asyncio.get_running_loop().call_later(left_s, self._stall_until, end_s)
+        else:
+            self._resume()
 
     def _end_early(self, due: Break) -> None:
         if due.act is Act.RESET:

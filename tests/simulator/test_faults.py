@@ -307,7 +307,7 @@ def test_a_response_in_one_piece_may_stall_before_its_headers() -> None:
         answer = await client.ask(
             post("/v1/completions", {"prompt": "hello there", "max_tokens": 2})
         )
-        assert time.monotonic() - began_s >= 0.048  # a loop's timer may fire 1.2 ms early
+        assert time.monotonic() - began_s >= 0.05
         assert answer.json()["usage"]["completion_tokens"] == 2
 
     with_fault(Fault(breaks=Break(Act.STALL, Point.BEFORE_HEADERS, stall_s=0.05)), use)
