@@ -10,6 +10,7 @@ from llama_cpp_server import LlamaServer
 from agentx_replay.endpoint.chat import ChatRequests
 from agentx_replay.endpoint.client import Client
 from agentx_replay.endpoint.completions import CompletionRequests
+from agentx_replay.endpoint.counting import Enough
 from agentx_replay.endpoint.settings import Api, EndpointSettings
 from agentx_replay.endpoint.url import parse_base_url
 from agentx_replay.experiment.calibrating import calibrate
@@ -38,6 +39,15 @@ def test_lengths_are_exact_in_three_seconds_of_our_own(llama_server: LlamaServer
     assert found.verification.probes >= 8
     assert found.counted_by == "/apply-template and /tokenize"
     assert (len(found.words), found.warnings) == (1_234, ())
+
+
+def test_what_is_left_of_ninety_requests_proves_every_length(llama_server: LlamaServer) -> None:
+    """A count takes two requests here, and all of them are given the time: 31 fit behind the
+    search, where servers that count in one request prove 40."""
+    settings, context = settings_of(llama_server, "chat"), llama_server.context_tokens
+    patient = Enough(within_s=60.0, at_least=8)
+    found = uvloop.run(calibrate(settings, context_tokens=context, proof=patient)).verification
+    assert (found.exact, found.probes, found.largest_error_tokens) == (31, 31, 0)
 
 
 def test_completions_go_by_token_ids(llama_server: LlamaServer) -> None:
