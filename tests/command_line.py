@@ -92,6 +92,23 @@ class Terminal:
         os.close(self.master)
 
 
+def all_shown(master: int) -> str:
+    """Return what a terminal shows until nobody has it open for writing any more.
+
+    One read may return a part: the kernel hands a terminal's bytes on in the background.
+    """
+    parts = []
+    while True:
+        try:
+            part = os.read(master, 65_536)
+        except OSError:  # how Linux tells a terminal's end
+            break
+        if not part:
+            break
+        parts.append(part)
+    return b"".join(parts).decode()
+
+
 def _take_terminal() -> None:
     """Make standard input the controlling terminal: its end is then a hang-up."""
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)

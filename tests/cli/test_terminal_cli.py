@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from command_line import SHORT
+from command_line import SHORT, all_shown
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = (*SHORT, "--override", "window_s=2.0", "--override", "grace_s=5.0")
@@ -26,7 +26,7 @@ def test_nothing_is_written_behind_a_levels_live_line(tmp_path: Path) -> None:
         stderr=follower,
     ):  # fmt: skip
         os.close(follower)
-        text = _all_of(leader)
+        text = all_shown(leader)
     os.close(leader)
     lines = text.split("\r\n")
     live = [line for line in lines if "c=1 " in line or "c=2 " in line]
@@ -36,17 +36,3 @@ def test_nothing_is_written_behind_a_levels_live_line(tmp_path: Path) -> None:
         shown = line.split("\r\x1b[K")
         assert not re.match(r"c=\d", shown[-1]), line
         assert all(re.match(r"c=\d ", each) for each in shown[:-1])
-
-
-def _all_of(leader: int) -> str:
-    """Return what was written into a terminal until nobody writes any more."""
-    parts = []
-    while True:
-        try:
-            part = os.read(leader, 65536)
-        except OSError:  # how Linux tells a terminal's end
-            break
-        if not part:
-            break
-        parts.append(part)
-    return b"".join(parts).decode()

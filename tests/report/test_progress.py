@@ -9,6 +9,7 @@ import termios
 from dataclasses import replace
 
 import pytest
+from command_line import all_shown
 
 from agentx_replay.replay.driver import Progress, Stage
 from agentx_replay.replay.instrument import ClientLoad
@@ -37,7 +38,7 @@ def shown_in_a_terminal(columns: int) -> str:
         screen.show(PROGRESS, RECENT, LOAD)
         screen.level_ends()
         screen.say("after")
-        text = os.read(leader, 10_000).decode()
+    text = all_shown(leader)
     os.close(leader)
     return text
 
