@@ -15,10 +15,14 @@ from typing import Any, Literal, get_args
 import orjson
 
 from agentx_replay.errors import UsageError, shown
+from agentx_replay.given_files import read_given
 from agentx_replay.shipped import shipped_directory
 
 Reading = Literal["official", "faithful"]
 SharedPrefix = Literal["session", "corpus"]
+
+MOST_TOML_BYTES = 2**20
+"""Rules and options take a page or two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +102,12 @@ def load_scenario(name_or_path: str) -> Scenario:
                 f"there is no scenario {shown(name_or_path)}",
                 f"choose one of {', '.join(scenario_names())}, or give a .toml file",
             )
+    what = f"scenario file {path}"
+    raw = read_given(path, what, "check the path", most_bytes=MOST_TOML_BYTES)
     try:
-        values = parsed_toml(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(
-            f"scenario file {path} cannot be read ({error.strerror})", "check the path"
-        ) from None
+        values = parsed_toml(raw.decode())
     except ValueError as error:
-        raise UsageError(f"scenario file {path} is not TOML ({error})", "mend that line") from None
+        raise UsageError(f"{what} is not TOML ({error})", "mend that line") from None
     return _scenario(path.stem, values, str(path))
 
 

@@ -8,7 +8,7 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "agentx_replay"
 
 # Modules at the top that any room may use.
-SHARED = {"errors", "secret_texts", "shipped", "wording"}
+SHARED = {"errors", "given_files", "secret_texts", "shipped", "wording"}
 
 MAY_IMPORT = {
     "traces": set(),

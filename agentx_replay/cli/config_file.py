@@ -10,7 +10,8 @@ from typing import Any
 import click
 
 from agentx_replay.errors import UsageError, shown
-from agentx_replay.scenario import parsed_toml
+from agentx_replay.given_files import read_given
+from agentx_replay.scenario import MOST_TOML_BYTES, parsed_toml
 
 
 def read_config(ctx: click.Context, _: click.Parameter, path: Path | None) -> None:
@@ -47,12 +48,10 @@ def read_config(ctx: click.Context, _: click.Parameter, path: Path | None) -> No
 
 
 def _read(path: Path) -> Mapping[str, Any]:
+    what = f"the config file {path}"
+    raw = read_given(path, what, "check the path", most_bytes=MOST_TOML_BYTES, pipe=True)
     try:
-        return parsed_toml(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(
-            f"the config file {path} cannot be read ({error.strerror})", "check the path"
-        ) from None
+        return parsed_toml(raw.decode())
     except ValueError as error:
         raise UsageError(f"{path} is not TOML ({error})", "mend that line") from None
 

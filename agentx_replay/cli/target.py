@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import orjson
 
-from agentx_replay.cli.options import Seconds
+from agentx_replay.cli.options import NamedPath, Seconds
 from agentx_replay.errors import UsageError
 from agentx_replay.experiment.open_files import raise_open_files
 from agentx_replay.experiment.settings import Target
@@ -43,7 +43,12 @@ server_options = (
         show_default=True,
         help="The API to ask. Completions get token ids where the server takes them.",
     ),
-    click.option("--ca-file", metavar="FILE", help="Trust this certificate authority."),
+    click.option(
+        "--ca-file",
+        type=NamedPath(dir_okay=False),
+        metavar="FILE",
+        help="Trust this certificate authority.",
+    ),
     click.option("--insecure", is_flag=True, help="Accept any certificate."),
 )
 """How to talk to a server."""

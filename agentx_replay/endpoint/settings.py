@@ -6,12 +6,14 @@ Not for: anything that differs from request to request (chat.py), or talking to 
 import re
 import ssl
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import orjson
 
 from agentx_replay.endpoint.url import BaseUrl
 from agentx_replay.errors import UsageError
+from agentx_replay.given_files import refuse_unfit
 from agentx_replay.secret_texts import is_secret_name, secret_fields, worth_hiding
 
 MIN_TIMEOUT_S = 21_600.0
@@ -37,12 +39,15 @@ class TlsSettings:
 
     def context(self) -> ssl.SSLContext:
         """Return the context for every connection. Raises UsageError for an unusable CA file."""
+        what = f"the CA file {self.ca_file}"
+        way_out = "give a PEM file with the certificate of the authority"
+        if self.ca_file is not None:
+            refuse_unfit(Path(self.ca_file), what, way_out)
         try:
             context = ssl.create_default_context(cafile=self.ca_file)
         except OSError as error:
             raise UsageError(
-                f"cannot use the CA file {self.ca_file}: {error.strerror or error}",
-                "give a PEM file with the certificate of the authority",
+                f"{what} cannot be used ({error.strerror or error})", way_out
             ) from error
         if self.insecure:
             context.check_hostname = False

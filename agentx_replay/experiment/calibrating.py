@@ -16,6 +16,7 @@ from agentx_replay.endpoint.client import Client
 from agentx_replay.endpoint.counting import Counter, Enough, UncountedError, Way, Ways
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.errors import UsageError
+from agentx_replay.given_files import read_given
 from agentx_replay.prompts.calibration import (
     Calibration,
     Room,
@@ -74,12 +75,11 @@ def file_candidates(path: Path) -> Candidates:
 def read_calibration(path: Path) -> Calibration:
     """Return the calibration in a file. Raises UsageError where there is none."""
     way_out = "give the calibration.json of a run directory"
-    if path.exists() and not path.is_file():  # to open a pipe is to wait for ever
-        raise UsageError(f"the calibration {path} is not a file", way_out)
+    what = f"the calibration {path}"
     try:
-        document = orjson.loads(path.read_bytes())
-    except (OSError, orjson.JSONDecodeError) as error:
-        raise UsageError(f"the calibration {path} cannot be read ({error})", way_out) from None
+        document = orjson.loads(read_given(path, what, way_out))
+    except orjson.JSONDecodeError as error:
+        raise UsageError(f"{what} cannot be read ({error})", way_out) from None
     return from_document(document, str(path))
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from agentx_replay.errors import UsageError
+from agentx_replay.given_files import refuse_unfit
 from agentx_replay.prompts.vocabulary import (
     FEWEST_WORDS,
     WORD_BYTES,
@@ -22,6 +23,10 @@ from agentx_replay.prompts.vocabulary import (
     opening_words,
     word_table,
 )
+
+_GIVE = "give the model's tokenizer.json"
+_MOST_BYTES = 256 * 2**20
+"""The largest vocabularies take 35 MB."""
 
 _ORDERS = 3
 # How byte-level BPE (Ġ) and SentencePiece (▁) write a space before four letters.
@@ -56,13 +61,11 @@ def _load(path: Path) -> Any:
             "reading a tokenizer file needs the package tokenizers",
             "install it with: pip install 'agentx-replay[tokenizers]'",
         ) from error
+    refuse_unfit(path, str(path), _GIVE, most_bytes=_MOST_BYTES)
     try:
         return Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises nothing narrower
-        raise UsageError(
-            f"{path} cannot be read as a tokenizer ({error})",
-            "give the model's tokenizer.json",
-        ) from error
+        raise UsageError(f"{path} cannot be read as a tokenizer ({error})", _GIVE) from error
 
 
 def _length(tokenizer: Any, text: str) -> int:

@@ -69,5 +69,5 @@ def test_an_unknown_certificate_is_a_tls_failure(certificate: tuple[Path, Path])
 
 
 def test_a_ca_file_that_is_none_is_told() -> None:
-    with pytest.raises(UsageError, match=r"cannot use the CA file /nowhere\.pem"):
+    with pytest.raises(UsageError, match=r"the CA file /nowhere\.pem cannot be read"):
         TlsSettings(ca_file="/nowhere.pem").context()

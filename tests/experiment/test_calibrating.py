@@ -1,7 +1,6 @@
 """Calibrating against servers of every kind: what is found, what it costs, what is said."""
 
 import json
-import os
 from itertools import count, cycle
 from pathlib import Path
 
@@ -321,9 +320,3 @@ def test_a_file_that_is_no_calibration_is_named(tmp_path: Path, text: str | None
         file.write_text(text)
     with pytest.raises(UsageError, match=r"calibration\.json"):
         read_calibration(file)
-
-
-def test_a_pipe_in_place_of_a_calibration_is_refused_and_not_waited_for(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "c.json")
-    with pytest.raises(UsageError, match=r"c\.json is not a file"):
-        read_calibration(tmp_path / "c.json")

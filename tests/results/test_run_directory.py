@@ -1,5 +1,4 @@
 import errno
-import os
 import shutil
 from pathlib import Path
 
@@ -48,12 +47,6 @@ def test_so_are_a_device_a_link_to_nothing_and_a_place_without_directories(tmp_p
         RunDirectory.create(tmp_path / "out")
     with pytest.raises(UsageError, match="/proc/x cannot be made: its place takes no directories"):
         RunDirectory.create(Path("/proc/x"))
-
-
-def test_a_pipe_in_place_of_a_document_is_refused_and_not_waited_for(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "sweep.json")
-    with pytest.raises(UsageError, match=r"sweep\.json is not a file; move it away"):
-        read_sweep(tmp_path)
 
 
 def test_an_empty_directory_and_a_new_one_are_taken(tmp_path: Path) -> None:
