@@ -335,8 +335,13 @@ class Connection(asyncio.BufferedProtocol):
         exchange, job = self._exchange, self._job
         if exchange is None:
             return
+        last_ns = self._stamps[-1] if self._stamps else end_ns
         self._hand_on()
-        if ending is Ending.LOST and self._framing.fault is not None:
+        if self._framing.ended and ending is not Ending.COMPLETE:
+            # The hot path did not see the end, for the same read brought more after it.
+            ending, end_ns, fault = Ending.COMPLETE, last_ns, None
+            self._reusable = False
+        elif ending is Ending.LOST and self._framing.fault is not None:
             ending, fault = Ending.MALFORMED, self._framing.fault
         exchange.ending, exchange.end_ns, exchange.fault = ending, end_ns, fault
         self._exchange = self._job = self._raw = None

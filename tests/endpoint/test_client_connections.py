@@ -130,6 +130,28 @@ def test_bytes_after_the_end_of_a_response_end_the_connection(run: Run) -> None:
     run(test())
 
 
+@pytest.mark.parametrize("end", [Move.CLOSE, Move.RESET, Move.HANG])
+def test_bytes_after_the_end_of_a_response_take_nothing_from_it(run: Run, end: Move) -> None:
+    """However the connection ends: closed or reset by the server, or cut by the window's end."""
+
+    async def test() -> None:
+        came = asyncio.Event()
+        steps = [*WHOLE[:-1], LAST_CHUNK + b"more", came.set, end]
+        async with scripted([steps], [WHOLE]) as server, client_of(server) as client:
+            task = asyncio.ensure_future(client.send(dispatch()))
+            await came.wait()
+            if end is Move.HANG:
+                client.cut()
+            response = await task
+            assert (response.status, response.error_category) == (Status.OK, None)
+            assert response.last_token_ns is not None
+            assert response.last_token_ns <= response.end_ns
+            assert (await client.send(dispatch())).status is Status.OK
+            assert server.connections == 2
+
+    run(test())
+
+
 def test_a_stream_that_has_ended_gives_its_connection_back(run: Run) -> None:
     async def test() -> None:
         async with scripted([WHOLE]) as server, client_of(server) as client:

@@ -6,7 +6,7 @@
 import orjson
 import pytest
 from fuzz_targets import TARGETS, chunks, events, http
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scripted_server import DONE, HEAD, LAST_CHUNK, SSE, TWO_TOKENS, answer, chunk, token, usage
 
@@ -64,6 +64,7 @@ def test_chunks_do_not_depend_on_how_they_are_cut(at: bytes, body: bytes) -> Non
     chunks(at + body)
 
 
+@example(b"\x02", HEAD, LAST_CHUNK + b"more after the end")
 @given(cuts, heads, bodies | st.just(chunk(TWO_TOKENS) + LAST_CHUNK))
 @settings(max_examples=300, deadline=None)
 def test_one_response_whatever_a_server_sends_and_however_it_is_cut(
