@@ -17,7 +17,7 @@ from statistics import median
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.hot_path import INTERVAL_US, TOKENS, against_server, build
+from benchmarks.hot_path import INTERVAL_US, TOKENS, Run, build, commands, in_turns
 from benchmarks.results_file import write_result
 
 Row = tuple[float, float, float]
@@ -30,12 +30,11 @@ def p90_itl(stamps_ns: NDArray[np.int64]) -> float:
     return float(np.percentile((of[:, -1] - of[:, 0]) / (TOKENS - 1), 90))
 
 
-def one_round(folder: Path, client: str, streams: int) -> Row:
-    """Run one client once."""
-    run = against_server(folder, client, streams, burst=True)
-    p50_us, p99_us = np.percentile(run.delays_us, (50, 99))
-    sent, seen = (np.fromfile(folder / name, np.int64) for name in ("sent", "seen"))
-    return float(p50_us) / 1e3, float(p99_us) / 1e3, abs(p90_itl(seen) / p90_itl(sent) - 1)
+def row(run: Run) -> Row:
+    """Return what a client's round came to."""
+    p50_ns, p99_ns = np.percentile(run.seen_ns - run.sent_ns, (50, 99))
+    error = abs(p90_itl(run.seen_ns) / p90_itl(run.sent_ns) - 1)
+    return float(p50_ns) / 1e6, float(p99_ns) / 1e6, error
 
 
 def main() -> None:
@@ -48,11 +47,11 @@ def main() -> None:
     rows: dict[str, list[Row]] = {"floor": [], "agentx-replay": []}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for program in ("token_server", "epoll_floor"):
-            build(program, folder)
+        build(folder)
         for _ in range(arguments.rounds):
-            for client, done in rows.items():
-                done.append(one_round(folder, client, arguments.streams))
+            for client, command in commands(folder).items():
+                alone = in_turns(folder, {client: command}, arguments.streams, burst=True)
+                rows[client].append(row(alone[client]))
     for client, done in rows.items():
         print(f"{client}: stamp delay P50, P99 in ms, P90 ITL error")
         for p50, p99, error in done:

@@ -1,10 +1,10 @@
 /* The least a client can do: epoll, read, stamp, count events. The floor for hot_path.py.
  *
- * usage: epoll_floor PORT STREAMS TOKENS FROM_MS TO_MS STAMP_FILE
+ * usage: epoll_floor PORT STREAMS TOKENS FROM_NS TO_NS STAMP_FILE
  *
  * Opens STREAMS connections, asks on each, reads until all have ended. Prints the CPU seconds
- * (user and system) spent and the events counted between FROM_MS and TO_MS after the last request
- * was sent. STAMP_FILE gets the CLOCK_MONOTONIC ns of every event's read, int64, stream by stream.
+ * (user and system) spent and the events counted between FROM_NS and TO_NS of CLOCK_MONOTONIC.
+ * STAMP_FILE gets the ns of every event's read on that clock, int64, stream by stream.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -62,8 +62,7 @@ int main(int argc, char **argv) {
     int epoll = epoll_create1(0), open = streams;
     for (int i = 0; i < streams; i++) ask(port, i, epoll);
 
-    int64_t sent_ns = now_ns();
-    int64_t from_ns = sent_ns + atoll(argv[4]) * 1000000, to_ns = sent_ns + atoll(argv[5]) * 1000000;
+    int64_t from_ns = atoll(argv[4]), to_ns = atoll(argv[5]);
     double from_cpu_s = -1, spent_s = -1;
     long events = 0;
     while (open) {

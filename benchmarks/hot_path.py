@@ -2,11 +2,14 @@
 
     python -m benchmarks.hot_path [--streams 256 1024] [--rounds 3] [--write]
 
-Builds the C client and a C token server with ``cc``, runs both clients in turn against the same
-load (a token every 20 ms a stream) staggered and in step-synchronised bursts, and prints CPU per
-token, their ratio, and how long after the server's stamp each client's stamp came. CPU is counted
-mid-run, so connecting and parsing are not in it; parsing follows on a line of its own, recording is
-in ``recorder.py``. ``--write`` replaces ``benchmarks/results/hot_path.json``.
+Builds the C client and a C token server with ``cc``, runs both clients against the same load (a
+token every 20 ms a stream) staggered and in step-synchronised bursts, and prints CPU per token,
+their ratio, and how long after the server's stamp each client's stamp came. Both are connected at
+once, each to a server of its own, and get their tokens in turns of half a second: what else the
+machine does then weighs on both alike, where runs of seconds one after the other differed by a
+quarter. CPU is counted mid-run, so connecting and parsing are not in it; parsing follows on a line
+of its own, recording is in ``recorder.py``. ``--write`` replaces
+``benchmarks/results/hot_path.json``.
 """
 
 import argparse
@@ -33,50 +36,84 @@ from benchmarks.results_file import write_result
 
 INTERVAL_US = 20_000
 TOKENS = 250
-FROM_MS, TO_MS = 1_000, 4_500
+TURN_TOKENS = 25
+START_S = 4.0
+"""Within it both clients have started, and asked on every stream."""
+
+FIRST_TURN, LAST_TURN = 1, 9
+"""CPU is counted from the first of these turns of every client to the last, not included."""
+
 HERE = Path(__file__).resolve().parent
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One client's run: CPU µs a token in the middle, reads a token, delay of every stamp in µs.
+    """One client's run: CPU µs a token in the middle, reads a token, every stamp in ns.
 
-    A client that falls behind finds several tokens in one read, and is cheaper for it: CPU per
+    ``sent_ns`` are the server's stamps, ``seen_ns`` the client's, one stream after the other. A
+    client that falls behind finds several tokens in one read, and is cheaper for it: CPU per
     token compares two clients only where their reads per token are alike.
     """
 
     cpu_us: float
     reads: float
-    delays_us: NDArray[np.float64]
+    sent_ns: NDArray[np.int64]
+    seen_ns: NDArray[np.int64]
     parse_us: float = 0.0
 
 
-def build(name: str, folder: Path) -> Path:
-    """Compile one C program of this folder; return the binary."""
-    binary = folder / name
-    command = ("cc", "-O2", "-Wall", "-Wextra", "-o", str(binary), str(HERE / f"{name}.c"))
-    subprocess.run(command, check=True)
-    return binary
+def build(folder: Path) -> None:
+    """Compile the C programs of this folder into another."""
+    for name in ("token_server", "epoll_floor"):
+        command = ("cc", "-O2", "-Wall", "-Wextra", "-o", folder / name, HERE / f"{name}.c")
+        subprocess.run(command, check=True)
 
 
-def against_server(folder: Path, client: str, streams: int, *, burst: bool) -> Run:
-    """Start a server for one round and run one client against it."""
-    sent_file, seen_file = folder / "sent", folder / "seen"
-    server = subprocess.Popen(
-        (folder / "token_server", *map(str, (streams, TOKENS, INTERVAL_US, int(burst))), sent_file),
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert server.stdout is not None
-    port = server.stdout.readline().strip()
+Commands = dict[str, tuple[str | Path, ...]]
+"""How each client is started, before its arguments."""
+
+
+def commands(folder: Path) -> Commands:
+    """Return the two clients; the C one was built in ``folder``."""
     ours = (sys.executable, "-m", "benchmarks.hot_path", "--run")
-    mine = (str(folder / "epoll_floor"),) if client == "floor" else ours
-    arguments = (port, str(streams), str(TOKENS), str(FROM_MS), str(TO_MS), str(seen_file))
-    told = subprocess.run((*mine, *arguments), check=True, capture_output=True, text=True)
-    server.communicate(timeout=30)
-    cpu_s, events, *parse_us = map(float, told.stdout.split())
-    sent, seen = (np.fromfile(file, np.int64) for file in (sent_file, seen_file))
-    return Run(cpu_s / events * 1e6, reads_per_token(seen, streams), (seen - sent) / 1e3, *parse_us)
+    return {"floor": (folder / "epoll_floor",), "agentx-replay": ours}
+
+
+def in_turns(folder: Path, clients: Commands, streams: int, *, burst: bool) -> dict[str, Run]:
+    """Run clients for one round, each against a server of its own, taking turns."""
+    turn_ns = TURN_TOKENS * INTERVAL_US * 1000
+    start_ns = time.monotonic_ns() + round(START_S * 1e9)
+    window_ns = [start_ns + turn * len(clients) * turn_ns for turn in (FIRST_TURN, LAST_TURN)]
+    started: dict[str, tuple[subprocess.Popen[str], subprocess.Popen[str]]] = {}
+    for place, (client, command) in enumerate(clients.items()):
+        load = (streams, TOKENS, INTERVAL_US, int(burst), folder / f"{client}.sent")
+        turns = (start_ns + place * turn_ns, TURN_TOKENS, len(clients))
+        server = _start(folder / "token_server", *load, *turns)
+        assert server.stdout is not None
+        port = server.stdout.readline().strip()
+        seen = folder / f"{client}.seen"
+        started[client] = server, _start(*command, port, streams, TOKENS, *window_ns, seen)
+    return {client: _ended(folder, client, streams, *pair) for client, pair in started.items()}
+
+
+def _start(*command: object) -> "subprocess.Popen[str]":
+    return subprocess.Popen(tuple(map(str, command)), stdout=subprocess.PIPE, text=True)
+
+
+def _ended(
+    folder: Path,
+    client: str,
+    streams: int,
+    server: "subprocess.Popen[str]",
+    process: "subprocess.Popen[str]",
+) -> Run:
+    told, _ = process.communicate()
+    server.communicate()
+    if process.returncode or server.returncode:
+        sys.exit(f"{client}: exit code {process.returncode}, its server's {server.returncode}")
+    cpu_s, events, *parse_us = map(float, told.split())
+    sent, seen = (np.fromfile(folder / f"{client}.{name}", np.int64) for name in ("sent", "seen"))
+    return Run(cpu_s / events * 1e6, reads_per_token(seen, streams), sent, seen, *parse_us)
 
 
 def reads_per_token(seen: NDArray[np.int64], streams: int) -> float:
@@ -84,7 +121,7 @@ def reads_per_token(seen: NDArray[np.int64], streams: int) -> float:
     return float(np.mean(np.diff(seen.reshape(streams, TOKENS), prepend=0) != 0))
 
 
-def measured(port: str, streams: str, tokens: str, from_ms: str, to_ms: str, file: str) -> None:
+def measured(port: str, streams: str, tokens: str, from_ns: str, to_ns: str, file: str) -> None:
     """Be our client, with the arguments and the output of the C one, and the parse µs a token."""
 
     async def run() -> None:
@@ -105,11 +142,10 @@ def measured(port: str, streams: str, tokens: str, from_ms: str, to_ms: str, fil
         await client.close()
         arrivals = np.concatenate([response.arrival_ns for response in responses])
         arrivals.tofile(file)
-        sent_ns = max(response.send_ns for response in responses)
-        from_ns, to_ns = (sent_ns + int(ms) * 1_000_000 for ms in (from_ms, to_ms))
-        events = np.count_nonzero((arrivals >= from_ns) & (arrivals < to_ns))
+        window_ns = int(from_ns), int(to_ns)
+        events = np.count_nonzero((arrivals >= window_ns[0]) & (arrivals < window_ns[1]))
         parse_s = cpu.between(int(arrivals.max()) + 100_000_000, ended_ns)
-        print(cpu.between(from_ns, to_ns), events, parse_s / len(arrivals) * 1e6)
+        print(cpu.between(*window_ns), events, parse_s / len(arrivals) * 1e6)
 
     uvloop.run(run())
 
@@ -145,15 +181,14 @@ def cpu_s() -> float:
 
 
 def compare(folder: Path, streams: int, rounds: int, *, burst: bool) -> dict[str, Any]:
-    """Run both clients in turn, print what came out and return it for the results file."""
-    runs: dict[str, list[Run]] = {"floor": [], "agentx-replay": []}
-    for _ in range(rounds):
-        for client, done in runs.items():
-            done.append(against_server(folder, client, streams, burst=burst))
+    """Run both clients, print what came out and return it for the results file."""
+    clients = commands(folder)
+    done = [in_turns(folder, clients, streams, burst=burst) for _ in range(rounds)]
+    runs = {client: [each[client] for each in done] for client in clients}
     how = "step-synchronised" if burst else "staggered"
     print(f"\n{streams} streams, a token every {INTERVAL_US / 1e3:g} ms, {how}, {rounds} rounds")
-    clients = {client: _figures(done) for client, done in runs.items()}
-    for client, told in clients.items():
+    figures = {client: _figures(each) for client, each in runs.items()}
+    for client, told in figures.items():
         cpu, reads = (_listed(told[name]) for name in ("cpu_us_a_token", "reads_a_token"))
         print(f"  {client:14} CPU µs/token {cpu}; reads/token {reads}")
         print(f"  {'':14} stamp delay p50 {told['stamp_delay_p50_us']:.0f} µs, "
@@ -171,12 +206,13 @@ def compare(folder: Path, streams: int, rounds: int, *, burst: bool) -> dict[str
         "cpu_a_token_over_floor": median(by_token),
         "cpu_a_read_over_floor": median(by_read),
         "parsing_us_a_token": parse_us,
-        "clients": clients,
+        "clients": figures,
     }
 
 
 def _figures(runs: list[Run]) -> dict[str, Any]:
-    p50, p99 = np.percentile(np.concatenate([run.delays_us for run in runs]), (50, 99))
+    delays_us = np.concatenate([run.seen_ns - run.sent_ns for run in runs]) / 1e3
+    p50, p99 = np.percentile(delays_us, (50, 99))
     return {
         "cpu_us_a_token": [run.cpu_us for run in runs],
         "reads_a_token": [run.reads for run in runs],
@@ -199,8 +235,7 @@ def main() -> None:
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for program in ("token_server", "epoll_floor"):
-            build(program, folder)
+        build(folder)
         loads = [
             compare(folder, streams, arguments.rounds, burst=burst)
             for streams in arguments.streams

@@ -1,12 +1,13 @@
 /* A server that emits prebuilt token events on time, for benchmarks/hot_path.py.
  *
- * usage: token_server STREAMS TOKENS INTERVAL_US BURST STAMP_FILE
+ * usage: token_server STREAMS TOKENS INTERVAL_US BURST STAMP_FILE FIRST_NS TURN_TOKENS TURNS
  *
  * Prints its port, accepts STREAMS connections, reads one request on each (the stream's index is
- * in its X-Request-ID), and when all have asked emits TOKENS chunked SSE events a stream, one
- * every INTERVAL_US: spread evenly over the interval, or all at once where BURST is 1. One second
- * later it ends every response. STAMP_FILE gets the CLOCK_MONOTONIC ns of every write, int64,
- * stream by stream. It serves one such round and exits.
+ * in its X-Request-ID), and from FIRST_NS on emits TOKENS chunked SSE events a stream, one every
+ * INTERVAL_US: spread evenly over the interval, or all at once where BURST is 1. Of TURNS servers
+ * that take turns it is one: after every TURN_TOKENS it pauses while the others emit theirs. One
+ * second after the last token it ends every response. STAMP_FILE gets the CLOCK_MONOTONIC ns of
+ * every write, int64, stream by stream. It serves one such round and exits.
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -84,20 +85,26 @@ static void accept_all(int listener, int *fds, int streams) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 6) return 2;
+    if (argc != 9) return 2;
     int streams = atoi(argv[1]), tokens = atoi(argv[2]), burst = atoi(argv[4]);
-    int64_t interval_ns = atoll(argv[3]) * 1000;
+    int64_t interval_ns = atoll(argv[3]) * 1000, first_ns = atoll(argv[6]);
+    int turn_tokens = atoi(argv[7]), turns = atoi(argv[8]);
     int *fds = calloc(streams, sizeof *fds);
     int64_t *stamps = calloc((size_t)streams * tokens, sizeof *stamps);
     accept_all(listen_on_loopback(streams), fds, streams);
 
     char event[2048], text[1024], end[2048];
     int event_size = chunk(event, TOKEN);
-    int64_t start_ns = now_ns() + 200000000LL;
+    if (now_ns() > first_ns) {
+        fprintf(stderr, "the streams were not there in time\n");
+        return 1;
+    }
     for (int token = 0; token < tokens; token++) {
+        int waited = token / turn_tokens * turn_tokens * (turns - 1);
+        int64_t step_ns = first_ns + interval_ns * (token + waited);
         for (int i = 0; i < streams; i++) {
             int64_t offset_ns = burst ? 0 : interval_ns * i / streams;
-            sleep_until(start_ns + interval_ns * token + offset_ns);
+            sleep_until(step_ns + offset_ns);
             stamps[(size_t)i * tokens + token] = now_ns();
             send_all(fds[i], event, event_size);
         }
