@@ -176,4 +176,8 @@ def _simulated(
             keep_one_of_duplicates=source.keep_one_of_duplicates,
             skip_bad=source.skip_bad,
         )
-        return list(Sweep(settings, in_process_target()).run(ProgressScreen(None)))
+        sweep = Sweep(settings, in_process_target())
+        points = list(sweep.run(ProgressScreen(None)))
+        if sweep.interrupted:
+            raise KeyboardInterrupt
+        return points

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Coroutine
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -84,17 +84,12 @@ def run_level(
 ) -> Point:
     """Replay a level and return its point, which is on disk by then.
 
-    A signal stops the replay, and waits while the point is computed; in virtual time, where
-    nothing is in flight, it ends the replay at once, as ``KeyboardInterrupt``.
+    A signal stops the replay, and waits while the point is computed.
 
     Raises ``UsageError`` where the disk fails; what was written stays.
     """
-    with ExitStack() as until_written:
-        if not target.virtual:
-            until_written.enter_context(interrupts.held())
+    with interrupts.held():
         directory, replayed = _replayed(level, target, run, screen, interrupts)
-        if target.virtual:
-            until_written.enter_context(interrupts.held())
         return _written(level, replayed, run, directory)
 
 
@@ -131,19 +126,22 @@ async def _replay(
     level: Level, target: Target, directory: Path, screen: Screen, interrupts: Interrupts
 ) -> _Replayed:
     if target.virtual:
-        return await _replay_virtually(level, target, directory)
+        return await _replay_virtually(level, target, directory, interrupts)
     with real_clock(asyncio.get_running_loop()) as clock:
         return await _replay_live(level, target, directory, screen, interrupts, clock)
 
 
-async def _replay_virtually(level: Level, target: Target, directory: Path) -> _Replayed:
+async def _replay_virtually(
+    level: Level, target: Target, directory: Path, interrupts: Interrupts
+) -> _Replayed:
     clock = virtual_clock()
     origin_ns, origin_unix_s = clock.now_ns(), time.time()
     with closing(ParquetRecorder(directory, origin_ns=origin_ns)) as recorder:
         endpoint = target.open(clock)
         prompts = level.prompting.level(level.plan.concurrency, level.attempt)
         replay = Replay(level.plan, prompts, clock, endpoint, recorder, run_id=level.run_id)
-        result = await replay.run()
+        with interrupts.stopping(asyncio.get_running_loop(), replay.stop):
+            result = await replay.run()
     return _Replayed(result, origin_ns, origin_unix_s)
 
 

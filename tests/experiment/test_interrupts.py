@@ -14,10 +14,13 @@ from agentx_replay.experiment.settings import Settings, Target
 from agentx_replay.experiment.sweep import Sweep
 from agentx_replay.replay.driver import Progress
 from agentx_replay.replay.instrument import ClientLoad
+from agentx_replay.replay.ports import Clock
 from agentx_replay.results.recent import Snapshot
 from agentx_replay.results.run_directory import read_points
 from agentx_replay.scenario import load_scenario
 from agentx_replay.shipped import shipped_directory
+from agentx_replay.simulator.engine import EngineModel
+from agentx_replay.simulator.inprocess import InProcessEndpoint
 
 SCENARIO = load_scenario("quick").override(
     window_s=1.0, grace_s=2.0, warmup_requests=1, primer_lead_s=0.1
@@ -51,12 +54,17 @@ class Screen:
             signal_ourselves()
 
 
-def swept(tmp_path: Path, screen: Screen) -> tuple[list[tuple[int, str]], bool]:
+def swept(
+    tmp_path: Path, screen: Screen, target: Target | None = None
+) -> tuple[list[tuple[int, str]], bool]:
     """Levels and states of the points on disk after a sweep of two levels, and whether it was
     interrupted.
     """
     notes = tmp_path / "notes"
     notes.mkdir()
+    target = target or Target(
+        open=partial(RecordingEndpoint, Orders(notes)), facts={"kind": "test"}
+    )
     settings = Settings(
         traces=shipped_directory("traces"),
         scenario=SCENARIO,
@@ -66,7 +74,6 @@ def swept(tmp_path: Path, screen: Screen) -> tuple[list[tuple[int, str]], bool]:
         command=(),
         workers=1,
     )
-    target = Target(open=partial(RecordingEndpoint, Orders(notes)), facts={"kind": "test"})
     sweep = Sweep(settings, target)
     for _ in sweep.run(screen):
         pass
@@ -88,6 +95,17 @@ def test_a_signal_before_the_replay_stops_it_when_it_begins(tmp_path: Path) -> N
 
 def test_without_a_signal_all_levels_are_measured(tmp_path: Path) -> None:
     assert swept(tmp_path, Screen()) == ([(1, "complete"), (2, "complete")], False)
+
+
+@pytest.mark.parametrize("at_s", [0.0, 0.05, 0.5], ids=["start", "warm-up", "window"])
+def test_a_signal_in_virtual_time_stops_the_replay_too(tmp_path: Path, at_s: float) -> None:
+    def opened(clock: Clock) -> InProcessEndpoint:
+        clock.call_at(round(at_s * 1e9), signal_ourselves)
+        return InProcessEndpoint(clock, EngineModel())
+
+    target, screen = Target(open=opened, facts={"kind": "test"}, virtual=True), Screen()
+    assert swept(tmp_path, screen, target) == ([(1, "interrupted")], True)
+    assert screen.said == ["stopping: draining what is in flight (once more to leave at once)"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

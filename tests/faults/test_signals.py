@@ -75,6 +75,17 @@ def test_a_signal_in_the_warm_up_ends_it_at_once(tmp_path: Path) -> None:
     assert rows_and_status(out)[1] == "interrupted"
 
 
+def test_a_simulated_plan_that_is_interrupted_prints_none(tmp_path: Path) -> None:
+    simulate = ("plan", "--simulate", "--override", "window_s=1e6")
+    with started(tmp_path, *simulate, TMPDIR=str(tmp_path)) as command:
+        command.wait_until(lambda: any(tmp_path.glob("*/run/c*/point.json")))
+        command.signal(signal.SIGINT)
+        assert command.ended() == INTERRUPTED
+        assert command.said.endswith("agentx-replay: interrupted.\n")
+    assert (tmp_path / "stdout").read_text() == ""
+    assert not any(tmp_path.glob("*/run"))
+
+
 def test_a_terminal_that_closes_takes_the_screen_and_not_the_records(tmp_path: Path) -> None:
     out = tmp_path / "out"
     with started_in_a_terminal(*LONG_RUN, "--out", str(out)) as terminal:
