@@ -15,7 +15,8 @@ from agentx_replay.endpoint.chat import head_start
 from agentx_replay.endpoint.client import Client, ConnectError
 from agentx_replay.endpoint.connection import Ending
 from agentx_replay.endpoint.settings import EndpointSettings
-from agentx_replay.endpoint.url import parse_base_url
+from agentx_replay.endpoint.url import BaseUrl, parse_base_url
+from agentx_replay.errors import UsageError
 from agentx_replay.replay.ports import Clock
 
 EVERY_S = 1.0
@@ -46,12 +47,24 @@ def server_page(server: EndpointSettings) -> MetricsPage:
     return MetricsPage(replace(server, url=replace(server.url, path="/metrics")), server.secrets)
 
 
+def page_url(text: str) -> BaseUrl:
+    """Return what ``--metrics-url`` names. Raises ``UsageError``."""
+    try:
+        return parse_base_url(text)
+    except UsageError as error:
+        raise UsageError(
+            error.what,
+            "give --metrics-url as http://HOST:PORT/metrics; a page on the server itself is sent "
+            "its key and headers, others none",
+        ) from None
+
+
 def page_at(url: str, server: EndpointSettings) -> MetricsPage:
     """Return the page at a URL of its own; with no path, ``/metrics`` is meant.
 
     The API key and the extra headers go only where the server itself is. Raises ``UsageError``.
     """
-    base = parse_base_url(url)
+    base = page_url(url)
     path = "/metrics" if base.path == "/v1" else base.path
     if base.authority == server.url.authority and base.scheme == server.url.scheme:
         return MetricsPage(replace(server, url=replace(base, path=path)), server.secrets)

@@ -64,7 +64,8 @@ def parse_base_url(text: str) -> BaseUrl:
     if parts.username is not None:
         raise UsageError(
             f"the URL {redacted(text)} carries a user name or password",
-            "leave them out and set OPENAI_API_KEY instead",
+            "leave them out: a key is taken from OPENAI_API_KEY, or from the variable that "
+            "--api-key-env names, and a password is sent by an Authorization --header",
         )
     path = parts.path.rstrip("/").removesuffix("/chat/completions")
     return BaseUrl(parts.scheme, parts.hostname, port or _PORTS[parts.scheme], path or "/v1")

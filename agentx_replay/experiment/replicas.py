@@ -13,9 +13,8 @@ from dataclasses import replace
 from agentx_replay.endpoint.client import Client
 from agentx_replay.endpoint.counting import Counter, UncountedError
 from agentx_replay.endpoint.readiness import ServerFacts, ask_server
-from agentx_replay.endpoint.scrape import MetricsPage
+from agentx_replay.endpoint.scrape import MetricsPage, page_url
 from agentx_replay.endpoint.settings import EndpointSettings
-from agentx_replay.endpoint.url import parse_base_url
 from agentx_replay.errors import UsageError
 from agentx_replay.experiment.server_metrics import metrics_pages
 from agentx_replay.prompts.calibration import (
@@ -113,7 +112,7 @@ async def replica_pages(
 
 
 def _owner(url: str, servers: Sequence[EndpointSettings]) -> EndpointSettings:
-    authority = parse_base_url(url).authority
+    authority = page_url(url).authority
     return next((each for each in servers if each.url.authority == authority), servers[0])
 
 

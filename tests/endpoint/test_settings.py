@@ -2,6 +2,7 @@
 
 import pytest
 
+from agentx_replay.endpoint.scrape import page_url
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.endpoint.url import BaseUrl, parse_base_url, redacted, refuse_proxy
 from agentx_replay.errors import UsageError
@@ -37,7 +38,29 @@ def test_credentials_in_a_url_are_refused_and_not_repeated() -> None:
     with pytest.raises(UsageError) as raised:
         parse_base_url("http://me:secret@h:8000")
     assert "secret" not in str(raised.value)
-    assert "http://***@h:8000" in str(raised.value)
+    assert raised.value.what == "the URL http://***@h:8000 carries a user name or password"
+    assert raised.value.what_to_do == (
+        "leave them out: a key is taken from OPENAI_API_KEY, or from the variable that "
+        "--api-key-env names, and a password is sent by an Authorization --header"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("http://me:secret@h:8000", r"http://\*\*\*@h:8000 carries a user name or password"),
+        ("http://h/metrics?key=secret", r"goes on with a query or fragment \(\?…\), which would"),
+        ("h:8000", "'h:8000' is not the URL of a server"),
+    ],
+)
+def test_of_a_metrics_page_it_is_said_what_a_page_can_be_sent(text: str, told: str) -> None:
+    with pytest.raises(UsageError, match=told) as raised:
+        page_url(text)
+    assert "secret" not in str(raised.value)
+    assert raised.value.what_to_do == (
+        "give --metrics-url as http://HOST:PORT/metrics; a page on the server itself is sent its "
+        "key and headers, others none"
+    )
 
 
 @pytest.mark.parametrize(
