@@ -162,13 +162,12 @@ def _servers(options: TargetOptions, urls: tuple[str, ...], facts: dict[str, Any
 
     from agentx_replay.endpoint.client import open_client
     from agentx_replay.endpoint.replicas import open_replicas
+    from agentx_replay.endpoint.url import refuse_twice
     from agentx_replay.experiment.replicas import ask_replicas, replica_cautions, replica_pages
 
     asked = [_endpoint_settings(options, url) for url in urls]
+    refuse_twice("--url", [each.url for each in asked])
     names = [str(each.url) for each in asked]
-    for name in names:
-        if names.count(name) > 1:
-            raise UsageError(f"--url names {name} twice", "give each server once")
     told = uvloop.run(ask_replicas(asked))
     first, *others = (
         replace(each, model=one.model, max_tokens_field=one.max_tokens_field)

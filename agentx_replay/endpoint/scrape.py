@@ -48,27 +48,30 @@ def server_page(server: EndpointSettings) -> MetricsPage:
 
 
 def page_url(text: str) -> BaseUrl:
-    """Return what ``--metrics-url`` names. Raises ``UsageError``."""
+    """Return the page that ``--metrics-url`` names; with no path, ``/metrics`` is meant.
+
+    Raises ``UsageError``.
+    """
     try:
-        return parse_base_url(text)
+        base = parse_base_url(text)
     except UsageError as error:
         raise UsageError(
             error.what,
             "give --metrics-url as http://HOST:PORT/metrics; a page on the server itself is sent "
             "its key and headers, others none",
         ) from None
+    return replace(base, path="/metrics") if base.path == "/v1" else base
 
 
 def page_at(url: str, server: EndpointSettings) -> MetricsPage:
-    """Return the page at a URL of its own; with no path, ``/metrics`` is meant.
+    """Return the page at a URL of its own, as ``page_url`` reads it.
 
     The API key and the extra headers go only where the server itself is. Raises ``UsageError``.
     """
     base = page_url(url)
-    path = "/metrics" if base.path == "/v1" else base.path
     if base.authority == server.url.authority and base.scheme == server.url.scheme:
-        return MetricsPage(replace(server, url=replace(base, path=path)), server.secrets)
-    settings = replace(server, url=replace(base, path=path), api_key=None, extra_headers=())
+        return MetricsPage(replace(server, url=base), server.secrets)
+    settings = replace(server, url=base, api_key=None, extra_headers=())
     return MetricsPage(settings, server.secrets)
 
 

@@ -5,13 +5,14 @@ Not for: opening connections, or asking the server anything.
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
 
 from agentx_replay.errors import UsageError
 
 _LOOPBACK = re.compile(r"localhost|::1|127(\.\d{1,3}){3}")
+_THIS_MACHINE = {"localhost", "127.0.0.1", "::1", "0.0.0.0", "::"}  # noqa: S104 (to connect to)
 _PORTS = {"http": 80, "https": 443}
 _QUERY = re.compile(r"[?#]")
 _UNSAFE = re.compile(r"[^\x21-\x7e]")
@@ -36,6 +37,14 @@ class BaseUrl:
         """Host and port as a Host header says them; the scheme's own port is left out."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+
+    @property
+    def place(self) -> tuple[str, int, str]:
+        """What two URLs of one server have in common, as far as names alone tell: a machine's port
+        is one server's under any name that means the machine itself. Other names, also of one
+        address, may be several servers behind a proxy.
+        """
+        return "localhost" if self.host in _THIS_MACHINE else self.host, self.port, self.path
 
     def __str__(self) -> str:
         return f"{self.scheme}://{self.authority}{self.path}"
@@ -69,6 +78,16 @@ def parse_base_url(text: str) -> BaseUrl:
         )
     path = parts.path.rstrip("/").removesuffix("/chat/completions")
     return BaseUrl(parts.scheme, parts.hostname, port or _PORTS[parts.scheme], path or "/v1")
+
+
+def refuse_twice(option: str, urls: Sequence[BaseUrl]) -> None:
+    """Raise UsageError where two of an option's URLs are one place."""
+    seen: dict[tuple[str, int, str], BaseUrl] = {}
+    for url in urls:
+        before = seen.setdefault(url.place, url)
+        if before is not url:
+            named = f"{url} twice" if before == url else f"one place twice, as {before} and {url}"
+            raise UsageError(f"{option} names {named}", "give each once")
 
 
 def _split(text: str) -> tuple[SplitResult, int | None]:

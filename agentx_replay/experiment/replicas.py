@@ -15,6 +15,7 @@ from agentx_replay.endpoint.counting import Counter, UncountedError
 from agentx_replay.endpoint.readiness import ServerFacts, ask_server
 from agentx_replay.endpoint.scrape import MetricsPage, page_url
 from agentx_replay.endpoint.settings import EndpointSettings
+from agentx_replay.endpoint.url import refuse_twice
 from agentx_replay.errors import UsageError
 from agentx_replay.experiment.server_metrics import metrics_pages
 from agentx_replay.prompts.calibration import (
@@ -102,8 +103,9 @@ async def replica_pages(
     """Return the metrics pages to scrape: those at ``urls``, with none given each server's own.
 
     A page gets the key of the server that it belongs to, and no other. Raises as
-    ``metrics_pages``.
+    ``metrics_pages``, and for a page that is named twice: its counts would be added up.
     """
+    refuse_twice("--metrics-url", [page_url(url) for url in urls])
     if not urls:
         found = [await metrics_pages((), server) for server in servers]
     else:

@@ -57,15 +57,16 @@ def test_each_lane_is_on_record_with_its_server_and_all_servers_are_named(
     ("more", "exit_code", "told"),
     [
         (("{0}",), 2, "--url names {0}"),
+        (("http://localhost:{1}",), 2, "--url names one place twice, as {0}"),
         (("http://u:secret@127.0.0.1:9",), 2, "carries a user name or password"),
         (("http://127.0.0.1:9",), 3, "http://127.0.0.1:9/v1 cannot be measured: cannot connect"),
     ],
-    ids=["twice", "credentials", "unreachable"],
+    ids=["twice", "by another name", "credentials", "unreachable"],
 )
 def test_each_server_is_held_to_what_one_is(
     tmp_path: Path, urls: tuple[str, str], more: tuple[str], exit_code: int, told: str
 ) -> None:
-    second = more[0].format(urls[0])
+    second = more[0].format(urls[0], urls[0].rpartition(":")[2])
     result = finished("run", "--url", urls[0], "--url", second, "--out", str(tmp_path / "out"))
     assert result.returncode == exit_code
     assert told.format(urls[0]) in result.stderr

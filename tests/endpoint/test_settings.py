@@ -4,7 +4,7 @@ import pytest
 
 from agentx_replay.endpoint.scrape import page_url
 from agentx_replay.endpoint.settings import EndpointSettings
-from agentx_replay.endpoint.url import BaseUrl, parse_base_url, redacted, refuse_proxy
+from agentx_replay.endpoint.url import BaseUrl, parse_base_url, redacted, refuse_proxy, refuse_twice
 from agentx_replay.errors import UsageError
 
 URL = BaseUrl("http", "h", 80, "/v1")
@@ -73,6 +73,54 @@ def test_a_query_in_a_url_is_refused_and_not_repeated(text: str) -> None:
     ) as raised:
         parse_base_url(text)
     assert "sekret" not in str(raised.value)
+
+
+def test_a_page_without_a_path_is_the_servers_metrics() -> None:
+    assert str(page_url("http://h:8000/")) == "http://h:8000/metrics"
+    assert str(page_url("http://h:8000/engine/0")) == "http://h:8000/engine/0"
+
+
+SAME = (
+    "http://localhost:8000/", "http://127.0.0.1:8000", "http://[::1]:8000/v1", "http://0.0.0.0:8000",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("other", SAME)
+@pytest.mark.parametrize("one", SAME)
+def test_names_of_this_machine_with_one_port_are_one_server(one: str, other: str) -> None:
+    with pytest.raises(UsageError, match=r"^--url names (one place|http:\S+) twice"):
+        refuse_twice("--url", [URL, parse_base_url(one), parse_base_url(other)])
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "told"),
+    [
+        ("https://H", "https://h:443/v1/", "--url names https://h/v1 twice; give each once"),
+        (
+            "http://localhost",
+            "http://127.0.0.1:80",
+            "--url names one place twice, as http://localhost/v1 and http://127.0.0.1/v1; "
+            "give each once",
+        ),
+    ],
+)
+def test_the_names_are_told(one: str, other: str, told: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        refuse_twice("--url", [parse_base_url(one), parse_base_url(other)])
+    assert str(raised.value) == told
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("http://localhost:8000", "http://localhost:8001"),
+        ("http://localhost:8000/a/v1", "http://localhost:8000/b/v1"),
+        ("http://127.0.0.1:8000", "http://127.0.0.2:8000"),
+        ("http://a.example", "http://b.example"),
+    ],
+)
+def test_what_may_be_another_server_is_one(one: str, other: str) -> None:
+    refuse_twice("--url", [parse_base_url(one), parse_base_url(other)])
 
 
 def test_texts_in_the_body_under_a_secret_name_are_secrets_too() -> None:
