@@ -74,7 +74,8 @@ def _event(block: bytes) -> Event | None:
         return Event(b"", block[6:])
     name = b""
     data: list[bytes] = []
-    for line in _LINE_END.split(block.removeprefix(_BOM)):
+    # A read that ends between the CR and the LF of a blank line leaves the LF to the next block.
+    for line in _LINE_END.split(block.lstrip(b"\n").removeprefix(_BOM)):
         key, _, value = line.partition(b":")
         if key == b"data":
             data.append(value.removeprefix(b" "))

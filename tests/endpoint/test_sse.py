@@ -59,6 +59,12 @@ def test_a_byte_order_mark_is_no_part_of_the_first_event() -> None:
     assert _events(b"\xef\xbb\xbfdata: x\n\n") == [Event(b"", b"x")]
 
 
+def test_a_read_that_ends_inside_a_line_end_changes_nothing_of_the_next_event() -> None:
+    splitter = EventSplitter()
+    assert splitter.feed(b"data: a\n\r") == [Event(b"", b"a")]
+    assert splitter.feed(b"\n\xef\xbb\xbfdata: x\n\n") == [Event(b"", b"x")]
+
+
 def test_an_event_without_end_is_refused_at_the_bound() -> None:
     splitter = EventSplitter()
     splitter.feed(b"x" * MAX_EVENT_BYTES)

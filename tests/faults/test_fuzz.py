@@ -52,21 +52,22 @@ heads = st.one_of(
 cuts = st.integers(0, 63).map(lambda size: bytes([size]))
 
 
+@example(b"\x00", b"event: error\n\r\n\xef\xbb\xbfdata: [DONE]\n\n")
 @given(cuts, streams)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_events_do_not_depend_on_how_they_are_cut(at: bytes, stream: bytes) -> None:
     events(at + stream)
 
 
 @given(cuts, bodies)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_chunks_do_not_depend_on_how_they_are_cut(at: bytes, body: bytes) -> None:
     chunks(at + body)
 
 
 @example(b"\x02", HEAD, LAST_CHUNK + b"more after the end")
 @given(cuts, heads, bodies | st.just(chunk(TWO_TOKENS) + LAST_CHUNK))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_one_response_whatever_a_server_sends_and_however_it_is_cut(
     at: bytes, head: bytes, body: bytes
 ) -> None:
@@ -75,6 +76,6 @@ def test_one_response_whatever_a_server_sends_and_however_it_is_cut(
 
 @pytest.mark.parametrize("name", TARGETS)
 @given(data=st.binary(max_size=120))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_any_bytes_at_all(name: str, data: bytes) -> None:
     TARGETS[name](data)
