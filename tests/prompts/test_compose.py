@@ -104,7 +104,7 @@ SYSTEM_TOKENS = st.sampled_from([0, 64, 130, 200])
 
 
 @pytest.mark.parametrize("cost", [CHATML, LONG, LENGTHY])
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(lines=recordings(), system_tokens=SYSTEM_TOKENS)
 def test_the_server_counts_the_recorded_input(
     record: Record, cost: TemplateCost, lines: list[Line], system_tokens: int
@@ -120,7 +120,7 @@ def test_the_server_counts_the_recorded_input(
         assert len(prompt.block_ids) == prompt.tokens // 64
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(lines=recordings(), system_tokens=SYSTEM_TOKENS)
 def test_roles_alternate_and_end_with_the_user(
     record: Record, lines: list[Line], system_tokens: int
@@ -134,7 +134,7 @@ def test_roles_alternate_and_end_with_the_user(
         assert all(before != after for before, after in pairwise(spoken))
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(lines=recordings(), system_tokens=SYSTEM_TOKENS)
 def test_a_servers_cache_hits_what_the_recording_shares(
     record: Record, lines: list[Line], system_tokens: int
@@ -153,7 +153,7 @@ def test_a_servers_cache_hits_what_the_recording_shares(
         sent.append(tokens)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(lines=recordings(), system_tokens=SYSTEM_TOKENS)
 def test_two_prompts_hold_the_same_block_if_and_only_if_the_recording_says_so(
     record: Record, lines: list[Line], system_tokens: int
@@ -177,7 +177,7 @@ def blocks_alike(one: str, other: str) -> int:
     )
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(lines=recordings(), order=st.randoms(use_true_random=False))
 def test_text_does_not_depend_on_what_was_rendered_before(
     record: Record, lines: list[Line], order: Random
@@ -239,6 +239,7 @@ def test_the_same_salt_gives_the_same_bytes(record: Record) -> None:
         {"keys": LevelKeys("another", 8, 1)},
         {"keys": LevelKeys("salt", 16, 1)},
         {"keys": LevelKeys("salt", 8, 2)},
+        {"keys": LevelKeys("salt", 8, 1, repeat=2)},
         {"lane": 1},
         {"ordinal": 1},
     ],
