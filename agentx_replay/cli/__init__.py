@@ -5,6 +5,7 @@ that whoever interrupts a command gets an answer, even while the rest is still b
 """
 
 import _signal  # type: ignore[import-not-found]  # signal itself takes as long as Python's start
+import gc
 import os
 import sys
 
@@ -25,6 +26,9 @@ def main() -> None:
     _open_missing_streams()
     # Arrow's own allocator holds 20 MB in reserve; records are a few megabytes at a time.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    # numpy's linear algebra starts a thread a core, and an idle one spins as long as numpy loads.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    gc.disable()  # what is being loaded is no garbage, and would be walked a hundred times
     from agentx_replay.cli.commands import run_command_line
 
     try:
@@ -38,8 +42,13 @@ def main() -> None:
 
 
 def loaded() -> None:
-    """Let an interrupt be an exception from here on, so that what is open is closed."""
+    """Let an interrupt be an exception from here on, so that what is open is closed, and garbage be
+    collected, but not looked for in what was loaded.
+    """
     _on_interrupt(_interrupt)
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()
 
 
 def _on_interrupt(handle: "Callable[[int, FrameType | None], None] | int") -> None:
