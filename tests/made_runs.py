@@ -78,9 +78,13 @@ def make_run(
 
 
 def write_instrument(point: Path, rows: Sequence[tuple[int, ...]]) -> None:
-    """Write samples of the client's load, tuples in the order of ``INSTRUMENT``, into a level."""
+    """Write samples of the client's load, tuples in the order of ``INSTRUMENT`` but for the repeat,
+    which is 1, into a level.
+    """
     schema = arrow_schema(INSTRUMENT)
-    SampleParts(instrument_parts(point), INSTRUMENT).write(table_of(schema, rows))
+    SampleParts(instrument_parts(point), INSTRUMENT).write(
+        table_of(schema, [(level, 1, *rest) for level, *rest in rows])
+    )
 
 
 def _write_level(run: RunDirectory, level: Level, gpus: int | None) -> None:

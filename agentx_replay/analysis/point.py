@@ -23,7 +23,7 @@ from agentx_replay.analysis.validity import (
 )
 from agentx_replay.analysis.window import Window, observed_window
 from agentx_replay.errors import UsageError
-from agentx_replay.results.layout import point_file
+from agentx_replay.results.layout import Measurement, point_file
 from agentx_replay.results.run_directory import PointStatus, StoredPoint
 from agentx_replay.results.typed import typed
 
@@ -31,7 +31,7 @@ from agentx_replay.results.typed import typed
 @dataclass(frozen=True, slots=True)
 class PointFacts:
     """What is known about a point beside its records. ``window`` is None where it never opened;
-    ``gpus`` None where nobody said.
+    ``gpus`` None where nobody said; ``repeat`` says which repeat of its level the point is.
     """
 
     concurrency: int
@@ -39,6 +39,7 @@ class PointFacts:
     window: Window | None
     rules: Rules
     conduct: Conduct
+    repeat: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,16 @@ class Point:
     def concurrency(self) -> int:
         """The concurrency level."""
         return self.facts.concurrency
+
+    @property
+    def measurement(self) -> Measurement:
+        """The level, and which repeat of it this is."""
+        return Measurement(self.facts.concurrency, self.facts.repeat)
+
+    @property
+    def name(self) -> str:
+        """What it is called: its concurrency, and its repeat but for the first."""
+        return str(self.measurement)
 
 
 def measure_point(
@@ -111,7 +122,7 @@ def point_from_records(stored: StoredPoint, records: Records) -> Point:
     if stored.status is PointStatus.RUNNING:
         window = facts.window or observed_window(records.responses, facts.rules.window_s)
         conduct = Conduct(failure="not finished: still running, or killed")
-        facts = PointFacts(facts.concurrency, facts.gpus, window, facts.rules, conduct)
+        facts = replace(facts, window=window, conduct=conduct)
     point = measure_point(records, samples_of(stored.instrument()), facts, stored.status)
     return replace(point, fidelity=_fidelity_of(stored))
 
@@ -136,6 +147,7 @@ def _facts_of(stored: StoredPoint) -> PointFacts:
         ) from error
     for holds, what in (
         (facts.concurrency == stored.concurrency, "facts.concurrency is another level's"),
+        (facts.repeat == stored.repeat, "facts.repeat is another repeat's"),
         (facts.gpus is None or facts.gpus > 0, "facts.gpus is not above 0"),
         (facts.rules.window_s > 0, "facts.rules.window_s is not above 0"),
         (_is_a_time(facts.window), "facts.window does not open before it closes"),
@@ -174,6 +186,7 @@ def point_row(point: Point) -> dict[str, Any]:
     facts, verdict, summary = point.facts, point.verdict, point.summary
     row: dict[str, Any] = {
         "concurrency": facts.concurrency,
+        "repeat": facts.repeat,
         "status": point.status.value,
         "valid": verdict.valid,
         "invalid_reasons": "; ".join(verdict.invalid_reasons) or None,

@@ -19,7 +19,7 @@ from agentx_replay.analysis.responses import stored_records
 from agentx_replay.analysis.sensitivity import LevelVariants, level_variants
 from agentx_replay.analysis.window import Window, happened_in
 from agentx_replay.errors import UsageError
-from agentx_replay.results.layout import point_directory, point_file
+from agentx_replay.results.layout import Measurement, measurement_of, point_directory, point_file
 from agentx_replay.results.run_directory import StoredPoint, read_points, read_sweep
 
 
@@ -34,9 +34,9 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MeasuredLevel:
-    """One level of a run; ``profile`` is None where its window never opened, ``evidence`` where
-    its point is not on the curve. ``sessions_played`` counts the different recorded sessions of
-    which a request was sent in the window.
+    """One level of a run, or one repeat of it; ``profile`` is None where its window never opened,
+    ``evidence`` where its point is not on the curve. ``sessions_played`` counts the different
+    recorded sessions of which a request was sent in the window.
     """
 
     stored: StoredPoint
@@ -53,16 +53,17 @@ class MeasuredLevel:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """A run directory: ``sweep.json`` and the levels by rising concurrency, finished or not.
+    """A run directory: ``sweep.json`` and the levels by rising concurrency and repeat, finished or
+    not.
 
-    ``refused`` says, by level, why one cannot be read: something in its directory is damaged, or
-    is not its own.
+    ``refused`` says why a level, or a repeat of one, cannot be read: something in its directory is
+    damaged, or is not its own.
     """
 
     path: Path
     sweep: Mapping[str, Any]
     levels: tuple[MeasuredLevel, ...]
-    refused: Mapping[int, str] = field(default_factory=dict)
+    refused: Mapping[Measurement, str] = field(default_factory=dict)
 
     @property
     def points(self) -> list[Point]:
@@ -117,17 +118,11 @@ def read_run(path: Path, gpus: int | None = None) -> Run:
         try:
             levels.append(_read_level(each, gpus))
         except UsageError as error:
-            refused[_level_of(each.directory) or each.concurrency] = error
+            refused[measurement_of(each.directory) or each.measurement] = error
     if not levels:
         raise next(iter(refused.values()))
-    why = {level: f"{error.what}; {error.what_to_do}" for level, error in refused.items()}
+    why = {of: f"{error.what}; {error.what_to_do}" for of, error in refused.items()}
     return Run(path, sweep, tuple(levels), why)
-
-
-def _level_of(directory: Path) -> int | None:
-    """Return the level that a directory is named after."""
-    number = directory.name.removeprefix("c")
-    return int(number) if number.isdecimal() else None
 
 
 def _without_gpus(level: MeasuredLevel) -> MeasuredLevel:
@@ -136,9 +131,9 @@ def _without_gpus(level: MeasuredLevel) -> MeasuredLevel:
 
 
 def _read_level(stored: StoredPoint, gpus: int | None) -> MeasuredLevel:
-    if stored.directory != point_directory(stored.directory.parent, stored.concurrency):
+    if stored.directory != point_directory(stored.directory.parent, *stored.measurement):
         raise UsageError(
-            f"{point_file(stored.directory)} is of concurrency {stored.concurrency}",
+            f"{point_file(stored.directory)} is of concurrency {stored.measurement}",
             "move its directory away",
         )
     records = stored_records(stored)

@@ -22,6 +22,7 @@ class Job:
     scenario: Scenario
     prompting: Prompting
     attempt: int
+    repeat: int
     concurrency: int
     run_id: str
     directory: Path
@@ -52,11 +53,12 @@ def part_of(job: Job) -> Part:
     plan = Plan(job.scenario, corpus.fingerprint, library, job.concurrency)
     return Part(
         plan=plan,
-        prompts=job.prompting.level(job.concurrency, job.attempt),
+        prompts=job.prompting.level(job.concurrency, job.attempt, job.repeat),
         run_id=job.run_id,
         directory=job.directory,
         origin_ns=job.origin_ns,
         open=job.open,
         worker=job.worker,
         workers=job.workers,
+        repeat=job.repeat,
     )

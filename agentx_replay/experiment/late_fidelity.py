@@ -33,7 +33,7 @@ def with_late_fidelity(run: Run) -> tuple[Run, list[str]]:
                 continue
             except UsageError as error:
                 untold.append(
-                    f"concurrency {level.point.concurrency} has no fidelity report: {error.what}; "
+                    f"concurrency {level.point.name} has no fidelity report: {error.what}; "
                     f"{error.what_to_do}"
                 )
         levels.append(level)

@@ -41,7 +41,12 @@ from agentx_replay.replay.ports import Clock
 from agentx_replay.replay.virtual_time import run_virtual, virtual_clock
 from agentx_replay.results.compaction import compact
 from agentx_replay.results.histograms import write_log
-from agentx_replay.results.layout import instrument_file, instrument_parts, latency_log
+from agentx_replay.results.layout import (
+    Measurement,
+    instrument_file,
+    instrument_parts,
+    latency_log,
+)
 from agentx_replay.results.parquet import read_parquet
 from agentx_replay.results.recorder import ParquetRecorder
 from agentx_replay.results.requests import StoredRequests
@@ -57,7 +62,7 @@ class Level:
     """What one level replays, and what is known of it before it runs.
 
     ``source`` is where the plan's sessions come from, for the ``workers`` (processes) that play
-    it; ``attempt`` counts how often the level was started.
+    it; ``attempt`` counts how often this ``repeat`` (from 1, of ``repeats``) was started.
     """
 
     plan: Plan
@@ -68,6 +73,8 @@ class Level:
     rules: Rules
     run_id: str
     gpus: int | None
+    repeat: int = 1
+    repeats: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +105,8 @@ def _replayed(
 ) -> tuple[Path, _Replayed]:
     """Replay a level; return where its records are, and what is left beside them."""
     concurrency = level.plan.concurrency
-    screen.level_begins(concurrency)
-    directory = run.start_point(concurrency, _document(level, None))
+    screen.level_begins(concurrency, level.repeat, level.repeats)
+    directory = run.start_point(concurrency, _document(level, None), level.repeat)
     try:
         return directory, _run(target, _replay(level, target, directory, screen, interrupts))
     finally:
@@ -111,7 +118,8 @@ def _written(level: Level, replayed: _Replayed, run: RunDirectory, directory: Pa
     compact(directory)
     compact_samples(instrument_file(directory), instrument_parts(directory), INSTRUMENT)
     point = _point(level, replayed, directory)
-    run.write_point(level.plan.concurrency, point.status, _document(level, point))
+    document = _document(level, point)
+    run.write_point(level.plan.concurrency, point.status, document, level.repeat)
     return point
 
 
@@ -136,9 +144,10 @@ async def _replay_virtually(
 ) -> _Replayed:
     clock = virtual_clock()
     origin_ns, origin_unix_s = clock.now_ns(), time.time()
-    with closing(ParquetRecorder(directory, origin_ns=origin_ns)) as recorder:
+    recording = ParquetRecorder(directory, origin_ns=origin_ns, repeat=level.repeat)
+    with closing(recording) as recorder:
         endpoint = target.open(clock)
-        prompts = level.prompting.level(level.plan.concurrency, level.attempt)
+        prompts = level.prompting.level(level.plan.concurrency, level.attempt, level.repeat)
         replay = Replay(level.plan, prompts, clock, endpoint, recorder, run_id=level.run_id)
         with interrupts.stopping(asyncio.get_running_loop(), replay.stop):
             result = await replay.run()
@@ -160,8 +169,8 @@ async def _replay_live(
     def show(looks: list[Look]) -> None:
         screen.show(*together(looks))
 
-    concurrency = level.plan.concurrency
-    async with recorded_metrics(target.metrics, clock, origin_ns, directory, concurrency):
+    of = Measurement(level.plan.concurrency, level.repeat)
+    async with recorded_metrics(target.metrics, clock, origin_ns, directory, of):
         if alone:
             part = _part(level, target, directory, origin_ns)
             one = await play(
@@ -179,11 +188,12 @@ def _part(level: Level, target: Target, directory: Path, origin_ns: int) -> Part
     """Return the whole level as one part."""
     return Part(
         plan=level.plan,
-        prompts=level.prompting.level(level.plan.concurrency, level.attempt),
+        prompts=level.prompting.level(level.plan.concurrency, level.attempt, level.repeat),
         run_id=level.run_id,
         directory=directory,
         origin_ns=origin_ns,
         open=target.open,
+        repeat=level.repeat,
     )
 
 
@@ -196,6 +206,7 @@ def _jobs(level: Level, target: Target, directory: Path, origin_ns: int) -> list
             scenario=level.plan.scenario,
             prompting=level.prompting,
             attempt=level.attempt,
+            repeat=level.repeat,
             concurrency=level.plan.concurrency,
             run_id=level.run_id,
             directory=directory,
@@ -220,7 +231,7 @@ def _point(level: Level, replayed: _Replayed, directory: Path) -> Point:
         )
     conduct = Conduct(interrupted=result.interrupted, failure=result.failure)
     rules = with_drafting(level.rules, directory, window)
-    facts = PointFacts(level.plan.concurrency, level.gpus, window, rules, conduct)
+    facts = PointFacts(level.plan.concurrency, level.gpus, window, rules, conduct, level.repeat)
     whole, parts = instrument_file(directory), instrument_parts(directory)
     samples = samples_of(read_parquet(sample_files(whole, parts), INSTRUMENT))
     records = records_of(StoredRequests.of(directory).groups)
@@ -243,6 +254,6 @@ def _document(level: Level, point: Point | None) -> dict[str, Any]:
     plan = level.plan
     known = {"plan_fingerprint": plan.fingerprint, "run_id": level.run_id, "attempt": level.attempt}
     if point is None:
-        facts = PointFacts(plan.concurrency, level.gpus, None, level.rules, Conduct())
+        facts = PointFacts(plan.concurrency, level.gpus, None, level.rules, Conduct(), level.repeat)
         return known | facts_document(facts)
     return known | point_document(point)

@@ -73,9 +73,11 @@ class Prompting:
         """Go to another process without the layouts: it makes those of its own lanes."""
         return Prompting, (self.wording, self.cost, self.salt, self.shared_prefix)
 
-    def level(self, concurrency: int, attempt: int) -> PromptSources:
-        """Return what makes the prompts of a level's plays; nothing is shared between levels."""
-        keys = LevelKeys(self.salt, concurrency, attempt, self.shared_prefix)
+    def level(self, concurrency: int, attempt: int, repeat: int = 1) -> PromptSources:
+        """Return what makes the prompts of a level's plays; nothing is shared between levels, nor
+        between the repeats of one.
+        """
+        keys = LevelKeys(self.salt, concurrency, attempt, self.shared_prefix, repeat)
 
         def source(planned: PlannedPlay, lane: int, ordinal: int) -> PlayComposer:
             layout = self._layout(planned)

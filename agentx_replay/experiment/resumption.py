@@ -29,7 +29,9 @@ _MAY_CHANGE = ("metrics", "keep_alive_s")
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """A run as it was left: its ``sweep.json``, and its complete points by rising concurrency."""
+    """A run as it was left: its ``sweep.json``, and its complete points by rising concurrency
+    and repeat.
+    """
 
     path: Path
     document: Mapping[str, Any]
@@ -44,6 +46,12 @@ class Earlier:
     def levels(self) -> tuple[int, ...]:
         """The levels it was to run."""
         return tuple(self.document["levels"])
+
+    @property
+    def repeats(self) -> int:
+        """How often it was to measure each level; an older version did it once."""
+        repeats = self.document.get("repeats", 1)
+        return repeats if isinstance(repeats, int) else 1
 
     @property
     def calibration(self) -> Path | None:
@@ -84,6 +92,7 @@ def resumed(earlier: Earlier, now: Mapping[str, Any], *, accept: bool) -> dict[s
         **now,
         **begun,
         "levels": sorted({*before["levels"], *now["levels"]}),
+        "repeats": max(earlier.repeats, now["repeats"]),
         "plans": {**before["plans"], **now["plans"]},
         "resumed": [*before.get("resumed", []), again],
     }

@@ -9,7 +9,7 @@ from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.errors import UsageError
 from agentx_replay.experiment.keeping import kept_in_parts
 from agentx_replay.replay.ports import Clock
-from agentx_replay.results.layout import server_file, server_parts
+from agentx_replay.results.layout import Measurement, server_file, server_parts
 from agentx_replay.results.sample_parts import SampleParts, compact_samples
 from agentx_replay.results.schema import SERVER
 from agentx_replay.results.server_metrics import ServerSamples, known_samples
@@ -42,7 +42,7 @@ async def _is_known(page: MetricsPage) -> bool:
 
 @asynccontextmanager
 async def recorded_metrics(
-    pages: Sequence[MetricsPage], clock: Clock, origin_ns: int, point: Path, concurrency: int
+    pages: Sequence[MetricsPage], clock: Clock, origin_ns: int, point: Path, of: Measurement
 ) -> AsyncIterator[None]:
     """Scrape while the context is open; the samples are parts on disk within seconds, and
     ``server.parquet`` of the point at its end.
@@ -60,7 +60,7 @@ async def recorded_metrics(
 
     parts = SampleParts(server_parts(point), SERVER)
     async with (
-        kept_in_parts(parts, lambda: samples.take(concurrency)),
+        kept_in_parts(parts, lambda: samples.take(*of)),
         scraping(pages, clock, keep),
     ):
         yield

@@ -24,6 +24,7 @@ class Settings:
     ``calibration`` a file of an earlier run;
     ``keep_one_of_duplicates`` leaves near-duplicate sessions out; ``command`` is what was typed;
     ``workers`` is the number of processes that play a level (None: by its lanes and the cores);
+    ``repeats`` is how often each level is measured;
     ``resume`` goes on with the run in ``out``, with ``accept_differences`` even as another one.
     """
 
@@ -43,6 +44,7 @@ class Settings:
     workers: int | None = None
     resume: bool = False
     accept_differences: bool = False
+    repeats: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +75,8 @@ class Screen(Protocol):
     def say(self, line: str) -> None:
         """Show a line that stays."""
 
-    def level_begins(self, concurrency: int) -> None:
-        """Say that a level begins."""
+    def level_begins(self, concurrency: int, repeat: int, repeats: int) -> None:
+        """Say that a level begins, for the ``repeat``-th of ``repeats`` times."""
 
     def show(self, progress: Progress, recent: Snapshot, load: ClientLoad) -> None:
         """Show where the level is now; called about once a second."""

@@ -1,5 +1,8 @@
 """A sweep: one corpus, one target, several levels in order, one run directory.
 
+Where levels are repeated, all are measured once, then all again, and so on: a server that changes
+with time then shows as what differs between repeats, not as what levels do.
+
 What only a level needs is imported when there is one, so that the server is asked sooner.
 """
 
@@ -10,6 +13,7 @@ import platform
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from agentx_replay import __version__
@@ -23,6 +27,7 @@ from agentx_replay.experiment.workers import workers_for
 from agentx_replay.plan.plan import GraphLibrary, Plan
 from agentx_replay.plan.selection import Selection
 from agentx_replay.prompts.calibration import as_document, summary_document
+from agentx_replay.results.layout import Measurement
 from agentx_replay.results.run_directory import PointStatus, RunDirectory
 from agentx_replay.shipped import shipped_directory
 from agentx_replay.traces.model import Corpus
@@ -78,12 +83,13 @@ class Sweep:
         self._run.write_sweep(document)
 
     @property
-    def kept(self) -> list[int]:
-        """The levels that stand from before, which are not run again."""
-        return [stored.concurrency for stored in self._kept]
+    def kept(self) -> list[Measurement]:
+        """What stands from before, which is not run again."""
+        return [stored.measurement for stored in self._kept]
 
     def run(self, screen: Screen) -> Iterator[Point]:
-        """Run the levels that are not complete; yield each point when it is on disk.
+        """Measure what is not complete, a repeat of all levels after the other; yield each point
+        when it is on disk.
 
         A level during which a person interrupted is the last; ``interrupted`` says so then.
         """
@@ -92,10 +98,12 @@ class Sweep:
 
         interrupts = Interrupts(screen.say)
         points = [stored_point(stored) for stored in self._kept]
-        for plan in self.plans:
-            if plan.concurrency in self.kept:
+        repeats = range(1, self._settings.repeats + 1)
+        for repeat, plan in product(repeats, self.plans):
+            if (plan.concurrency, repeat) in self.kept:
                 continue
-            point = run_level(self._level(plan), self._target, self._run, screen, interrupts)
+            level = self._level(plan, repeat)
+            point = run_level(level, self._target, self._run, screen, interrupts)
             self.interrupted = interrupts.came or point.status is PointStatus.INTERRUPTED
             points.append(point)
             self._run.write_points([point_row(each) for each in points])
@@ -103,11 +111,12 @@ class Sweep:
             if self.interrupted:
                 return
 
-    def _level(self, plan: Plan) -> Level:
+    def _level(self, plan: Plan, repeat: int) -> Level:
         from agentx_replay.experiment.level import Level
 
         settings = self._settings
-        attempt = self._run.attempts(plan.concurrency)
+        attempt = self._run.attempts(plan.concurrency, repeat)
+        repeated = f"-r{repeat}" if repeat > 1 else ""
         return Level(
             plan=plan,
             prompting=self._prompting,
@@ -115,8 +124,10 @@ class Sweep:
             source=self._source,
             workers=workers_for(plan.concurrency, settings.workers),
             rules=rules_of(settings, self.corpus, self.selection, self._target.facts),
-            run_id=settings.salt[:8] + (f"-a{attempt}" if attempt else ""),
+            run_id=settings.salt[:8] + repeated + (f"-a{attempt}" if attempt else ""),
             gpus=settings.gpus,
+            repeat=repeat,
+            repeats=settings.repeats,
         )
 
     def _document(self) -> dict[str, Any]:
@@ -131,6 +142,7 @@ class Sweep:
             "source": self._source.document(),
             "plans": {str(plan.concurrency): plan.fingerprint for plan in self.plans},
             "levels": settings.levels,
+            "repeats": settings.repeats,
             "gpus": settings.gpus,
             "salt": settings.salt,
             "calibration": summary_document(self.calibration),

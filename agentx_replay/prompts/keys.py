@@ -53,10 +53,11 @@ def key64(*parts: str | int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LevelKeys:
-    """The keys of one concurrency level of one run.
+    """The keys of one concurrency level of one run, or of one of its repeats.
 
     ``run_salt`` is the run's own; ``attempt`` counts how often the level was started, since a
-    server may still hold what an interrupted attempt sent. ``shared_prefix`` says among whom a
+    server may still hold what an interrupted attempt sent; ``repeat`` counts from 1 how often it
+    is measured, for the same reason. ``shared_prefix`` says among whom a
     recorded system prefix is shared: plays of the same ``session``, or the whole ``corpus``
     wherever the recorded tool and system lengths agree.
     """
@@ -65,10 +66,11 @@ class LevelKeys:
     level: int
     attempt: int
     shared_prefix: Literal["session", "corpus"] = "session"
+    repeat: int = 1
 
     def play(self, lane: int, ordinal: int) -> int:
         """Return the key of every block of a play past its shared system prefix."""
-        return key64("play", self.run_salt, self.level, self.attempt, lane, ordinal)
+        return key64("play", *self._point, lane, ordinal)
 
     def system_prefix(
         self, session_id: str, tool_tokens: int, system_tokens: int, rank: int
@@ -78,5 +80,12 @@ class LevelKeys:
         ``rank`` tells apart the prefixes of equal lengths that one session recorded as different.
         """
         sharers = session_id if self.shared_prefix == "session" else ""
-        level = (self.run_salt, self.level, self.attempt)
-        return key64("system", *level, sharers, tool_tokens, system_tokens, rank)
+        return key64("system", *self._point, sharers, tool_tokens, system_tokens, rank)
+
+    @property
+    def _point(self) -> tuple[str | int, ...]:
+        """What tells this point from every other: the first repeat's words are those of a level
+        that is measured once.
+        """
+        point = (self.run_salt, self.level, self.attempt)
+        return point if self.repeat == 1 else (*point, "repeat", self.repeat)

@@ -96,9 +96,7 @@ def compare_json(comparison: Comparison, price_source: str | None) -> dict[str, 
                 "price_per_gpu_hour": each.price,
                 "watts_per_gpu": each.power,
                 "curve": curve_json(curve),
-                "left_out": [
-                    {"concurrency": level, "why": why} for level, why in left_out(each.run).items()
-                ],
+                "left_out": [of._asdict() | {"why": why} for of, why in left_out(each.run).items()],
             }
             for each, curve in zip(comparison.contenders, comparison.curves, strict=True)
         ],

@@ -22,10 +22,12 @@ _BETWEEN = " | "
 
 
 def progress_line(
-    concurrency: int, progress: Progress, recent: Snapshot, load: ClientLoad, gpus: int | None
+    level: str, progress: Progress, recent: Snapshot, load: ClientLoad, gpus: int | None
 ) -> str:
-    """Return the state of a level in one line, every number with a unit, the least telling last."""
-    parts = [f"c={concurrency} {_stage(progress)}", f"{progress.in_flight} in flight"]
+    """Return the state of a ``level`` in one line, every number with a unit, the least telling
+    last.
+    """
+    parts = [f"{level} {_stage(progress)}", f"{progress.in_flight} in flight"]
     if recent.ended:
         unit = "tok/s" if gpus is None else "tok/s/GPU"
         parts.append(f"{recent.tokens_per_s / (gpus or 1):,.0f} {unit}")
@@ -82,7 +84,7 @@ class ProgressScreen:
         self._stream = stream
         self._live = stream.isatty()
         self._left_open = False
-        self._concurrency = 0
+        self._level = ""
         self._shown_s = float("-inf")
         self._stage: Stage | None = None
         self._lengths_told = False
@@ -92,9 +94,10 @@ class ProgressScreen:
         self._clear()
         self._write(f"{line}\n")
 
-    def level_begins(self, concurrency: int) -> None:
-        """Say that a level begins."""
-        self._concurrency = concurrency
+    def level_begins(self, concurrency: int, repeat: int = 1, repeats: int = 1) -> None:
+        """Say that a level begins, for the ``repeat``-th of ``repeats`` times."""
+        of = f", repeat {repeat} of {repeats}" if repeats > 1 else ""
+        self._level = f"c={concurrency}{of}"
         self._shown_s, self._stage, self._lengths_told = float("-inf"), None, False
 
     def show(self, progress: Progress, recent: Snapshot, load: ClientLoad) -> None:
@@ -103,7 +106,7 @@ class ProgressScreen:
         if warning is not None and not self._lengths_told:
             self._lengths_told = True
             self.say(warning)
-        line = progress_line(self._concurrency, progress, recent, load, self._gpus)
+        line = progress_line(self._level, progress, recent, load, self._gpus)
         if self._live:
             self._clear()
             self._write(fitted(line, self._columns()))

@@ -57,7 +57,7 @@ class Report:
             "out": str(self.run.path),
             "points": points_json(self.run.points),
             "not_measured": [
-                {"concurrency": level, "why": why} for level, why in unmeasured(self.run).items()
+                of._asdict() | {"why": why} for of, why in unmeasured(self.run).items()
             ],
             "curve": curve_json(self.curve),
             "page": str(report_file(self.run.path)),

@@ -1,33 +1,44 @@
 """The levels of a sweep that have no point to show, and why: nothing that was asked goes unsaid."""
 
 from agentx_replay.analysis.run import Run
-from agentx_replay.results.layout import point_file
+from agentx_replay.results.layout import Measurement, measurement_of, point_file
 
 _NOT_BEGUN = "not begun"
 
 
-def unmeasured(run: Run) -> dict[int, str]:
+def unmeasured(run: Run) -> dict[Measurement, str]:
     """Return why each level that was asked for, or has a directory, has no point, or none that can
-    be read; by level.
+    be read; by level and repeat.
     """
-    shown = {point.concurrency for point in run.points}
-    levels = run.sweep.get("levels")
-    asked = (
-        {each for each in levels if isinstance(each, int)} if isinstance(levels, list) else set()
-    )
+    shown = {point.measurement for point in run.points}
     found = {
-        int(directory.name[1:]): f"{directory.name} has no {point_file(directory).name}"
+        of: f"{directory.name} has no {point_file(directory).name}"
         for directory in run.path.glob("c*")
-        if directory.is_dir() and directory.name[1:].isdecimal()
+        if directory.is_dir() and (of := measurement_of(directory)) is not None
     }
-    missing = {level: found.get(level, _NOT_BEGUN) for level in (asked | found.keys()) - shown}
+    missing = {of: found.get(of, _NOT_BEGUN) for of in (_asked(run) | found.keys()) - shown}
     return dict(sorted({**missing, **run.refused}.items()))
 
 
-def left_out(run: Run) -> dict[int, str]:
-    """Return why each level is on no curve: it was not measured, or it is not valid; by level."""
+def _asked(run: Run) -> set[Measurement]:
+    """Return what ``sweep.json`` says was to be measured; an older version knew of no repeats."""
+    levels, repeats = run.sweep.get("levels"), run.sweep.get("repeats", 1)
+    if not isinstance(levels, list) or not isinstance(repeats, int):
+        return set()
+    return {
+        Measurement(level, repeat)
+        for level in levels
+        if isinstance(level, int)
+        for repeat in range(1, repeats + 1)
+    }
+
+
+def left_out(run: Run) -> dict[Measurement, str]:
+    """Return why each level, or repeat of one, is on no curve: it was not measured, or it is not
+    valid.
+    """
     invalid = {
-        point.concurrency: "; ".join(point.verdict.invalid_reasons)
+        point.measurement: "; ".join(point.verdict.invalid_reasons)
         for point in run.points
         if not point.verdict.valid
     }

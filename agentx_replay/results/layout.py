@@ -1,11 +1,36 @@
 """Where each file of a run directory lies. Names only; nothing is read or written here."""
 
+import re
 from pathlib import Path
+from typing import NamedTuple
+
+_POINT_NAME = re.compile(r"c([0-9]+)(?:-r([0-9]+))?")
 
 
-def point_directory(run: Path, concurrency: int) -> Path:
-    """``c0008``: the directory of one concurrency level."""
-    return run / f"c{concurrency:04d}"
+class Measurement(NamedTuple):
+    """One measurement of a level: its concurrency, and which repeat of it this is, from 1."""
+
+    concurrency: int
+    repeat: int = 1
+
+    def __str__(self) -> str:
+        """Return what it is called: 8, and its later repeats 8-r2, 8-r3."""
+        return f"{self.concurrency}{_suffix(self.repeat)}"
+
+
+def _suffix(repeat: int) -> str:
+    return f"-r{repeat}" if repeat > 1 else ""
+
+
+def point_directory(run: Path, concurrency: int, repeat: int = 1) -> Path:
+    """``c0008``: the directory of one concurrency level; of its second repeat ``c0008-r2``."""
+    return run / f"c{concurrency:04d}{_suffix(repeat)}"
+
+
+def measurement_of(directory: Path) -> Measurement | None:
+    """Return what a directory is named after, None where it is named after no measurement."""
+    found = _POINT_NAME.fullmatch(directory.name)
+    return Measurement(int(found[1]), int(found[2] or 1)) if found else None
 
 
 def unfinished_directory(run: Path) -> Path:
@@ -84,7 +109,7 @@ def calibration_file(run: Path) -> Path:
 
 
 def points_file(run: Path) -> Path:
-    """One row a level."""
+    """One row a level, or a repeat of one."""
     return run / "points.parquet"
 
 

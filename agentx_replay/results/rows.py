@@ -28,8 +28,10 @@ class RequestRow(NamedTuple):
     arrival_tokens: NDArray[np.int32] | None
 
 
-def request_row(dispatch: Dispatch, response: Response, origin_ns: int) -> RequestRow:
-    """Return the row of one response; stamps count from ``origin_ns``.
+def request_row(
+    dispatch: Dispatch, response: Response, origin_ns: int, repeat: int = 1
+) -> RequestRow:
+    """Return the row of one response of a level's ``repeat``; stamps count from ``origin_ns``.
 
     The arrivals are copied, so that a row holds on to no buffer of the wire.
     """
@@ -40,6 +42,7 @@ def request_row(dispatch: Dispatch, response: Response, origin_ns: int) -> Reque
     prompt_tokens = response.prompt_tokens
     scalars = (
         dispatch.concurrency,
+        repeat,
         dispatch.phase.value,
         dispatch.request_id,
         dispatch.play_id,
@@ -104,10 +107,13 @@ def blank_row() -> RequestRow:
     return RequestRow(scalars, np.empty(0, np.int64), None)
 
 
-def play_row(play: PlayRecord, origin_ns: int) -> tuple[Any, ...]:
-    """Return the row of one play, in the order of ``PLAYS``; stamps count from ``origin_ns``."""
+def play_row(play: PlayRecord, origin_ns: int, repeat: int = 1) -> tuple[Any, ...]:
+    """Return the row of one play of a level's ``repeat``, in the order of ``PLAYS``; stamps count
+    from ``origin_ns``.
+    """
     return (
         play.concurrency,
+        repeat,
         play.play_id,
         play.session_id,
         play.lane,

@@ -18,6 +18,7 @@ from agentx_replay.given_files import read_given
 from agentx_replay.results.compaction import play_files
 from agentx_replay.results.durable import disk_faults_explained, sync_directory, write_bytes_durably
 from agentx_replay.results.layout import (
+    Measurement,
     calibration_file,
     instrument_file,
     instrument_parts,
@@ -50,12 +51,20 @@ class PointStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StoredPoint:
-    """One point on disk: its level, status and ``point.json``."""
+    """One point on disk: its level, status and ``point.json``; ``repeat`` says which repeat of the
+    level it is.
+    """
 
     directory: Path
     concurrency: int
     status: PointStatus
     document: Mapping[str, Any]
+    repeat: int = 1
+
+    @property
+    def measurement(self) -> Measurement:
+        """Its level and repeat."""
+        return Measurement(self.concurrency, self.repeat)
 
     def requests(self, names: tuple[str, ...] | None = None) -> pa.Table:
         """Return its responses, as far as they were written; only columns ``names``, if given."""
@@ -109,23 +118,23 @@ class RunDirectory:
         """Replace ``calibration.json``."""
         self._write_json(calibration_file(self.path), document)
 
-    def start_point(self, concurrency: int, document: Mapping[str, Any]) -> Path:
-        """Make the directory of a level, marked running, and return it.
+    def start_point(self, concurrency: int, document: Mapping[str, Any], repeat: int = 1) -> Path:
+        """Make the directory of a level's ``repeat``, marked running, and return it.
 
         What an earlier attempt left there is set aside: its rows are not this one's.
         """
-        directory = point_directory(self.path, concurrency)
+        directory = point_directory(self.path, concurrency, repeat)
         with disk_faults_explained(directory):
             if directory.exists():
                 self._set_aside(directory)
             directory.mkdir()
             sync_directory(self.path)
-        self.write_point(concurrency, PointStatus.RUNNING, document)
+        self.write_point(concurrency, PointStatus.RUNNING, document, repeat)
         return directory
 
-    def attempts(self, concurrency: int) -> int:
-        """Return how often the level was begun before."""
-        directory = point_directory(self.path, concurrency)
+    def attempts(self, concurrency: int, repeat: int = 1) -> int:
+        """Return how often this repeat of the level was begun before."""
+        directory = point_directory(self.path, concurrency, repeat)
         return len(self._earlier_attempts(directory)) + directory.exists()
 
     def _earlier_attempts(self, point: Path) -> list[Path]:
@@ -140,14 +149,19 @@ class RunDirectory:
         sync_directory(unfinished)
 
     def write_point(
-        self, concurrency: int, status: PointStatus, document: Mapping[str, Any]
+        self,
+        concurrency: int,
+        status: PointStatus,
+        document: Mapping[str, Any],
+        repeat: int = 1,
     ) -> None:
-        """Replace ``point.json``; ``concurrency`` and ``status`` are added to the document."""
-        path = point_file(point_directory(self.path, concurrency))
-        self._write_json(path, {"concurrency": concurrency, "status": status, **document})
+        """Replace ``point.json``; level, repeat and status are added to the document."""
+        path = point_file(point_directory(self.path, concurrency, repeat))
+        known = {"concurrency": concurrency, "repeat": repeat, "status": status}
+        self._write_json(path, {**known, **document})
 
     def write_points(self, rows: Collection[Mapping[str, Any]]) -> None:
-        """Replace ``points.parquet``: one mapping a level with the columns of ``POINTS``."""
+        """Replace ``points.parquet``: one mapping a point with the columns of ``POINTS``."""
         names = [column.name for column in POINTS]
         ordered = [tuple(row[name] for name in names) for row in rows]
         self._write_table(points_file(self.path), POINTS, ordered)
@@ -229,9 +243,9 @@ def read_sweep(path: Path) -> dict[str, Any]:
 
 
 def read_points(path: Path) -> list[StoredPoint]:
-    """Return the points of a run directory, finished or not, by rising concurrency."""
+    """Return the points of a run directory, finished or not, by rising concurrency and repeat."""
     found = [_read_point(file) for file in path.glob("c*/point.json")]
-    return sorted(found, key=lambda point: point.concurrency)
+    return sorted(found, key=lambda point: point.measurement)
 
 
 def _read_point(file: Path) -> StoredPoint:
@@ -239,7 +253,10 @@ def _read_point(file: Path) -> StoredPoint:
     concurrency, status = document.get("concurrency"), document.get("status")
     if type(concurrency) is not int or concurrency < 1 or status not in set(PointStatus):
         raise UsageError(f"{file} lacks a usable concurrency or status", "move its directory away")
-    return StoredPoint(file.parent, concurrency, PointStatus(status), document)
+    repeat = document.get("repeat", 1)  # an older version knew of no repeats
+    if type(repeat) is not int or repeat < 1:
+        raise UsageError(f"{file} lacks a usable repeat", "move its directory away")
+    return StoredPoint(file.parent, concurrency, PointStatus(status), document, repeat)
 
 
 def read_json(path: Path) -> dict[str, Any]:

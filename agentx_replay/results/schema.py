@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from agentx_replay.errors import UsageError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""2 added ``repeat`` to every file."""
 _VERSION_KEY = b"agentx_replay.schema_version"
 
 
@@ -49,12 +50,14 @@ def _number(name: str, unit: str, meaning: str, null_means: str | None = None) -
     return Column(name, pa.float64(), unit, meaning, null_means)
 
 
+_REPEAT = _count("repeat", "which repeat of the level it is, from 1", "an older version wrote it")
 _NO_USAGE = "the server reported no usage"
 _OPEN_CONNECTION = "the connection had been used before"
 _NONE_CAME = "no token event came"
 
 REQUESTS: tuple[Column, ...] = (
     _count("concurrency", "concurrency level of the point"),
+    _REPEAT,
     _text("phase", "`primer`, `pressure` (both warm-up) or `window`"),
     _text("request_id", "the request, as sent in `X-Request-ID`"),
     _text("play_id", "the play it belongs to"),
@@ -135,6 +138,7 @@ REQUESTS: tuple[Column, ...] = (
 
 PLAYS: tuple[Column, ...] = (
     _count("concurrency", "concurrency level of the point"),
+    _REPEAT,
     _text("play_id", "the play"),
     _text("session_id", "the recorded session that is replayed"),
     _count("lane", "the lane that plays it, from 0"),
@@ -151,6 +155,7 @@ PLAYS: tuple[Column, ...] = (
 
 INSTRUMENT: tuple[Column, ...] = (
     _count("concurrency", "concurrency level of the point"),
+    _REPEAT,
     _count("worker", "worker process, from 0"),
     _stamp("at_ns", "when the sample was taken"),
     Column("loop_lag_ns", pa.int64(), "ns", "how late a timer of the event loop fired"),
@@ -160,6 +165,7 @@ INSTRUMENT: tuple[Column, ...] = (
 
 SERVER: tuple[Column, ...] = (
     _count("concurrency", "concurrency level of the point"),
+    _REPEAT,
     _stamp("at_ns", "when the answer to the scrape had come"),
     _text("endpoint", "whose metrics page it is, without user name or password"),
     _text("metric", "what it means, whatever the engine calls it"),
@@ -175,6 +181,7 @@ _NOT_TOLD = "the server did not report what it needs"
 
 POINTS: tuple[Column, ...] = (
     _count("concurrency", "concurrency level"),
+    _REPEAT,
     _text("status", "`running`, `complete`, `interrupted` or `failed`"),
     Column("valid", pa.bool_(), "", "the measurement is sound"),
     _text("invalid_reasons", "why not, joined by `; `", "valid"),
@@ -211,7 +218,7 @@ POINTS: tuple[Column, ...] = (
     _count("overflow", "refused as longer than the context"),
     _count("cut", "alive at the end of the grace, and cut"),
 )
-"""``points.parquet``: one row a concurrency level."""
+"""``points.parquet``: one row a concurrency level, or a repeat of one."""
 
 FILES: dict[str, tuple[Column, ...]] = {
     "requests.parquet": REQUESTS,

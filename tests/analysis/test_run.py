@@ -77,11 +77,11 @@ def test_a_level_that_cannot_be_read_is_named_and_the_other_is_reported(
     report = Report.of(run, (100.0,))
     assert [point.concurrency for point in report.run.points] == [12]
     ((level, why),) = report.run.refused.items()
-    assert level == 16
+    assert level == (16, 1)
     assert said in why
     assert not report.sound
     assert "concurrency 16 cannot be measured:" in report.text()
-    assert report.plain()["not_measured"] == [{"concurrency": 16, "why": why}]
+    assert report.plain()["not_measured"] == [{"concurrency": 16, "repeat": 1, "why": why}]
 
 
 def test_a_run_without_a_level_that_can_be_read_is_refused(run: Path) -> None:

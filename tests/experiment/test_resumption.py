@@ -21,6 +21,7 @@ def document(**changes: Any) -> dict[str, Any]:
         "corpus": {"name": "traces", "fingerprint": "c0ffee", "played": ["s1", "s2"]},
         "plans": {"2": "p2"},
         "levels": [2, 4],
+        "repeats": 2,
         "gpus": 8,
         "salt": "pepper",
         "calibration": {"words": 9, "cost": {"per_message": 4}, "warnings": []},
@@ -45,6 +46,7 @@ def document(**changes: Any) -> dict[str, Any]:
         {"versions__python": "3.12.1"},
         {"corpus__name": "the same files elsewhere"},
         {"levels": [8]},
+        {"repeats": 3},
         {"plans": {"8": "p8"}},
         {"calibration__warnings": ["measured anew"]},
         {"target__keep_alive_s": None},
@@ -111,6 +113,19 @@ def test_a_run_that_goes_on_keeps_its_beginning_and_adds_its_levels() -> None:
     assert found["resumed"] == [again]
     third = resumed(Earlier(Path("run"), found, ()), now, accept=False)
     assert third["resumed"] == [again, again]
+
+
+@pytest.mark.parametrize(("before", "now", "after"), [(2, 3, 3), (3, 1, 3), (None, 2, 2)])
+def test_a_run_that_goes_on_has_the_most_repeats_it_was_ever_asked_for(
+    before: int | None, now: int, after: int
+) -> None:
+    earlier = document(repeats=before)
+    if before is None:  # an older version measured each level once
+        del earlier["repeats"]
+    assert (
+        resumed(Earlier(Path("run"), earlier, ()), document(repeats=now), accept=False)["repeats"]
+        == after
+    )
 
 
 def test_differences_are_refused_all_at_once_and_accepted_only_on_record() -> None:

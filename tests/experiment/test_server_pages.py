@@ -12,6 +12,7 @@ from agentx_replay.endpoint.url import parse_base_url
 from agentx_replay.errors import UsageError
 from agentx_replay.experiment.server_metrics import metrics_pages, recorded_metrics
 from agentx_replay.replay.clock import real_clock
+from agentx_replay.results.layout import Measurement
 from agentx_replay.results.server_metrics import read_server_metrics
 
 KNOWN = "# HELP x\nvllm:num_requests_running 3\npython_info 1\n"
@@ -79,7 +80,7 @@ def test_what_was_scraped_is_on_record_since_the_origin(tmp_path: Path) -> None:
             pages = await metrics_pages((f"http://{server.url.authority}/other",), server)
             with real_clock(asyncio.get_running_loop()) as clock:
                 origin_ns = clock.now_ns()
-                async with recorded_metrics(pages, clock, origin_ns, tmp_path, 8):
+                async with recorded_metrics(pages, clock, origin_ns, tmp_path, Measurement(8)):
                     await asked_again.wait()
                 return clock.now_ns() - origin_ns
 

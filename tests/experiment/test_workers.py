@@ -68,6 +68,7 @@ def jobs(directory: Path, workers: int, orders: Orders, *, window_s: float = 1.5
             scenario=dataclasses.replace(SCENARIO, window_s=window_s),
             prompting=prompting,
             attempt=0,
+            repeat=1,
             concurrency=LANES,
             run_id="r",
             directory=directory,

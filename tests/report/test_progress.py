@@ -85,6 +85,6 @@ def test_whole_fields_go_from_the_right() -> None:
 )
 def test_a_warm_up_tells_what_has_returned_of_all(warmed: Warmed, stage: str) -> None:
     warming = replace(PROGRESS, stage=Stage.WARMUP, left_s=None, warmed=warmed)
-    assert progress_line(8, warming, NOTHING_YET, LOAD, None) == (
+    assert progress_line("c=8", warming, NOTHING_YET, LOAD, None) == (
         f"c=8 {stage} | 16 in flight | client 25% CPU, lag 1.2 ms | 32 live sessions"
     )

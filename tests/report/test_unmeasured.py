@@ -33,18 +33,33 @@ def test_a_run_with_all_its_levels_says_nothing(tmp_path: Path) -> None:
 def test_levels_that_were_not_begun_are_named_and_how_to_go_on(tmp_path: Path) -> None:
     found = report(tmp_path / "run", [16, 64, 12, 32])
     assert found.plain()["not_measured"] == [
-        {"concurrency": 32, "why": "not begun"}, {"concurrency": 64, "why": "not begun"},
-    ]  # fmt: skip
+        {"concurrency": 32, "repeat": 1, "why": "not begun"},
+        {"concurrency": 64, "repeat": 1, "why": "not begun"},
+    ]
     assert "not measured: concurrency 32, 64; agentx-replay sweep --resume" in found.text()
     assert not found.sound
     assert "not measured: concurrency 32, 64;" in found.write().read_text()
+
+
+def test_repeats_that_were_not_begun_are_named(tmp_path: Path) -> None:
+    path = asked(tmp_path / "run", [12, 16])
+    RunDirectory(path).write_sweep({**read_sweep(path), "repeats": 2})
+    found = Report.of(path, (100.0,))
+    assert found.plain()["not_measured"] == [
+        {"concurrency": 12, "repeat": 2, "why": "not begun"},
+        {"concurrency": 16, "repeat": 2, "why": "not begun"},
+    ]
+    assert "not measured: concurrency 12-r2, 16-r2; agentx-replay sweep" in found.text()
+    assert not found.sound
 
 
 def test_a_level_that_lost_its_point_is_named_and_counts_as_missing(tmp_path: Path) -> None:
     path = asked(tmp_path / "run", [12, 16])
     (path / "c0016" / "point.json").unlink()
     found = Report.of(path, (100.0,))
-    assert found.plain()["not_measured"] == [{"concurrency": 16, "why": "c0016 has no point.json"}]
+    assert found.plain()["not_measured"] == [
+        {"concurrency": 16, "repeat": 1, "why": "c0016 has no point.json"}
+    ]
     assert "concurrency 16 is missing: c0016 has no point.json" in found.text()
     assert not found.sound
 

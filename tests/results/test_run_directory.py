@@ -10,6 +10,7 @@ from record_cases import dispatch, response
 from agentx_replay.errors import UsageError
 from agentx_replay.replay.ports import PlayRecord
 from agentx_replay.results.durable import explain, write_bytes_durably, write_durably
+from agentx_replay.results.layout import measurement_of
 from agentx_replay.results.recorder import ParquetRecorder
 from agentx_replay.results.run_directory import (
     PointStatus,
@@ -69,7 +70,7 @@ def test_a_point_is_marked_from_running_to_complete(tmp_path: Path) -> None:
     assert read_points(tmp_path)[0].status is PointStatus.RUNNING
     run.write_point(8, PointStatus.COMPLETE, {"valid": True})
     (point,) = read_points(tmp_path)
-    assert point.document == {"concurrency": 8, "status": "complete", "valid": True}
+    assert point.document == {"concurrency": 8, "repeat": 1, "status": "complete", "valid": True}
 
 
 def test_starting_a_level_again_sets_the_attempt_before_aside(tmp_path: Path) -> None:
@@ -86,6 +87,53 @@ def test_starting_a_level_again_sets_the_attempt_before_aside(tmp_path: Path) ->
     (aside,) = read_points(tmp_path / "unfinished")
     assert aside.directory.name == "c0002.attempt-0"
     assert len(aside.requests()) == 1
+
+
+def test_repeats_of_a_level_have_directories_and_attempts_of_their_own(tmp_path: Path) -> None:
+    run = RunDirectory.create(tmp_path)
+    for concurrency, repeat in ((16, 1), (8, 10), (8, 1), (8, 2)):
+        run.start_point(concurrency, {}, repeat)
+    run.start_point(8, {}, 2)
+    points = read_points(tmp_path)
+    assert [(point.directory.name, point.concurrency, point.repeat) for point in points] == [
+        ("c0008", 8, 1), ("c0008-r2", 8, 2), ("c0008-r10", 8, 10), ("c0016", 16, 1),
+    ]  # fmt: skip
+    assert [str(point.measurement) for point in points] == ["8", "8-r2", "8-r10", "16"]
+    assert [run.attempts(8, repeat) for repeat in (1, 2, 3)] == [1, 2, 0]
+    assert [path.name for path in (tmp_path / "unfinished").iterdir()] == ["c0008-r2.attempt-0"]
+
+
+@pytest.mark.parametrize(
+    ("name", "measurement"),
+    [
+        ("c0008", (8, 1)),
+        ("c0008-r2", (8, 2)),
+        ("c20000-r10", (20_000, 10)),
+        ("c0008.attempt-0", None),
+        ("c0008-r", None),
+        ("calibration", None),
+    ],
+)
+def test_a_directory_is_named_after_its_level_and_repeat(
+    name: str, measurement: tuple[int, int] | None
+) -> None:
+    assert measurement_of(Path(name)) == measurement
+
+
+def test_a_point_of_an_older_version_is_the_first_repeat(tmp_path: Path) -> None:
+    directory = RunDirectory.create(tmp_path).start_point(8, {})
+    (directory / "point.json").write_text('{"concurrency": 8, "status": "complete"}')
+    assert read_points(tmp_path)[0].repeat == 1
+
+
+@pytest.mark.parametrize("repeat", ["0", "-1", "1.0", "true", "null", '"2"'])
+def test_a_repeat_that_is_none_is_refused(tmp_path: Path, repeat: str) -> None:
+    directory = RunDirectory.create(tmp_path).start_point(8, {})
+    (directory / "point.json").write_text(
+        f'{{"concurrency": 8, "repeat": {repeat}, "status": "complete"}}'
+    )
+    with pytest.raises(UsageError, match=r"c0008/point\.json lacks a usable repeat"):
+        read_points(tmp_path)
 
 
 def test_points_are_read_by_rising_concurrency(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from agentx_replay.results.schema import INSTRUMENT, arrow_schema
 
 
 def samples(worker: int, *at_ns: int) -> pa.Table:
-    return table_of(arrow_schema(INSTRUMENT), [(4, worker, at, 0, 0) for at in at_ns])
+    return table_of(arrow_schema(INSTRUMENT), [(4, 1, worker, at, 0, 0) for at in at_ns])
 
 
 def kept(point: Path) -> list[tuple[int, int]]:

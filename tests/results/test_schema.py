@@ -35,7 +35,7 @@ def test_a_column_is_nullable_exactly_where_null_means_something(name: str) -> N
 
 
 def test_files_carry_their_schema_version() -> None:
-    assert arrow_schema(REQUESTS).metadata == {VERSION: b"1"}
+    assert arrow_schema(REQUESTS).metadata == {VERSION: b"2"}
 
 
 def test_a_column_that_an_older_file_lacks_is_null() -> None:
@@ -46,8 +46,8 @@ def test_a_column_that_an_older_file_lacks_is_null() -> None:
 
 
 def test_a_newer_file_is_refused_in_plain_words() -> None:
-    newer = pa.table({"lane": [1]}, metadata={VERSION: b"2"})
-    with pytest.raises(UsageError, match=r"x\.parquet has record schema 2, this version reads up"):
+    newer = pa.table({"lane": [1]}, metadata={VERSION: b"3"})
+    with pytest.raises(UsageError, match=r"x\.parquet has record schema 3, this version reads up"):
         conform(newer, REQUESTS, "x.parquet")
 
 

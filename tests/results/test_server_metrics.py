@@ -131,14 +131,15 @@ def test_samples_come_back_as_they_were_written(tmp_path: Path) -> None:
     samples.add("http://a/metrics", 5, running, 3.0)
     samples.add("http://b/metrics", 6, running, 4.0)
     samples.add("http://a/metrics", 7, running, 5.0)
-    SampleParts(server_parts(tmp_path), SERVER).write(samples.take(8))
+    SampleParts(server_parts(tmp_path), SERVER).write(samples.take(8, 2))
     rows = read_server_metrics(tmp_path).to_pylist()
     assert [(row["endpoint"], row["at_ns"], row["value"]) for row in rows] == [
         ("http://a/metrics", 5, 3.0), ("http://b/metrics", 6, 4.0), ("http://a/metrics", 7, 5.0),
     ]  # fmt: skip
-    assert {(row["concurrency"], row["metric"], row["name"], row["labels"]) for row in rows} == {
-        (8, "running", "vllm:num_requests_running", 'engine="0"')
-    }
+    assert {
+        (row["concurrency"], row["repeat"], row["metric"], row["name"], row["labels"])
+        for row in rows
+    } == {(8, 2, "running", "vllm:num_requests_running", 'engine="0"')}
 
 
 def test_a_series_told_twice_on_one_page_is_no_step_of_a_counter() -> None:
