@@ -56,6 +56,8 @@ class TimerFdClock:
         self._heap: list[tuple[int, int, _Call]] = []
         self._entries = count()
         self._armed_ns: int | None = None
+        self._setting = _Setting()  # made once: the first call after a wait finds cold caches
+        self._setting_at = ctypes.byref(self._setting)
         self.now_ns = time.monotonic_ns
         loop.add_reader(self._fd, self._expired)
 
@@ -81,9 +83,9 @@ class TimerFdClock:
             return
         self._armed_ns = when_ns
         # An instant of 0 would disarm the timer; the past fires at once.
-        s, ns = divmod(max(when_ns, 1), _NS)
-        setting = _Setting(_Instant(0, 0), _Instant(s, ns))
-        if self._set_time(self._fd, _ABSOLUTE, ctypes.byref(setting), None) < 0:
+        value = self._setting.value
+        value.s, value.ns = divmod(max(when_ns, 1), _NS)
+        if self._set_time(self._fd, _ABSOLUTE, self._setting_at, None) < 0:
             raise OSError(ctypes.get_errno(), "timerfd_settime failed")
 
     def _expired(self) -> None:
@@ -93,11 +95,10 @@ class TimerFdClock:
             return
         self._armed_ns = None
         now_ns = self.now_ns()
-        due: list[_Call] = []
         while self._heap and self._heap[0][0] <= now_ns:
-            due.append(heapq.heappop(self._heap)[2])
-        self._arm()
-        for pending in due:
+            pending = heapq.heappop(self._heap)[2]
             call, pending.call = pending.call, None
             if call is not None:
                 self._loop.call_soon(call)
+        # After the calls, which may arrange for earlier ones: the timer is then set only once.
+        self._loop.call_soon(self._arm)
