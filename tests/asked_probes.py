@@ -36,5 +36,8 @@ def words_of(probe: Probe) -> list[str]:
 def templated(cost: TemplateCost, probe: Probe) -> Count:
     """Count a conversation as a server with such a template does, one token a word."""
     assert isinstance(probe, Conversation)
-    overhead = sum(cost.message(role) for role, _ in probe.messages)
+    roles = [role for role, _ in probe.messages]
+    calls = roles.count("assistant") if probe.tool_messages else 0
+    overhead = calls * (cost.call + cost.result) + (cost.first_call if calls else 0)
+    overhead += sum(cost.message(role) for role in (roles[: -2 * calls] if calls else roles))
     return cost.conversation(has_system=probe.has_system) + overhead + probe.words

@@ -18,13 +18,21 @@ from agentx_replay.simulator.tokens import Message, Tokens, message_text
 class ChatRenderer:
     """Renders conversations by ``template`` and counts by the ``tokenizer.json`` of ``directory``.
 
-    As vLLM does, a conversation is encoded without adding special tokens, plain text with. ``now``
-    is what a template may call to say the time.
+    As vLLM does, a conversation is encoded without adding special tokens, plain text with, and a
+    call comes to the template with its arguments as an object and no content as an empty one;
+    ``calls_as_sent`` leaves them a text and null, as llama.cpp does for templates that want that.
+    ``now`` is what a template may call to say the time.
     """
 
     def __init__(
-        self, directory: Path, template: str | None = None, now: Callable[[], str] = lambda: "noon"
+        self,
+        directory: Path,
+        template: str | None = None,
+        now: Callable[[], str] = lambda: "noon",
+        *,
+        calls_as_sent: bool = False,
     ) -> None:
+        self._calls_as_sent = calls_as_sent
         config = json.loads((directory / "tokenizer_config.json").read_text("utf-8"))
         self._tokenizer = _tokenizer(directory / "tokenizer.json")
         self._special = {name: _text(config.get(name)) for name in ("bos_token", "eos_token")}
@@ -35,12 +43,25 @@ class ChatRenderer:
 
     def chat(self, messages: Sequence[Message], tools: Sequence[Any]) -> Tokens:
         """Return the tokens of a conversation, generation prompt included."""
-        said = [{"role": m["role"], "content": message_text(m)} for m in messages]
+        said = [self._said(message) for message in messages]
         try:
             text = self._template.render(messages=said, add_generation_prompt=True, **self._special)
         except TemplateError as error:
             raise RefusedError(400, f"the template refuses: {error}") from None
         return self._tokens(text, add_special=False)
+
+    def _said(self, message: Message) -> Message:
+        calls = message.get("tool_calls")
+        if not calls:
+            return {**message, "content": message_text(message)}
+        if self._calls_as_sent:
+            return message
+        calls = [
+            {**call, "function": {**call["function"], "arguments": json.loads(arguments)}}
+            for call in calls
+            for arguments in [call["function"]["arguments"]]
+        ]
+        return {**message, "content": message["content"] or "", "tool_calls": calls}
 
     def text(self, text: str) -> Tokens:
         """Return the tokens of plain text, without any template."""

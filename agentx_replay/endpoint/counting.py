@@ -254,9 +254,9 @@ def _request(settings: EndpointSettings, path: str, body: bytes) -> bytes:
     return post(head_start(settings, "POST", path), {}, (body,))
 
 
-def _messages(probe: Text | Conversation) -> list[dict[str, str]]:
+def _messages(probe: Text | Conversation) -> list[dict[str, Any]]:
     if isinstance(probe, Conversation):
-        return [{"role": role, "content": text} for role, text in probe.messages]
+        return probe.as_sent()
     return [{"role": "user", "content": probe.text}]
 
 

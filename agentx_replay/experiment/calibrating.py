@@ -30,8 +30,14 @@ from agentx_replay.prompts.calibration import (
     verify,
 )
 from agentx_replay.prompts.probes import Asking, Ids, Probe, ProbeMaker, Text, sentence
-from agentx_replay.prompts.template import TemplateCost
-from agentx_replay.prompts.template_cost import flat_cost, measure_template
+from agentx_replay.prompts.template import Role, TemplateCost
+from agentx_replay.prompts.template_cost import (
+    REFUSES,
+    ToolMessagesError,
+    flat_cost,
+    measure_template,
+    measure_tools,
+)
 from agentx_replay.prompts.vocabulary import common_words, opening_words
 from agentx_replay.prompts.word_search import MOST_WORDS_A_TEXT, Words, find_words
 from agentx_replay.prompts.word_search import UncountedError as UncountedTextError
@@ -43,6 +49,7 @@ MOST_REQUESTS = 90
 _FEWEST_PROBES = 16
 """The proof gets what the search for words has left of the requests, and no less than this."""
 _USAGE_REQUESTS = 2
+_UNUSABLE = 3
 _LONG_PROBE_S = 0.3
 _LONGEST_PROBE_TOKENS = 65_536
 _SAMPLE_WORDS = 300
@@ -90,21 +97,32 @@ async def calibrate(
     candidates: Candidates | None = None,
     earlier: Calibration | None = None,
     proof: Enough = PROOF,
+    tool_messages: bool = False,
 ) -> Calibration:
     """Calibrate against a server, or prove an ``earlier`` calibration against it, in as many
     probes as ``proof`` gives time for.
 
-    Raises UsageError where the earlier one is of another API, and (exit code 3) where the server
-    cannot be asked.
+    Raises UsageError where the earlier one is of another API or kind of messages, and (exit code 3)
+    where the server cannot be asked, or takes no ``tool_messages``.
     """
     if earlier is not None and earlier.api != settings.api:
         raise UsageError(
             f"the calibration is of the {earlier.api} API, and {settings.api} is asked",
             f"leave it out, or add --endpoint {earlier.api}",
         )
+    if earlier is not None and earlier.cost.tool_messages != tool_messages:
+        raise UsageError(
+            "the calibration is of tool messages, and plain ones are asked for"
+            if earlier.cost.tool_messages
+            else "the calibration is of plain messages, and tool messages are asked for",
+            f"leave it out, or {'add' if earlier.cost.tool_messages else 'leave out'} "
+            "--tool-messages",
+        )
     client = Client(settings)
     try:
-        session = _Session(Counter(client, settings), settings, context_tokens, proof)
+        session = _Session(
+            Counter(client, settings), settings, context_tokens, proof, tool_messages=tool_messages
+        )
         return await session.calibration(candidates or builtin_candidates(), earlier)
     finally:
         await client.close()
@@ -119,11 +137,14 @@ class _Session:
         settings: EndpointSettings,
         context_tokens: int | None,
         proof: Enough,
+        *,
+        tool_messages: bool,
     ) -> None:
         self._counter = counter
         self._model = settings.model
         self._api = settings.api
         self._chat = settings.api == "chat"
+        self._tool_messages = tool_messages
         self._context = context_tokens
         self._proof = proof
         self._rng = random.Random(time.time_ns())  # a cache must not know the probes
@@ -132,16 +153,24 @@ class _Session:
         """Find, prove, and check against usage."""
         probes = ProbeMaker(candidates.opening, candidates.words, self._rng)
         try:
-            ways = await self._counter.ways(probes.conversation([("user", 3)]), probes.text(3))
+            counting = await self._counter.ways(probes.conversation([("user", 3)]), probes.text(3))
         except UncountedError:
-            return assumed(self._model, self._api, _UNCOUNTED)
-        found = await self._found(candidates, earlier, ways)
-        usage = await self._usage(found, ways)
-        if usage.counted != usage.predicted and ways.usage and ways != _by_usage(ways.usage):
-            ways = _by_usage(ways.usage)
-            found = await self._found(candidates, earlier, ways)
-            usage = await self._usage(found, ways)
-        return replace(found, warnings=(*found.warnings, *usage.warnings, *_way_warnings(ways)))
+            return self._assumed(_UNCOUNTED)
+        tried = [counting]
+        if counting.usage and counting != _by_usage(counting.usage):
+            tried.append(_by_usage(counting.usage))
+        refusal = ToolMessagesError(REFUSES)
+        for ways in tried:
+            try:
+                found = await self._found(candidates, earlier, ways)
+                usage = await self._usage(found, ways)
+            except ToolMessagesError as error:
+                refusal = error  # what /tokenize leaves out, the server itself may take
+                continue
+            if usage.counted == usage.predicted or ways == tried[-1]:
+                warnings = (*found.warnings, *usage.warnings, *_way_warnings(ways))
+                return replace(found, warnings=warnings)
+        raise _no_tools(refusal)
 
     async def _found(
         self, candidates: Candidates, earlier: Calibration | None, ways: Ways
@@ -155,13 +184,14 @@ class _Session:
                 ways,
             )
         except UncountedTextError:
-            return assumed(self._model, self._api, _REFUSED)
+            return self._assumed(_REFUSED)
         probes = ProbeMaker(candidates.opening, words.words, self._rng)
         cost: TemplateCost | None = flat_cost(words.opening_tokens)
         if self._chat:
             cost = await self._ask(measure_template(probes), ways)
+            cost = await self._tools(probes, cost, ways)
         if cost is None:
-            return assumed(self._model, self._api, _REFUSED)
+            return self._assumed(_REFUSED)
         begun = Calibration(
             words=words.words,
             opening=candidates.opening,
@@ -175,6 +205,17 @@ class _Session:
         )
         ids = () if self._chat else await self._ids(begun, ways)
         return await self._proven(replace(begun, ids=ids), ways)
+
+    def _assumed(self, warning: str) -> Calibration:
+        return assumed(self._model, self._api, warning, tool_messages=self._tool_messages)
+
+    async def _tools(
+        self, probes: ProbeMaker, plain: TemplateCost | None, ways: Ways
+    ) -> TemplateCost | None:
+        """Return the cost of what a run will send, plain messages or those of tools."""
+        if plain is None or not self._tool_messages:
+            return plain
+        return await self._ask(measure_tools(replace(probes, tool_messages=True), plain), ways)
 
     def _words_a_text(self) -> int:
         if self._context is None:
@@ -194,7 +235,7 @@ class _Session:
     async def _proven(self, calibration: Calibration, ways: Ways) -> Calibration:
         """Return the calibration with its cost proven on random prompts."""
         room = Room(self._context, await self._affordable(calibration, ways))
-        probes = ProbeMaker(calibration.opening, calibration.words, self._rng)
+        probes = self._maker(calibration)
         if calibration.ids:
             drawn = random_id_lists(calibration.ids, self._rng, room)
         elif self._chat:
@@ -215,7 +256,9 @@ class _Session:
         """Return how many tokens can be counted in the time that one long probe may take."""
         probe = self._sample(calibration)
         begun_s = time.monotonic()
-        await self._counter.counts([probe], ways)
+        (count,) = await self._counter.counts([probe], ways)
+        if count is None and self._tool_messages:
+            raise ToolMessagesError(REFUSES)
         took_s = max(time.monotonic() - begun_s, 1e-4)
         affordable = round(probe.words / took_s * _LONG_PROBE_S)
         return min(max(affordable, probe.words), _LONGEST_PROBE_TOKENS)
@@ -225,8 +268,15 @@ class _Session:
         count = min(_SAMPLE_WORDS, self._words_a_text() - 1)
         if calibration.ids:
             return Ids((calibration.ids[0], *self._rng.choices(calibration.ids, k=count)), count)
-        maker = ProbeMaker(calibration.opening, calibration.words, self._rng)
-        return maker.conversation([("user", count)]) if self._chat else maker.text(count)
+        maker = self._maker(calibration)
+        if not self._chat:
+            return maker.text(count)
+        answered: list[tuple[Role, int]] = [("user", 0), ("assistant", 0)]
+        return maker.conversation([*(answered if self._tool_messages else ()), ("user", count)])
+
+    def _maker(self, calibration: Calibration) -> ProbeMaker:
+        tools = calibration.cost.tool_messages
+        return ProbeMaker(calibration.opening, calibration.words, self._rng, tools)
 
     async def _ids(self, calibration: Calibration, ways: Ways) -> tuple[int, ...]:
         """Return the token ids of the words, the opening's first; none where they do not serve."""
@@ -278,6 +328,14 @@ _UNCOUNTED = (
     "the server tells no prompt lengths (no usage, no /tokenize): words and template are assumed"
 )
 _REFUSED = "the server refuses the prompts of a calibration: words and template are assumed"
+
+
+def _no_tools(why: ToolMessagesError) -> UsageError:
+    return UsageError(
+        f"the server {why}",
+        "leave --tool-messages out, or serve a model whose chat template knows tools",
+        exit_code=_UNUSABLE,
+    )
 
 
 def _way_warnings(ways: Ways) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ def calibration_for(settings: Settings, target: Target) -> Calibration:
     Of several servers the first is asked, and the others must count as it does.
     """
     if target.endpoint is None:
-        return assumed("simulated", "chat")
+        return assumed("simulated", "chat", tool_messages=settings.tool_messages)
     import uvloop
 
     from agentx_replay.experiment.calibrating import calibrate, file_candidates, read_calibration
@@ -31,6 +31,7 @@ def calibration_for(settings: Settings, target: Target) -> Calibration:
         context_tokens=target.max_context,
         candidates=file_candidates(settings.tokenizer) if settings.tokenizer else None,
         earlier=read_calibration(settings.calibration) if settings.calibration else None,
+        tool_messages=settings.tool_messages,
     )
     found = uvloop.run(calibrating)
     if target.replicas:
@@ -56,7 +57,9 @@ def wording_of(calibration: Calibration, *, chat: bool) -> Wording:
     vocabulary = Vocabulary(
         table, calibration.opening, calibration.source, assumed=calibration.cost.assumed
     )
-    return chat_wording(vocabulary) if chat else text_wording(vocabulary)
+    if not chat:
+        return text_wording(vocabulary)
+    return chat_wording(vocabulary, tool_messages=calibration.cost.tool_messages)
 
 
 @dataclass(slots=True, eq=False)

@@ -144,7 +144,8 @@ async def check_lengths(
 def _probes(calibration: Calibration, context_tokens: int | None) -> list[Probe]:
     room = Room(context_tokens, _LONGEST_TOKENS)
     rng = random.Random(time.time_ns())  # a cache must not know the prompts
-    maker = ProbeMaker(calibration.opening, calibration.words, rng)
+    tools = calibration.cost.tool_messages
+    maker = ProbeMaker(calibration.opening, calibration.words, rng, tools)
     if calibration.ids:
         drawn = random_id_lists(calibration.ids, rng, room)
     elif calibration.api == "chat":

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Settings:
     """One sweep. ``max_context`` in tokens (None: the server's own limit, where it tells one);
     ``salt`` decides the words of every prompt; ``tokenizer`` is a ``tokenizer.json``;
-    ``calibration`` a file of an earlier run;
+    ``calibration`` a file of an earlier run; ``tool_messages`` sends tool calls and results;
     ``keep_one_of_duplicates`` leaves near-duplicate sessions out; ``command`` is what was typed;
     ``workers`` is the number of processes that play a level (None: by its lanes and the cores);
     ``repeats`` is how often each level is measured;
@@ -40,6 +40,7 @@ class Settings:
     keep_one_of_duplicates: bool = False
     tokenizer: Path | None = None
     calibration: Path | None = None
+    tool_messages: bool = False
     skip_bad: bool = False
     workers: int | None = None
     resume: bool = False

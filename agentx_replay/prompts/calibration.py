@@ -20,7 +20,7 @@ from agentx_replay.prompts.probes import (
     ProbeMaker,
     roles,
 )
-from agentx_replay.prompts.template import CHATML, TemplateCost
+from agentx_replay.prompts.template import CHATML, CHATML_TOOLS, TemplateCost
 from agentx_replay.prompts.template_cost import flat_cost
 from agentx_replay.prompts.vocabulary import common_words, opening_words
 
@@ -30,6 +30,8 @@ _WORDS_A_MESSAGE = 12
 _USUAL_WORDS = 500
 _FORMAT = 1
 _MOST_TOKENS = 2**31 - 1
+_OF_TOOLS = ("tool_messages", "call", "result", "first_call")
+_SIGNED = ("largest_error_tokens", "first_call")
 
 _T = TypeVar("_T")
 
@@ -89,12 +91,13 @@ class Calibration:
         return [f"prompt lengths {share} ({words}, counted by {self.counted_by})", *self.warnings]
 
 
-def assumed(model: str, api: Api, *warnings: str) -> Calibration:
+def assumed(model: str, api: Api, *warnings: str, tool_messages: bool = False) -> Calibration:
     """Return what holds where nothing was asked: the built-in words, ChatML's cost or none."""
+    chatml = CHATML_TOOLS if tool_messages else CHATML
     return Calibration(
         words=tuple(common_words()),
         opening=opening_words()[0],
-        cost=CHATML if api == "chat" else replace(flat_cost(1), assumed=True),
+        cost=chatml if api == "chat" else replace(flat_cost(1), assumed=True),
         verification=Verification(0, 0, 0, 0, 0),
         source="built-in words",
         counted_by="nobody",
@@ -130,8 +133,7 @@ def expected_tokens(probe: Probe, cost: TemplateCost) -> int:
     """Return the length that the server should count."""
     if not isinstance(probe, Conversation):
         return cost.without_system + probe.words
-    messages = sum(cost.message(role) for role, _ in probe.messages)
-    return cost.conversation(has_system=probe.has_system) + messages + probe.words
+    return cost.messages([role for role, _ in probe.messages]) + probe.words
 
 
 def verify(cost: TemplateCost, drawn: Sequence[Probe]) -> Asking[tuple[TemplateCost, Verification]]:
@@ -190,8 +192,7 @@ def _random_conversation(
             for role in roles(pairs, has_system=has_system)
         ]
         words = sum(count for _, count in lengths)
-        overhead = sum(cost.message(role) for role, _ in lengths)
-        tokens = words + overhead + cost.conversation(has_system=has_system)
+        tokens = words + cost.messages([role for role, _ in lengths])
         if not pairs or room.context_tokens is None or tokens < room.context_tokens * 3 // 4:
             return probes.conversation(lengths)
         pairs //= 2
@@ -219,8 +220,11 @@ def _random_lengths(rng: random.Random, room: Room) -> list[int]:
 
 
 def as_document(calibration: Calibration) -> dict[str, Any]:
-    """Return the calibration as plain JSON values."""
-    return {"format": _FORMAT, **asdict(calibration)}
+    """Return the calibration as plain JSON values, those of tool messages where it is of them."""
+    document = {"format": _FORMAT, **asdict(calibration)}
+    if not calibration.cost.tool_messages:
+        document["cost"] = {k: v for k, v in document["cost"].items() if k not in _OF_TOOLS}
+    return document
 
 
 def summary_document(calibration: Calibration) -> dict[str, Any]:
@@ -264,13 +268,16 @@ def _read(document: Mapping[str, Any]) -> Calibration:
     opening = _text(document, "opening")
     if not opening or any(map(str.isspace, opening)):
         raise ValueError("its opening is not one word")
+    cost = _numbers(TemplateCost, document, "cost")
+    if cost.call + cost.first_call < 0:
+        raise ValueError("its cost makes less than nothing of a first call")
     api = next((api for api in _APIS if api == _text(document, "api")), None)
     if api is None:
         raise ValueError(f"its api is none of {', '.join(_APIS)}")
     return Calibration(
         words=words,
         opening=opening,
-        cost=_numbers(TemplateCost, document, "cost"),
+        cost=cost,
         verification=_numbers(Verification, document, "verification"),
         source=_text(document, "source"),
         counted_by=_text(document, "counted_by"),
@@ -306,7 +313,8 @@ def _numbers(kind: type[_T], document: Mapping[str, Any], key: str) -> _T:
     """Return a value class of token counts and of what is true or false."""
     values = document[key]
     wanted = get_type_hints(kind)
-    if not isinstance(values, Mapping) or values.keys() != wanted.keys():
+    needed = wanted.keys() - _OF_TOOLS
+    if not isinstance(values, Mapping) or not needed <= values.keys() <= wanted.keys():
         raise ValueError(f"its {key} has not the fields {', '.join(wanted)}")
     for name, value in values.items():
         if type(value) is not wanted[name] or not _is_bearable(name, value):
@@ -315,8 +323,8 @@ def _numbers(kind: type[_T], document: Mapping[str, Any], key: str) -> _T:
 
 
 def _is_bearable(name: str, value: int) -> bool:
-    """Whether a count of tokens is one, of which an error alone may be below 0."""
-    return _is_count(abs(value) if name == "largest_error_tokens" else int(value))
+    """Whether a count of tokens is one: a difference of two may be below 0."""
+    return _is_count(abs(value) if name in _SIGNED else int(value))
 
 
 def _is_count(value: object) -> bool:

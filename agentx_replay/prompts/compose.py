@@ -174,21 +174,23 @@ class PlayComposer:
         kept = before.end_of(whole, wording) if whole else 0
         if rest and position > rest[0].start:
             starts.append(before.starts[whole])
-            words_at = before.starts[whole] + len(wording.heads[rest[0].role])
+            head, _ = wording.around(rest[0].role, rest[0].place)
+            words_at = before.starts[whole] + len(head)
             kept = words_at + width * (position - rest[0].start)
         text = self._words(stream, laid, position)
         parts: list[bytes | memoryview] = [memoryview(before.json)[:kept]]
         size = kept
         for message in rest:
+            head, tail = wording.around(message.role, message.place)
             if len(starts) == message.depth:
                 lead = wording.between if message.depth else wording.start
                 starts.append(size + len(lead))
-                parts += (lead, wording.heads[message.role])
-                size += len(lead) + len(wording.heads[message.role])
+                parts += (lead, head)
+                size += len(lead) + len(head)
             begin = max(message.start, position)
             words = text[width * (begin - position) : width * (message.end - position)]
-            parts += (words, wording.tail)
-            size += len(words) + len(wording.tail)
+            parts += (words, tail)
+            size += len(words) + len(tail)
         parts.append(wording.end)
         return _Rendered(laid, b"".join(parts), starts)
 

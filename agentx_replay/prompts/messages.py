@@ -33,6 +33,15 @@ class Message:
     depth: int
     has_system: bool
 
+    @property
+    def place(self) -> int:
+        """The messages before it, a system message not counted."""
+        return self.depth - self.has_system
+
+
+def _overhead(message: Message, cost: TemplateCost) -> int:
+    return cost.message(message.role, message.place)
+
 
 def first_message(role: Role, end: int, cost: TemplateCost) -> Message:
     """Return a message that opens a conversation: without words where ``end`` is in the lead."""
@@ -42,7 +51,7 @@ def first_message(role: Role, end: int, cost: TemplateCost) -> Message:
 
 def follow(before: Message, role: Role, end: int, cost: TemplateCost) -> Message:
     """Return the message after ``before``."""
-    start = before.end + cost.message(before.role)
+    start = before.end + _overhead(before, cost)
     return Message(role, start, end, before, before.depth + 1, before.has_system)
 
 
@@ -53,9 +62,10 @@ def cut_at(last: Message, position: int) -> Message:
     return last if last.end <= position else replace(last, end=max(last.start, position))
 
 
-def end_of_user(input_tokens: int, cost: TemplateCost, *, has_system: bool) -> int:
-    """Return where a last user message must end for the whole to count ``input_tokens``."""
-    return input_tokens - _closing(cost, has_system=has_system) - cost.user
+def end_of_user(input_tokens: int, cost: TemplateCost, place: int, *, has_system: bool) -> int:
+    """Return where a last user message at ``place`` must end for all to count ``input_tokens``."""
+    closing = _closing(cost, has_system=has_system)
+    return input_tokens - closing - cost.message("user", place)
 
 
 def _closing(cost: TemplateCost, *, has_system: bool) -> int:
@@ -71,19 +81,20 @@ def end_in_user(last: Message | None, input_tokens: int, cost: TemplateCost) -> 
     ``input_tokens`` cannot hold one bare user message, that is what remains, too long as it is.
     """
     while last is not None:
-        end = end_of_user(input_tokens, cost, has_system=last.has_system)
+        place = last.place if last.role == "user" else last.place + 1
+        end = end_of_user(input_tokens, cost, place, has_system=last.has_system)
         if last.role == "user":
             if last.end == end:
                 return last
             if last.start <= end:
                 return replace(last, end=end)
         else:
-            room = end - cost.message(last.role)
+            room = end - _overhead(last, cost)
             if last.start <= room:
                 kept = last if last.end <= room else replace(last, end=room)
                 return follow(kept, "user", end, cost)
         last = last.before
-    return first_message("user", end_of_user(input_tokens, cost, has_system=False), cost)
+    return first_message("user", end_of_user(input_tokens, cost, 0, has_system=False), cost)
 
 
 def open_conversation(input_tokens: int, system_end: int, cost: TemplateCost) -> Message:
@@ -114,17 +125,18 @@ def extend(
     if kept.role == "user":
         answered = -(-previous_output_tokens // block_size)
         blocks = min(answered, (input_tokens - cut) // block_size - 1)
-        earliest = kept.end + cost.user
+        earliest = kept.end + _overhead(kept, cost)
         end = max(earliest, cut + block_size * max(0, blocks))
-        room = end_of_user(input_tokens, cost, has_system=kept.has_system) - cost.assistant
-        if (blocks > 0 or kept.end < cut) and end <= room:
-            return end_in_user(follow(kept, "assistant", end, cost), input_tokens, cost)
+        answer = follow(kept, "assistant", end, cost)
+        room = end_of_user(input_tokens, cost, answer.place + 1, has_system=kept.has_system)
+        if (blocks > 0 or kept.end < cut) and end + _overhead(answer, cost) <= room:
+            return end_in_user(answer, input_tokens, cost)
     return end_in_user(kept, input_tokens, cost)
 
 
 def sent_tokens(last: Message, cost: TemplateCost) -> int:
     """Return the length the server should count of a whole conversation."""
-    return last.end + cost.message(last.role) + _closing(cost, has_system=last.has_system)
+    return last.end + _overhead(last, cost) + _closing(cost, has_system=last.has_system)
 
 
 def _apart(earlier: Message | None, later: Message) -> tuple[list[Message], list[Message]]:

@@ -9,8 +9,9 @@ count of None means that the server would not take the prompt. Not for: what to 
 import random
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from agentx_replay.prompts.chat_messages import chat_message
 from agentx_replay.prompts.template import Role
 
 Count = int | None
@@ -55,10 +56,14 @@ class Ids:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """Messages as role and text, each an opening word and more; ``words`` counts those more."""
+    """Messages as role and text, each an opening word and more; ``words`` counts those more.
+
+    With ``tool_messages`` answers and what follows them are sent as calls and their results.
+    """
 
     messages: tuple[tuple[Role, str], ...]
     words: int
+    tool_messages: bool = False
 
     @property
     def has_system(self) -> bool:
@@ -69,6 +74,13 @@ class Conversation:
     def message_count(self) -> int:
         """Messages in it."""
         return len(self.messages)
+
+    def as_sent(self) -> list[dict[str, Any]]:
+        """Return the messages as the chat API takes them."""
+        return [
+            chat_message(role, depth - self.has_system, text, tool_messages=self.tool_messages)
+            for depth, (role, text) in enumerate(self.messages)
+        ]
 
 
 Probe = Text | Ids | Conversation
@@ -85,11 +97,15 @@ def sentence(opening: str, words: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ProbeMaker:
-    """Makes probes out of ``words`` drawn by ``rng``, so that a cache knows none of them."""
+    """Makes probes out of ``words`` drawn by ``rng``, so that a cache knows none of them.
+
+    Its conversations have answers and questions, or with ``tool_messages`` calls and results.
+    """
 
     opening: str
     words: Sequence[str]
     rng: random.Random
+    tool_messages: bool = False
 
     def drawn(self, count: int) -> list[str]:
         """Return ``count`` random words."""
@@ -98,7 +114,8 @@ class ProbeMaker:
     def conversation(self, messages: Sequence[tuple[Role, int]]) -> Conversation:
         """Return a conversation of messages with so many random words each."""
         said = tuple((role, sentence(self.opening, self.drawn(count))) for role, count in messages)
-        return Conversation(said, sum(count for _, count in messages))
+        words = sum(count for _, count in messages)
+        return Conversation(said, words, self.tool_messages)
 
     def text(self, count: int) -> Text:
         """Return a text of ``count`` random words after the opening one."""

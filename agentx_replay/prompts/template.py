@@ -6,7 +6,8 @@ message opens with one fixed word that is a single token with and without its sp
 holds the numbers and says nothing of how they are found.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Role = Literal["system", "user", "assistant"]
@@ -21,6 +22,10 @@ class TemplateCost:
     prompt are in them). ``system``, ``user`` and ``assistant`` are the cost of one such message
     around its words. ``takes_system`` is false where the template refuses a system message, so
     that its text must open the first user message. ``assumed`` is true where nothing was measured.
+
+    With ``tool_messages`` every assistant's message is a call, which costs ``call``, and the user's
+    after it its result, which costs ``result``. ``first_call`` is what the first pair of them costs
+    beyond a later one, or below it.
     """
 
     with_system: int
@@ -30,10 +35,25 @@ class TemplateCost:
     assistant: int
     takes_system: bool = True
     assumed: bool = True
+    tool_messages: bool = False
+    call: int = 0
+    result: int = 0
+    first_call: int = 0
 
-    def message(self, role: Role) -> int:
-        """Return the cost of one message of ``role`` around its words."""
+    def message(self, role: Role, place: int = 0) -> int:
+        """Return the cost around its words of the message of ``role`` that has ``place`` messages
+        before it, a system message not counted.
+        """
+        if self.tool_messages and place > 0:
+            first_call = self.first_call if place == 1 else 0
+            return self.call + first_call if role == "assistant" else self.result
         return {"system": self.system, "user": self.user, "assistant": self.assistant}[role]
+
+    def messages(self, roles: Sequence[Role]) -> int:
+        """Return the cost of a whole conversation of such messages around their words."""
+        has_system = roles[0] == "system"
+        each = (self.message(role, depth - has_system) for depth, role in enumerate(roles))
+        return self.conversation(has_system=has_system) + sum(each)
 
     def conversation(self, *, has_system: bool) -> int:
         """Return the constant of a conversation."""
@@ -52,3 +72,6 @@ CHATML = TemplateCost(with_system=3, without_system=3, system=6, user=6, assista
 """``<|im_start|>role\\n`` + opening word + … + ``<|im_end|>\\n``: 3 + 1 + 2 tokens a message, and
 ``<|im_start|>assistant\\n``, 3 tokens, to generate. What the simulator renders, and what is
 assumed of a server that was not measured."""
+
+CHATML_TOOLS = replace(CHATML, tool_messages=True, call=7, result=7)
+"""The same with tool messages, as the simulator counts them: one word more that closes each."""

@@ -6,7 +6,7 @@ answer holds (calibration.py).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median_low
 
 from agentx_replay.prompts.probes import Asking, Conversation, Count, ProbeMaker, roles
@@ -16,6 +16,16 @@ _MANY_PAIRS = 20
 _FEW_WORDS, _MORE_WORDS = 3, 23
 _SHAPES = ((0, False), (1, False), (2, False), (_MANY_PAIRS, False), (0, True), (1, True))
 """Pairs of an answer and a question after the first message; whether a system message opens."""
+_CALLS = (1, 2, _MANY_PAIRS)
+"""Pairs of a call and its result after the first message."""
+
+
+REFUSES = "refuses tool messages (assistant tool_calls and tool results)"
+_DROPS = "leaves the words of tool messages out of the prompt"
+
+
+class ToolMessagesError(Exception):
+    """The server takes no tool messages, or not their words: ``str`` says what it does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +93,39 @@ def _pair_cost(plain: Sequence[Measured]) -> int:
     shortest = min(plain, key=lambda m: m.pairs)
     longest = max(plain, key=lambda m: m.pairs)
     return round((longest.overhead - shortest.overhead) / (longest.pairs - shortest.pairs))
+
+
+def measure_tools(probes: ProbeMaker, plain: TemplateCost) -> Asking[TemplateCost]:
+    """Return the cost with tool messages, given that of plain ones; ``probes`` make such.
+
+    As with plain pairs, one is divided so that nothing is charged before it arises.
+
+    Raises ToolMessagesError where they are refused, or the words of a call or of a result are not
+    counted: a template that knows no tools leaves them out.
+    """
+    asked = [_few_words(probes, calls, has_system=False) for calls in _CALLS]
+    wordy = probes.conversation(
+        [("user", _FEW_WORDS), ("assistant", _MORE_WORDS), ("user", _MORE_WORDS)]
+    )
+    *counts, wordy_count = yield [*asked, wordy]
+    measured = [
+        Measured(calls, has_system=False, overhead=count - probe.words)
+        for calls, probe, count in zip(_CALLS, asked, counts, strict=True)
+        if count is not None
+    ]
+    if len(measured) < len(_CALLS) - 1 or wordy_count is None:  # the longest may not fit
+        raise ToolMessagesError(REFUSES)
+    if wordy_count - wordy.words - measured[0].overhead <= _FEW_WORDS - _MORE_WORDS:
+        raise ToolMessagesError(_DROPS)
+    pair = _pair_cost(measured)
+    first = median_low(m.overhead - m.pairs * pair for m in measured)
+    return replace(
+        plain,
+        tool_messages=True,
+        call=pair - pair // 2,
+        result=pair // 2,
+        first_call=first - plain.without_system - plain.user,
+    )
 
 
 def flat_cost(opening_tokens: int) -> TemplateCost:

@@ -8,8 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 
+from agentx_replay.prompts.chat_messages import Shape, call_id, chat_message, shape_of
 from agentx_replay.prompts.keys import GOLDEN, mix64
 from agentx_replay.prompts.template import Role
 from agentx_replay.prompts.vocabulary import Vocabulary
@@ -20,7 +22,17 @@ _WORDS_PER_MIX = 4
 _BLOCKS_AT_ONCE = 256
 """What is drawn for so many blocks (200 KB) stays in a core's cache until it is looked up."""
 
-_ROLES: tuple[Role, ...] = ("system", "user", "assistant")
+_SHAPES: Mapping[Shape, tuple[Role, int]] = {
+    "system": ("system", -1),
+    "user": ("user", 0),
+    "assistant": ("assistant", 1),
+    "call": ("assistant", 1),
+    "result": ("user", 2),
+}
+"""The first place in a conversation where there is a message of each shape."""
+_WORDS = " |"
+"""Stands for a message's words, and is in nothing else of it."""
+_FIRST_ID = call_id(1).encode()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,33 +41,54 @@ class Wording:
 
     ``table`` (uint8, shape ``(K, width)``) has a row a word, all of one width, so a cut at any
     word is a slice. A prompt is ``start``, its messages with ``between`` between them, and
-    ``end``; a message is the head of its role, its words, and ``tail``. The opening word is in
-    the heads or in ``start``.
+    ``end``; a message is the head of its shape, its words, and the shape's tail. The opening word
+    is in the heads or in ``start``; a head that names a call names the first.
     """
 
     table: NDArray[np.uint8]
     start: bytes
-    heads: Mapping[Role, bytes]
-    tail: bytes
+    heads: Mapping[Shape, bytes]
+    tails: Mapping[Shape, bytes]
     between: bytes
     end: bytes
+    tool_messages: bool = False
 
     @property
     def width(self) -> int:
         """Bytes a word."""
         return int(self.table.shape[1])
 
+    def around(self, role: Role, place: int) -> tuple[bytes, bytes]:
+        """Return what stands before and behind a message's words; ``place`` as in ``shape_of``.
 
-def chat_wording(vocabulary: Vocabulary) -> Wording:
+        Both have the same length wherever a message of that role and shape stands.
+        """
+        shape = shape_of(role, place, tool_messages=self.tool_messages)
+        head = self.heads[shape]
+        if shape in ("call", "result"):
+            head = head.replace(_FIRST_ID, call_id(place).encode())
+        return head, self.tails[shape]
+
+
+_NOTHING: Mapping[Shape, bytes] = dict.fromkeys(_SHAPES, b"")
+
+
+def chat_wording(vocabulary: Vocabulary, *, tool_messages: bool = False) -> Wording:
     """Return the array of messages that the chat API takes."""
-    heads = {role: message_head(role, vocabulary.opening) for role in _ROLES}
-    return Wording(vocabulary.table, b"[", heads, b'"}', b",", b"]")
+    heads: dict[Shape, bytes] = {}
+    tails: dict[Shape, bytes] = {}
+    for shape, (role, place) in _SHAPES.items():
+        if shape_of(role, place, tool_messages=tool_messages) == shape:
+            text = vocabulary.opening + _WORDS
+            message = orjson.dumps(chat_message(role, place, text, tool_messages=tool_messages))
+            heads[shape], tails[shape] = message.split(_WORDS.encode())
+    return Wording(vocabulary.table, b"[", heads, tails, b",", b"]", tool_messages)
 
 
 def text_wording(vocabulary: Vocabulary) -> Wording:
     """Return one string, without messages, as the completions API takes it."""
     start = f'"{vocabulary.opening}'.encode("ascii")
-    return Wording(vocabulary.table, start, dict.fromkeys(_ROLES, b""), b"", b"", b'"')
+    return Wording(vocabulary.table, start, _NOTHING, _NOTHING, b"", b'"')
 
 
 def ids_wording(ids: Sequence[int]) -> Wording:
@@ -66,12 +99,7 @@ def ids_wording(ids: Sequence[int]) -> Wording:
     digits = len(str(max(ids)))
     rows = b"".join(b",%*d" % (digits, number) for number in ids[1:])
     table = np.frombuffer(rows, np.uint8).reshape(len(ids) - 1, digits + 1)
-    return Wording(table, b"[%d" % ids[0], dict.fromkeys(_ROLES, b""), b"", b"", b"]")
-
-
-def message_head(role: Role, opening: str) -> bytes:
-    """Return what comes before a message's words in its JSON, the opening word included."""
-    return f'{{"role":"{role}","content":"{opening}'.encode("ascii")
+    return Wording(table, b"[%d" % ids[0], _NOTHING, _NOTHING, b"", b"]")
 
 
 class BlockText:

@@ -1,6 +1,7 @@
 """Calibrating against servers of every kind: what is found, what it costs, what is said."""
 
 import json
+from dataclasses import replace
 from itertools import count, cycle
 from pathlib import Path
 
@@ -47,6 +48,7 @@ def calibrated(
     api: Api = "chat",
     earlier: Calibration | None = None,
     candidates: Candidates | None = None,
+    tool_messages: bool = False,
 ) -> tuple[Calibration, CountingServer]:
     async def run() -> tuple[Calibration, CountingServer]:
         async with counting_server(reply) as server:
@@ -57,6 +59,7 @@ def calibrated(
                 earlier=earlier,
                 candidates=candidates,
                 proof=ALL_PROBES,
+                tool_messages=tool_messages,
             )
             return found, server
 
@@ -193,6 +196,74 @@ def test_completions_go_by_text_where_the_server_takes_no_ids() -> None:
     assert found.exact
     assert (found.ids, found.cost.without_system) == ((), 2)
     assert wording_of(found, chat=False).start == b'"able'
+
+
+# --- with tool messages -------------------------------------------------------------------------
+
+
+def calling(path: str, body: Body) -> Reply:
+    """Count a call by the words of its argument and 20 more, a result by its own and 9 more."""
+    if path != CHAT:
+        return NOT_FOUND
+    tokens = 3
+    for message in body["messages"]:
+        calls = message.get("tool_calls")
+        said = json.loads(calls[0]["function"]["arguments"]) if calls else message
+        around = 20 if calls else 9 if message["role"] == "tool" else 5
+        tokens += around + len(said["command" if calls else "content"].split())
+    return completion(body, tokens)
+
+
+# 31 tokens a pair beside its words: 20 + 9, and the two opening words; in halves 17 and 16, as
+# there are two closing words as well.
+TOOLS = replace(CHATML, tool_messages=True, call=17, result=16)
+
+
+def test_tool_messages_are_calibrated_and_proven_by_usage_in_ninety_requests() -> None:
+    found, server = calibrated(calling, tool_messages=True)
+    assert (found.exact, found.verification.probes, found.cost) == (True, 40, TOOLS)
+    assert len(server.asked) <= 90
+    assert not any("tools" in body for _, body in server.asked)  # vLLM would refuse a definition
+
+
+def test_tokenize_that_says_other_than_usage_of_tool_messages_is_not_believed() -> None:
+    # Here /tokenize forgets what a call adds.
+    def forgetful(path: str, body: Body) -> Reply:
+        if path != "/tokenize" or "messages" not in body:
+            return calling(path, body)
+        plain = [{"role": "user", "content": "able"} for _ in body["messages"]]
+        return Reply(json={"count": chatml_count({"messages": plain})})
+
+    found, _ = calibrated(forgetful, tool_messages=True)
+    assert (found.exact, found.cost, found.counted_by) == (True, TOOLS, "usage")
+
+
+def test_a_server_that_refuses_tool_messages_is_told_also_with_a_calibration_given() -> None:
+    def plain_only(path: str, body: Body) -> Reply:
+        roles = {message["role"] for message in body.get("messages", ())}
+        return REFUSED if "tool" in roles else calling(path, body)
+
+    earlier, _ = calibrated(calling, tool_messages=True)
+    for given in (None, earlier):
+        with pytest.raises(UsageError, match="the server refuses tool messages") as raised:
+            calibrated(plain_only, tool_messages=True, earlier=given)
+        assert raised.value.exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("made_with", "told", "way_out"),
+    [
+        (True, "is of tool messages, and plain ones", "leave it out, or add --tool-messages"),
+        (False, "is of plain messages, and tool", "leave it out, or leave out --tool-messages"),
+    ],
+)
+def test_a_calibration_of_the_other_kind_of_messages_is_refused(
+    made_with: bool, told: str, way_out: str
+) -> None:
+    found, _ = calibrated(calling, tool_messages=made_with)
+    with pytest.raises(UsageError, match=told) as raised:
+        calibrated(calling, tool_messages=not made_with, earlier=found)
+    assert raised.value.what_to_do == way_out
 
 
 # --- servers that cannot, and what is said ------------------------------------------------------

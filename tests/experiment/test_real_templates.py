@@ -22,8 +22,10 @@ from numpy.typing import NDArray
 from agentx_replay.endpoint.counting import Enough
 from agentx_replay.endpoint.settings import Api, EndpointSettings
 from agentx_replay.endpoint.url import parse_base_url
+from agentx_replay.errors import UsageError
 from agentx_replay.experiment.calibrating import Candidates, calibrate, file_candidates
 from agentx_replay.prompts.calibration import Calibration
+from agentx_replay.prompts.layout import lay_out
 from agentx_replay.simulator.engine import EngineModel
 from agentx_replay.simulator.server import ServerConfig, running_server
 from agentx_replay.traces.model import RecordedRequest, Session
@@ -55,24 +57,36 @@ EVERY_TEMPLATE = pytest.mark.parametrize(
 
 
 @cache
-def renderer(name: str, template: str | None) -> ChatRenderer:
+def renderer(name: str, template: str | None, *, calls_as_sent: bool = False) -> ChatRenderer:
     if not (CACHE / name / "tokenizer.json").exists():
         assert "AGENTX_REQUIRE_TOKENIZERS" not in os.environ, "run .ci/fetch-tokenizers"
         pytest.skip("needs the tokenizers that .ci/fetch-tokenizers fetches")
-    return ChatRenderer(CACHE / name, template)
+    return ChatRenderer(CACHE / name, template, calls_as_sent=calls_as_sent)
 
 
-@cache
 def calibrated(
     name: str, template: str | None, api: Api = "chat", candidates: Candidates | None = None
 ) -> Calibration:
-    rendering = renderer(name, template)
+    return calibrated_by(renderer(name, template), api, candidates)
 
+
+@cache
+def calibrated_by(
+    rendering: ChatRenderer,
+    api: Api = "chat",
+    candidates: Candidates | None = None,
+    *,
+    tool_messages: bool = False,
+) -> Calibration:
     async def run() -> Calibration:
         async with running_server(ServerConfig(engine=ENGINE), renderer=rendering) as server:
             settings = EndpointSettings(parse_base_url(server.url), "simulated", api=api)
             return await calibrate(
-                settings, context_tokens=32_768, candidates=candidates, proof=ALL_PROBES
+                settings,
+                context_tokens=32_768,
+                candidates=candidates,
+                proof=ALL_PROBES,
+                tool_messages=tool_messages,
             )
 
     return uvloop.run(run())
@@ -210,3 +224,61 @@ def test_the_words_of_another_models_file_are_sorted_out_by_the_server() -> None
     found = calibrated("qwen3", OWN, candidates=of_file)
     assert len(found.words) >= 256
     assert found.warnings
+
+
+# --- tool messages --------------------------------------------------------------------------------
+
+# DeepSeek's own template wants arguments as text, where vLLM and SGLang have parsed them. The last
+# number is of blocks that cannot be shared: a result ends just before one, and then grows by less
+# than a call and its result cost.
+TOOL_CASES: Sequence[tuple[str, str | None, bool, int]] = [
+    ("deepseek_v3", OWN, True, 0),
+    ("qwen3", OWN, False, 1),
+    ("llama3_1", chat_templates.LLAMA_TOOLS, False, 1),
+    ("gptoss", chat_templates.HARMONY_TOOLS, False, 1),
+    ("llama3_1", chat_templates.MISTRAL_TOOLS, False, 3),
+    ("gemma3", chat_templates.MISTRAL_TOOLS, False, 6),
+]
+
+
+@pytest.mark.parametrize(("name", "template", "calls_as_sent", "lost"), TOOL_CASES)
+def test_with_tool_messages_lengths_are_exact_and_blocks_are_shared(
+    name: str, template: str | None, calls_as_sent: bool, lost: int
+) -> None:
+    rendering = renderer(name, template, calls_as_sent=calls_as_sent)
+    found = calibrated_by(rendering, tool_messages=True)
+    assert (found.exact, found.verification.probes, found.warnings) == (True, 40, ())
+    calls = missed = 0
+    for session in small_sessions():
+        held, layout = UnlimitedCache(64), lay_out(session, found.cost)
+        for request, prompt in sent(session, found):
+            messages = json.loads(prompt)
+            calls += sum("tool_calls" in message for message in messages)
+            tokens = rendering.chat(messages, [])
+            assert len(tokens) == request.input_tokens
+            hits = held.blocks_hit(tokens)
+            as_sent = layout.requests[request.index].known_blocks_as_sent
+            assert as_sent <= hits <= predicted_blocks(request, 64)
+            missed += predicted_blocks(request, 64) - hits
+    assert calls > 126  # more than one a prompt
+    assert missed == lost
+
+
+@pytest.mark.parametrize(
+    ("name", "template", "told"),
+    [
+        ("gemma3", OWN, "refuses tool messages"),  # roles must alternate
+        ("deepseek_v3", OWN, "leaves the words of tool messages out"),  # as vLLM hands them to it
+        ("llama3_1", OWN, "leaves the words of tool messages out"),  # of the package: without tools
+        ("qwen3", chat_templates.CHATML, "leaves the words of tool messages out"),
+    ],
+)
+def test_a_template_that_knows_no_tools_ends_in_a_sentence_and_a_way_out(
+    name: str, template: str | None, told: str
+) -> None:
+    with pytest.raises(UsageError, match=f"the server {told}") as raised:
+        calibrated_by(renderer(name, template), tool_messages=True)
+    assert raised.value.what_to_do == (
+        "leave --tool-messages out, or serve a model whose chat template knows tools"
+    )
+    assert raised.value.exit_code == 3

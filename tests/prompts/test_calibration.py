@@ -82,6 +82,19 @@ def test_a_wrong_constant_is_moved_to_where_most_are_exact() -> None:
     assert verification.exact == 40
 
 
+def test_tool_messages_are_proven_on_conversations_of_calls_and_results() -> None:
+    tools = replace(probe_maker(), tool_messages=True)
+    cost = replace(CHATML, tool_messages=True, call=18, result=17, first_call=-1)
+    drawn = random_conversations(tools, cost, WIDE)
+    (_, found), _ = answered(verify(cost, drawn), lambda probe: templated(cost, probe))
+    assert (found.probes, found.exact) == (40, 40)
+    sent = [p.as_sent() for p in drawn if isinstance(p, Conversation)]
+    assert {message["role"] for said in sent for message in said} == {
+        "system", "user", "assistant", "tool"
+    }  # fmt: skip
+    assert all(m.get("tool_calls") for said in sent for m in said if m["role"] == "assistant")
+
+
 def test_what_the_server_refuses_proves_nothing() -> None:
     def none(_: Probe) -> Count:
         return None
@@ -156,8 +169,21 @@ def test_one_that_was_never_made_says_so() -> None:
 
 def test_a_calibration_reads_back_equal() -> None:
     with_ids = replace(EXACT, ids=(7, 8, 9), warnings=("one",), api="completions")
-    for calibration in (EXACT, with_ids):
+    tools = replace(CHATML, tool_messages=True, call=18, result=17, first_call=-1)
+    for calibration in (EXACT, with_ids, replace(EXACT, cost=tools)):
         assert from_document(as_document(calibration), "c.json") == calibration
+
+
+def test_one_of_plain_messages_says_nothing_of_tools_as_before_there_were_any() -> None:
+    assert as_document(EXACT)["cost"] == {
+        "with_system": 3,
+        "without_system": 3,
+        "system": 6,
+        "user": 6,
+        "assistant": 6,
+        "takes_system": True,
+        "assumed": True,
+    }
 
 
 def test_its_summary_has_numbers_in_place_of_lists() -> None:
@@ -194,6 +220,8 @@ def test_its_summary_has_numbers_in_place_of_lists() -> None:
         ({"cost": asdict(CHATML) | {"user": -1}}, "its cost.user is -1"),
         ({"cost": asdict(CHATML) | {"user": 2**31}}, "its cost.user is 2147483648"),
         ({"cost": asdict(CHATML) | {"assumed": 0}}, "its cost.assumed is 0"),
+        ({"cost": asdict(CHATML) | {"call": -1}}, "its cost.call is -1"),
+        ({"cost": asdict(CHATML) | {"call": 3, "first_call": -4}}, "less than nothing of a first"),
         ({"verification": None}, "its verification has not the fields probes"),
     ],
 )

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from agentx_replay.prompts.text import BlockText, message_head
+from agentx_replay.prompts.text import BlockText, chat_wording
 from agentx_replay.prompts.vocabulary import Vocabulary, builtin_vocabulary, word_table
 
 FOUR_WORDS = Vocabulary(word_table(["able", "acid", "army", "away"]), "able", "a test's")
@@ -54,4 +54,5 @@ def test_no_four_words_follow_each_other_twice_in_a_long_prompt() -> None:
 
 
 def test_a_message_opens_with_its_word_and_needs_no_escaping() -> None:
-    assert message_head("user", "able") == b'{"role":"user","content":"able'
+    wording = chat_wording(FOUR_WORDS)
+    assert wording.around("user", 0) == (b'{"role":"user","content":"able', b'"}')

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from agentx_replay.prompts.template import CHATML
+from agentx_replay.prompts.chat_messages import chat_message
+from agentx_replay.prompts.template import CHATML, CHATML_TOOLS, Role
 from agentx_replay.simulator.tokens import WordRenderer, block_ids, message_text, word_tokens
 
 
@@ -51,6 +52,23 @@ def test_a_conversation_costs_what_chatml_does() -> None:
     expected = CHATML.with_system + CHATML.system + 2 * CHATML.user + CHATML.assistant + 7 - 4
     assert expected == 30
     assert len(WordRenderer().chat(messages, [])) == 30
+
+
+def test_calls_and_results_cost_what_is_assumed_of_them_in_virtual_time() -> None:
+    said: list[tuple[Role, str]] = [
+        ("user", "able body"),
+        ("assistant", "able body acid"),
+        ("user", "able"),
+        ("assistant", "able"),
+        ("user", "able acid"),
+    ]
+    messages = [
+        chat_message(role, place, text, tool_messages=True)
+        for place, (role, text) in enumerate(said)
+    ]
+    # 4 words past the opening ones; a message is 6, and a call or a result has one word more.
+    assert CHATML_TOOLS.messages([role for role, _ in said]) + 4 == 3 + 6 + 4 * 7 + 4
+    assert len(WordRenderer().chat(messages, [])) == 3 + 6 + 4 * 7 + 4
 
 
 def test_tools_are_a_message_of_their_own() -> None:
