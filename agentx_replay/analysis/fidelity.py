@@ -5,6 +5,7 @@ What needs the recorded graph (order, joins, gaps, the prefix graph) is a ``Conf
 out where the plan is at hand. Nothing here judges whether a point is valid.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -212,9 +213,9 @@ def skipped_s(plays: pa.Table) -> tuple[float | None, float | None]:
     """
     if not {"system_skipped_s", "tree_skipped_s"} <= set(plays.column_names):
         return None, None
-    by_lane = plays.group_by("lane").aggregate([("system_skipped_s", "sum")])
-    system_s = pc.max(by_lane["system_skipped_s_sum"]).as_py() or 0.0
-    return system_s, pc.sum(plays["tree_skipped_s"]).as_py() or 0.0
+    _, lane = np.unique(plays["lane"].to_numpy(), return_inverse=True)
+    by_lane_s = np.bincount(lane, plays["system_skipped_s"].fill_null(0.0).to_numpy())
+    return float(by_lane_s.max(initial=0.0)), pc.sum(plays["tree_skipped_s"]).as_py() or 0.0
 
 
 def length_errors(counted: pa.ChunkedArray, wanted: pa.ChunkedArray) -> LengthErrors | None:
@@ -272,9 +273,10 @@ def shared_between_plays(requests: pa.Table) -> int:
     A prefix cache can reuse only from the first block on, so two plays whose first own blocks
     differ share nothing beyond what is declared.
     """
-    own = requests.select(["own_block", "play_id"]).filter(pc.is_valid(requests["own_block"]))
-    plays = own.group_by("own_block").aggregate([("play_id", "count_distinct")])
-    return _count(pc.greater(plays["play_id_count_distinct"], 1))
+    sent = requests.select(["own_block", "play_id"]).filter(pc.is_valid(requests["own_block"]))
+    own = set(zip(sent["own_block"].to_pylist(), sent["play_id"].to_pylist(), strict=True))
+    plays = Counter(block for block, _ in own)
+    return sum(count > 1 for count in plays.values())
 
 
 def _reuse(blocks: pa.ChunkedArray, tokens: pa.ChunkedArray) -> float | None:

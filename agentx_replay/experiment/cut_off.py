@@ -46,8 +46,7 @@ def lanes_on_record(plays: pa.Table) -> int:
 
 
 def _keys(table: pa.Table) -> set[tuple[int, int]]:
-    pairs = table.select(["lane", "ordinal"]).group_by(["lane", "ordinal"]).aggregate([])
-    return set(zip(pairs["lane"].to_pylist(), pairs["ordinal"].to_pylist(), strict=True))
+    return set(zip(table["lane"].to_pylist(), table["ordinal"].to_pylist(), strict=True))
 
 
 def _first_requests(requests: pa.Table) -> Iterator[dict[str, object]]:
