@@ -33,6 +33,7 @@ CONFIDENCE = 0.95
 MIN_CLUSTERS = 10
 SEED = 20261016
 _BLOCK = 256
+_AT_ONCE = 128
 _NS = 1_000_000_000
 
 Counts = NDArray[np.int64]
@@ -131,17 +132,29 @@ def _drawn(
     rng: np.random.Generator, shared: Counts, everything: list[str], names: tuple[str, ...]
 ) -> Counts:
     own = {name: number for number, name in enumerate(names)}
-    place = np.array([own.get(name, -1) for name in everything])[shared]
-    wanted = len(names)
+    place = np.array([own.get(name, -1) for name in everything])
+    some = (shared[rows] for rows in _few_at_once(len(shared)))
+    return np.concatenate([_times_drawn(rng, place[each], len(names)) for each in some])
+
+
+def _few_at_once(replicates: int) -> list[slice]:
+    """Cut replicates into runs so short that what is worked out from each value, or each cluster,
+    of each of them takes a few megabytes.
+    """
+    return [slice(at, at + _AT_ONCE) for at in range(0, replicates, _AT_ONCE)]
+
+
+def _times_drawn(rng: np.random.Generator, place: Counts, wanted: int) -> Counts:
+    """Return how often each of ``wanted`` clusters is drawn; ``place`` holds the shared draws as
+    numbers of clusters, −1 for another level's.
+    """
     rank = np.cumsum(place >= 0, axis=1)
     replicate, column = np.nonzero((place >= 0) & (rank <= wanted))
-    missing = np.repeat(np.arange(len(shared)), np.maximum(wanted - rank[:, -1], 0))
+    missing = np.repeat(np.arange(len(place)), np.maximum(wanted - rank[:, -1], 0))
+    drawn = np.concatenate([place[replicate, column], rng.integers(wanted, size=len(missing))])
     replicate = np.concatenate([replicate, missing])
-    drawn = np.concatenate(
-        [place[replicate[: len(column)], column], rng.integers(wanted, size=len(missing))]
-    )
-    flat = np.bincount(replicate * wanted + drawn, minlength=len(shared) * wanted)
-    return flat.reshape(len(shared), wanted)
+    flat = np.bincount(replicate * wanted + drawn, minlength=len(place) * wanted)
+    return flat.reshape(len(place), wanted)
 
 
 def replicate(sample: LevelSample, drawn: Counts, share: float = 0.9) -> Replicates:
@@ -202,9 +215,11 @@ def _place(
     rows = np.arange(len(counts))
     block = np.minimum((upto_block <= rank[:, None]).sum(axis=1), len(cluster_by_block) - 1)
     before = np.where(block > 0, upto_block[rows, block - 1], 0.0)
-    within = np.cumsum(counts[rows[:, None], cluster_by_block[block]], axis=1)
-    inside = (within <= (rank - before)[:, None]).sum(axis=1)
-    return block * _BLOCK + inside  # type: ignore[no-any-return]
+    place: NDArray[np.int64] = block * _BLOCK
+    for some in _few_at_once(len(counts)):
+        within = np.cumsum(counts[rows[some, None], cluster_by_block[block[some]]], axis=1)
+        place[some] += (within <= (rank - before)[some, None]).sum(axis=1)
+    return place
 
 
 def interval(values: Floats, clusters: int) -> Interval:

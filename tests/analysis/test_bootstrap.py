@@ -1,3 +1,5 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 from record_cases import SECOND, dispatch, recorded, response
@@ -62,6 +64,16 @@ def test_other_clusters_are_drawn_independently() -> None:
     assert abs(np.corrcoef(one[:, 0], other[:, 0])[0, 1]) < 0.08
 
 
+def test_drawing_takes_no_more_memory_than_four_times_what_is_drawn() -> None:
+    tracemalloc.start()
+    try:
+        (drawn,) = draw([names(500)], replicates=2000)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 4 * drawn.nbytes
+
+
 # --- percentiles of what was drawn ---------------------------------------------------------------
 
 
@@ -87,7 +99,7 @@ def test_a_value_counts_as_often_as_its_cluster_was_drawn(
 def test_the_percentile_is_that_of_the_values_written_out() -> None:
     rng = np.random.default_rng(3)
     values, cluster = np.sort(rng.lognormal(size=1000)), rng.integers(0, 9, 1000)
-    (drawn,) = draw([names(9)], replicates=20)
+    (drawn,) = draw([names(9)], replicates=300)
     found = drawn_percentile(values, cluster, drawn, 0.9)
     for row, value in zip(drawn, found, strict=True):
         assert value == pytest.approx(np.quantile(np.repeat(values, row[cluster]), 0.9))
