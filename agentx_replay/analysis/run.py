@@ -163,9 +163,7 @@ def _sessions_played(stored: StoredPoint, window: Window) -> int:
 
 def _first_sessions(stored: StoredPoint) -> dict[int, str]:
     """Return the session that each lane played first."""
-    names = ("lane", "ordinal", "session_id")
-    plays = stored.requests(names).group_by(list(names)).aggregate([])
-    latest_first = plays.sort_by([("ordinal", "descending")])
-    return dict(
-        zip(latest_first["lane"].to_pylist(), latest_first["session_id"].to_pylist(), strict=True)
-    )
+    names = ("ordinal", "lane", "session_id")
+    table = stored.requests(names)
+    plays = set(zip(*(table[name].to_pylist() for name in names), strict=True))
+    return {lane: session for _, lane, session in sorted(plays, reverse=True)}
