@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import cast
 
 from agentx_replay.endpoint.chunks import ChunkReader
-from agentx_replay.endpoint.connection import Connection, ReadBuffer
+from agentx_replay.endpoint.connection import Connection
 from agentx_replay.endpoint.framing import Chunked
 from agentx_replay.endpoint.outcome import Connected, response_of
 from agentx_replay.endpoint.parsing import ParseQueue
@@ -81,18 +81,13 @@ class _Wire(asyncio.Transport):
         """The test closes."""
 
 
-def _fed(connection: Connection, piece: bytes) -> None:
-    connection.get_buffer(-1)[: len(piece)] = piece
-    connection.buffer_updated(len(piece))
-
-
 async def _response(pieces: list[bytes]) -> Seen:
     loop = asyncio.get_running_loop()
-    connection = Connection(loop, ReadBuffer(), ParseQueue(loop))
+    connection = Connection(loop, ParseQueue(loop))
     connection.connection_made(cast(asyncio.BaseTransport, _Wire()))
     exchange = connection.exchange(b"request", streamed=True)
     for piece in pieces:
-        _fed(connection, piece)
+        connection.data_received(piece)
         await asyncio.sleep(0)
     connection.connection_lost(None)
     await exchange.done

@@ -15,7 +15,7 @@ from typing import Any
 
 from agentx_replay.endpoint.chat import ChatRequests
 from agentx_replay.endpoint.completions import CompletionRequests
-from agentx_replay.endpoint.connection import Connection, Ending, Exchange, ReadBuffer
+from agentx_replay.endpoint.connection import Connection, Ending, Exchange
 from agentx_replay.endpoint.outcome import Connected, response_of, short
 from agentx_replay.endpoint.parsing import ParseQueue
 from agentx_replay.endpoint.settings import EndpointSettings
@@ -61,7 +61,6 @@ class Client:
         completions = settings.api == "completions"
         self._requests = CompletionRequests(settings) if completions else ChatRequests(settings)
         self._tls = settings.tls.context() if settings.url.tls else None
-        self._buffer = ReadBuffer()
         self.parses = parses or ParseQueue(self._loop)
         self._by_stream: dict[str, Connection] = {}
         self._open: set[Connection] = set()
@@ -283,7 +282,7 @@ class Client:
 
     async def _connect_to(self, address: _Address) -> Connection:
         family, (host, port, *_) = address
-        connection = Connection(self._loop, self._buffer, self.parses)
+        connection = Connection(self._loop, self.parses)
         await self._loop.create_connection(
             lambda: connection,
             host,

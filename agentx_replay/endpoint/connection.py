@@ -1,8 +1,10 @@
 """One HTTP/1.1 connection: a request out, its response stamped read by read.
 
-Per socket read this does one clock read, one copy of the bytes, one look at their tail for the
-end of the response, and two appends; nothing is parsed and nobody is woken before that end. Heads
-are read by httptools, bodies framed by framing.py and understood by parsing.py.
+Per socket read this does one clock read, two appends and one look at the bytes' tail for the end of
+the response; nothing is parsed and nobody is woken before that end. A ``Protocol`` and not a
+``BufferedProtocol``: an event loop makes a small read into bytes for less than it takes to ask for
+a buffer and to copy out of it. Heads are read by httptools, bodies framed by framing.py and
+understood by parsing.py.
 Not for: which connection a request takes, or what a response means (client.py, outcome.py).
 """
 
@@ -10,9 +12,9 @@ import asyncio
 import socket
 import struct
 import time
-from array import array
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import accumulate
 from typing import cast
 
 import httptools
@@ -35,10 +37,11 @@ from agentx_replay.endpoint.parsing import (
 )
 
 _NS = 1_000_000_000
-_READ_BYTES = 262_144
 _WRITE_BYTES = 262_144
 _MAX_HEAD_BYTES = 65_536
-_HEAD_END = b"\r\n\r\n"
+_END = b"\r\n\r\n"
+"""Of a head, and of a chunked body."""
+
 _OK = 200
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 """``struct linger``: on, for no time."""
@@ -80,15 +83,6 @@ class Exchange:
         return self.ending is Ending.LOST and self.first_byte_ns is None
 
 
-class ReadBuffer:
-    """The one buffer that every connection of a loop reads into: each copies before the next."""
-
-    __slots__ = ("view",)
-
-    def __init__(self) -> None:
-        self.view = memoryview(bytearray(_READ_BYTES))
-
-
 class _Head:
     """What httptools tells of one response head."""
 
@@ -107,18 +101,15 @@ class _Head:
         return self._parser.get_status_code(), self._parser.should_keep_alive()
 
 
-class Connection(asyncio.BufferedProtocol):
+class Connection(asyncio.Protocol):
     """One connection; one exchange at a time.
 
     ``keep_alive_s`` is what the server last announced. ``closed`` is done when it is, and
     ``closed_after_idle_s`` then the age at which the server closed it while it was free.
     """
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, buffer: ReadBuffer, parses: ParseQueue
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, parses: ParseQueue) -> None:
         self._loop = loop
-        self._view = buffer.view
         self._parses = parses
         self._now_ns = time.monotonic_ns
         self._transport: asyncio.Transport | None = None
@@ -126,10 +117,9 @@ class Connection(asyncio.BufferedProtocol):
         self._unsent: list[memoryview] = []
         self._sending = False
         self._head = bytearray()
-        self._raw: bytearray | None = None
-        self._offsets = array("q")
-        self._stamps = array("q")
-        self._look_at = 0
+        self._reads: list[bytes] | None = None
+        self._stamps: list[int] = []
+        self._look_in = 0
         self._segment_bytes = SEGMENT_BYTES
         self._framing: Framing = UntilClose()
         self._job: BodyJob | None = None
@@ -141,24 +131,18 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- the hot path -------------------------------------------------------------------------
 
-    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 (asyncio's signature)
-        """Return where the next read goes."""
-        return self._view
-
-    def buffer_updated(self, nbytes: int) -> None:
+    def data_received(self, data: bytes) -> None:
         """Keep a read and its stamp; look closer only where the response may have ended."""
         stamp_ns = self._now_ns()
-        raw = self._raw
-        if raw is None:
-            self._read_head(nbytes, stamp_ns)
+        reads = self._reads
+        if reads is None:
+            self._read_head(data, stamp_ns)
             return
-        raw += self._view[:nbytes]
-        size = len(raw)
-        self._offsets.append(size)
+        reads.append(data)
         self._stamps.append(stamp_ns)
-        # A chunked body ends in CRLF CRLF, and never after another empty line.
-        if size >= self._look_at or (raw.endswith(b"\r\n\r\n") and raw[-5:-4] != b"\n"):
-            self._look(stamp_ns)
+        self._look_in = left = self._look_in - len(data)
+        if left <= 0 or data.endswith(_END) or len(data) < len(_END):
+            self._look_if_ended(reads, stamp_ns)
 
     # --- requests -----------------------------------------------------------------------------
 
@@ -221,7 +205,7 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- responses ----------------------------------------------------------------------------
 
-    def _read_head(self, nbytes: int, stamp_ns: int) -> None:
+    def _read_head(self, data: bytes, stamp_ns: int) -> None:
         """Collect a head; when it is whole, set up for the body and hand it what follows."""
         exchange = self._exchange
         if exchange is None:
@@ -230,20 +214,21 @@ class Connection(asyncio.BufferedProtocol):
         if exchange.first_byte_ns is None:
             exchange.first_byte_ns = stamp_ns
         head = self._head
-        head += self._view[:nbytes]
-        while self._raw is None:
-            end = head.find(_HEAD_END)
+        head += data
+        while self._reads is None:
+            end = head.find(_END)
             if end < 0:
                 self._check_head(stamp_ns)
                 return
-            end += len(_HEAD_END)
+            end += len(_END)
             fault = self._take_head(exchange, bytes(head[:end]))
             if fault is not None:
                 self._give_up(Ending.MALFORMED, fault, stamp_ns)
                 return
             del head[:end]
-        self._offsets.append(len(self._raw))
-        self._stamps.append(stamp_ns)
+        if head:
+            self._reads.append(bytes(head))
+            self._stamps.append(stamp_ns)
         self._look(stamp_ns)
 
     def _check_head(self, stamp_ns: int) -> None:
@@ -273,7 +258,7 @@ class Connection(asyncio.BufferedProtocol):
         self.keep_alive_s = announced_keep_alive_s(reader.headers.get(b"keep-alive", b""))
         self._framing = framing
         self._job = BodyJob(decoder, EventSink() if _streams(exchange) else TextSink())
-        self._raw = self._head[len(head) :]
+        self._reads = []
         self._segment_bytes = self._parses.first_segment_bytes()
         return None
 
@@ -282,11 +267,16 @@ class Connection(asyncio.BufferedProtocol):
         self._sending = False
         self._unsent.clear()
 
+    def _look_if_ended(self, reads: list[bytes], stamp_ns: int) -> None:
+        """Look where the end may have come, or enough bytes have."""
+        if self._look_in <= 0 or _may_end(b"".join(reads[-len(_END) - 1 :])):
+            self._look(stamp_ns)
+
     def _look(self, stamp_ns: int) -> None:
         """Frame what has come, hand it on, and end the response where it ends."""
         framing = self._framing
         given_up = self._hand_on()
-        self._look_at = min(self._segment_bytes, framing.next_look() or self._segment_bytes)
+        self._look_in = min(self._segment_bytes, framing.next_look() or self._segment_bytes)
         if framing.ended:
             self._reusable = self._reusable and not framing.excess
             self._finish(Ending.COMPLETE, stamp_ns)
@@ -297,14 +287,15 @@ class Connection(asyncio.BufferedProtocol):
 
     def _hand_on(self) -> bool:
         """Hand on what came since the last time; return whether the rest does not matter."""
-        raw, job = self._raw, self._job
-        if not raw or job is None:
+        reads, job = self._reads, self._job
+        if not reads or job is None:
             return False
+        raw = b"".join(reads)
         if len(raw) >= self._segment_bytes:
             self._segment_bytes = SEGMENT_BYTES
-        spans = self._framing.scan(raw)
-        self._parses.add(job, Segment(raw, self._offsets, self._stamps, spans))
-        self._raw, self._offsets, self._stamps = bytearray(), array("q"), array("q")
+        offsets = list(accumulate(map(len, reads)))
+        self._parses.add(job, Segment(raw, offsets, self._stamps, self._framing.scan(raw)))
+        self._reads, self._stamps = [], []
         return job.finished
 
     def _give_up(self, ending: Ending, fault: str | None, stamp_ns: int) -> None:
@@ -324,7 +315,7 @@ class Connection(asyncio.BufferedProtocol):
         lost_ns = self._now_ns()
         if self._exchange is None and self._reusable:
             self.closed_after_idle_s = (lost_ns - self._idle_since_ns) / _NS
-        ends = self._raw is not None and self._framing.ends_by_close and exc is None
+        ends = self._reads is not None and self._framing.ends_by_close and exc is None
         self._reusable = False
         self._finish(Ending.COMPLETE if ends else Ending.LOST, lost_ns, _reason(exc))
         self._transport = None
@@ -344,7 +335,7 @@ class Connection(asyncio.BufferedProtocol):
         elif ending is Ending.LOST and self._framing.fault is not None:
             ending, fault = Ending.MALFORMED, self._framing.fault
         exchange.ending, exchange.end_ns, exchange.fault = ending, end_ns, fault
-        self._exchange = self._job = self._raw = None
+        self._exchange = self._job = self._reads = None
         self._framing = UntilClose()
         self._head.clear()
         self._stop_upload()
@@ -357,6 +348,11 @@ class Connection(asyncio.BufferedProtocol):
             return
         job.close(lambda body: _resolve(exchange, body), complete=ending is Ending.COMPLETE)
         self._parses.push(job)
+
+
+def _may_end(tail: bytes) -> bool:
+    """Whether a chunked body may end here: in CRLF CRLF, and never after another empty line."""
+    return tail.endswith(_END) and tail[-len(_END) - 1 : -len(_END)] != b"\n"
 
 
 def _resolve(exchange: Exchange, body: Body | None) -> None:

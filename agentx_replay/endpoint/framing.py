@@ -6,11 +6,10 @@ Not for: reading heads (connection.py) or what the body says.
 """
 
 import re
-from array import array
 from typing import Protocol, TypeAlias
 
-Spans: TypeAlias = "array[int]"
-"""Start, end, start, end … of the body within what was given to ``scan``; typecode ``q``.
+Spans: TypeAlias = list[int]
+"""Start, end, start, end … of the body within what was given to ``scan``.
 
 Flat, because a pair an event would be work for the garbage collector while tokens are stamped.
 """
@@ -60,7 +59,7 @@ class UntilClose:
 
     def scan(self, raw: bytes | bytearray) -> Spans:
         """Return all of it."""
-        return array("q", (0, len(raw)))
+        return [0, len(raw)]
 
     def next_look(self) -> int | None:
         """Return None: only the close ends it."""
@@ -85,7 +84,7 @@ class Sized:
         self._left -= take
         self.ended = self._left == 0
         self.excess = take < len(raw)
-        return array("q", (0, take))
+        return [0, take]
 
     def next_look(self) -> int | None:
         """Return the bytes still missing."""
@@ -118,21 +117,14 @@ class Chunked:
 
     def scan(self, raw: bytes | bytearray) -> Spans:
         """Return the data of the chunks."""
-        spans = array("q")
+        spans: Spans = []
         at, size = 0, len(raw)
         while at < size and not self.ended and self.fault is None:
-            if self._between_chunks and (head := _WHOLE_HEAD.match(raw, at)):
-                start = head.end()
-                end = start + int(head[1], 16)
-                if raw[end : end + 2] == b"\r\n":  # the common chunk: here whole
-                    spans.append(start)
-                    spans.append(end)
-                    at = end + 2
-                    continue
+            if self._between_chunks:
+                at = _whole_chunks(raw, at, spans)
             if self._left:
                 end = min(at + self._left, size)
-                spans.append(at)
-                spans.append(end)
+                spans += at, end
                 self._left -= end - at
                 at = end
             else:
@@ -181,6 +173,18 @@ class Chunked:
         """
         inside = self._line or self._trailers or (self._after_data and not self._left)
         return 1 if inside else None
+
+
+def _whole_chunks(raw: bytes | bytearray, at: int, spans: Spans) -> int:
+    """Add the data of the chunks that are here whole, the common ones; return where they end."""
+    while head := _WHOLE_HEAD.match(raw, at):
+        start = head.end()
+        end = start + int(head[1], 16)
+        if raw[end : end + 2] != b"\r\n":
+            break
+        spans += start, end
+        at = end + 2
+    return at
 
 
 def framing_of(headers: dict[bytes, bytes], status: int) -> Framing:

@@ -9,7 +9,6 @@ Not for: what bodies mean (chunks.py), or when a response ends (connection.py).
 
 import asyncio
 import time
-from array import array
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -37,25 +36,25 @@ class Segment:
     ``spans`` is where the body lies between framing.
     """
 
-    raw: bytearray
-    offsets: "array[int]"
-    stamps: "array[int]"
+    raw: bytes
+    offsets: list[int]
+    stamps: list[int]
     spans: Spans
 
-    def reads(self) -> Iterator[tuple[bytes, int]]:
-        """Yield the body bytes of each read that has any, with its stamp."""
+    def pieces(self) -> Iterator[tuple[bytes, int]]:
+        """Yield the body piece by piece, each with the stamp of the read that it ended in."""
         raw, edges = self.raw, iter(self.spans)
-        start, end = next(edges, 0), next(edges, 0)
-        for offset, stamp in zip(self.offsets, self.stamps, strict=True):
-            piece = b""
-            while end <= offset and end > start:
-                piece += raw[start:end]
-                start, end = next(edges, 0), next(edges, 0)
-            if start < offset < end:
-                piece += raw[start:offset]
-                start = offset
-            if piece:
-                yield bytes(piece), stamp
+        reads = zip(self.offsets, self.stamps, strict=True)
+        offset, stamp = next(reads, (0, 0))
+        for start, end in zip(edges, edges, strict=True):
+            at = start
+            while offset < end:
+                if at < offset:
+                    yield raw[at:offset], stamp
+                    at = offset
+                offset, stamp = next(reads)
+            if at < end:
+                yield raw[at:end], stamp
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -202,7 +201,7 @@ class BodyJob:
         """Read a segment, stopping for breath every few KiB; what does not matter is skipped."""
         pieces, feed, done_bytes = self._decoder.pieces, self._sink.feed, 0
         try:
-            for data, stamp_ns in segment.reads():
+            for data, stamp_ns in segment.pieces():
                 for piece in pieces(data):
                     if self.finished:  # asked for each: a read can inflate to a thousand pieces
                         return

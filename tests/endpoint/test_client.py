@@ -149,6 +149,24 @@ def test_an_event_cut_in_two_is_stamped_when_it_is_complete() -> None:
     assert whole.first_byte_ns < whole.first_token_ns
 
 
+@pytest.mark.parametrize("end", [LAST_CHUNK, b"0\r\nTrailer: t\r\n\r\n"])
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_a_response_ends_with_its_last_byte_however_its_end_is_cut(end: bytes, size: int) -> None:
+    """The server keeps the connection open, so an end that is not seen never comes."""
+    pieces = [end[at : at + size] for at in range(0, len(end), size)]
+    response = one([HEAD, chunk(TWO_TOKENS), *pieces])
+    assert (response.status, len(response.arrival_ns)) == (Status.OK, 2)
+
+
+def test_a_blank_line_of_carriage_returns_is_no_end() -> None:
+    def ended_by_crlf(events: bytes) -> bytes:
+        return chunk(events.replace(b"\n", b"\r\n"))
+
+    tokens = [ended_by_crlf(token("a")), ended_by_crlf(token("b", "length"))]
+    response = one([HEAD, *tokens, ended_by_crlf(usage(5, 2) + DONE), LAST_CHUNK])
+    assert (response.status, len(response.arrival_ns)) == (Status.OK, 2)
+
+
 def test_usage_in_every_event_tells_the_tokens_of_each() -> None:
     def told(count: int, finish: str | None = None) -> bytes:
         used = {"prompt_tokens": 5, "completion_tokens": count}

@@ -19,7 +19,7 @@ from scripted_server import (
 )
 
 from agentx_replay.endpoint.client import Client, reuse_limit_s
-from agentx_replay.endpoint.connection import Connection, ReadBuffer, announced_keep_alive_s
+from agentx_replay.endpoint.connection import Connection, announced_keep_alive_s
 from agentx_replay.endpoint.parsing import ParseQueue
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.endpoint.url import BaseUrl
@@ -279,7 +279,7 @@ def test_a_request_on_a_connection_lost_meanwhile_ends_at_once(run: Run) -> None
         loop = asyncio.get_running_loop()
         listener = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
         port = listener.sockets[0].getsockname()[1]
-        connection = Connection(loop, ReadBuffer(), ParseQueue(loop))
+        connection = Connection(loop, ParseQueue(loop))
         await loop.create_connection(lambda: connection, "127.0.0.1", port)
         await connection.closed
         exchange = connection.exchange(b"GET / HTTP/1.1\r\n\r\n", streamed=True)

@@ -13,7 +13,7 @@ from record_cases import dispatch
 from scripted_server import HEAD, LAST_CHUNK, WHOLE, Answer, chunk, scripted, token, usage
 
 from agentx_replay.endpoint.client import Client
-from agentx_replay.endpoint.connection import Connection, ReadBuffer
+from agentx_replay.endpoint.connection import Connection
 from agentx_replay.endpoint.parsing import ParseQueue
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.endpoint.url import BaseUrl
@@ -128,7 +128,7 @@ def test_no_packet_is_held_back_for_another(loops: type[asyncio.AbstractEventLoo
         async with scripted([WHOLE]) as server:
             loop = asyncio.get_running_loop()
             transport, connection = await loop.create_connection(
-                lambda: Connection(loop, ReadBuffer(), ParseQueue(loop)), "127.0.0.1", server.port
+                lambda: Connection(loop, ParseQueue(loop)), "127.0.0.1", server.port
             )
             at = transport.get_extra_info("socket")
             assert at.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
