@@ -136,7 +136,7 @@ class Sweep:
             "command": settings.command,
             "started_unix_s": time.time(),
             "versions": {"agentx-replay": __version__, "python": platform.python_version()},
-            "host": {"platform": platform.platform(), "cpus": len(os.sched_getaffinity(0))},
+            "host": {"platform": _platform(), "cpus": len(os.sched_getaffinity(0))},
             "scenario": asdict(settings.scenario) | {"fingerprint": settings.scenario.fingerprint},
             "corpus": _corpus_document(self.corpus, self.selection),
             "source": self._source.document(),
@@ -148,6 +148,15 @@ class Sweep:
             "calibration": summary_document(self.calibration),
             "target": self._target.facts,
         }
+
+
+def _platform() -> str:
+    """Return what ``platform.platform()`` does without the process that it starts to ask for the
+    kind of processor: for a moment that one counts all the memory of this one as its own.
+    """
+    system = os.uname()
+    libc = "".join(platform.libc_ver()) or "another-libc"
+    return f"{system.sysname}-{system.release}-{system.machine}-with-{libc}"
 
 
 def rules_of(
