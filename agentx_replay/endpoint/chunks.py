@@ -5,7 +5,6 @@ the metric definitions: what counts as a token event is decided once the whole r
 Not for: bytes and lines (sse.py), or what a failure is called in the records (outcome.py).
 """
 
-from array import array
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,10 +58,10 @@ class ChunkReader:
     )
 
     def __init__(self) -> None:
-        self._stamps = array("q")
-        self._kinds = array("b")
-        self._used = array("q")
-        self._ids = array("q")
+        self._stamps: list[int] = []
+        self._kinds: list[int] = []
+        self._used: list[int] = []
+        self._ids: list[int] = []
         self._prompt: int | None = None
         self._cached: int | None = None
         self._completion: int | None = None
@@ -71,9 +70,19 @@ class ChunkReader:
         self.malformed: str | None = None
         self.done = False
 
+    @property
+    def events(self) -> int:
+        """How many events that tell something have been read."""
+        return len(self._stamps)
+
+    @property
+    def over(self) -> bool:
+        """Whether what follows is not looked at."""
+        return self.done or self.error is not None or self.malformed is not None
+
     def read(self, event: Event, stamp_ns: int) -> None:
         """Take one event in; what follows an error, a fault or ``[DONE]`` is not looked at."""
-        if self.done or self.error is not None or self.malformed is not None:
+        if self.over:
             return
         if event.data.startswith(b"[DONE]"):
             self.done = True
@@ -97,6 +106,13 @@ class ChunkReader:
             kind, ids = self._read_choice(choices[0])
         if kind == _USAGE_ONLY and used == _UNKNOWN:
             return
+        self._add(stamp_ns, kind, used, ids)
+
+    def read_text(self, stamp_ns: int) -> None:
+        """Take in an event that is known to carry text and to say no more (alike.py)."""
+        self._add(stamp_ns, _TEXT, _UNKNOWN, _UNKNOWN)
+
+    def _add(self, stamp_ns: int, kind: int, used: int, ids: int) -> None:
         self._stamps.append(stamp_ns)
         self._kinds.append(kind)
         self._used.append(used)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from agentx_replay.endpoint.alike import Alike, alike_of
 from agentx_replay.endpoint.chunks import ChunkReader, ParsedStream
 from agentx_replay.endpoint.decode import Decoder, UndecodableError
 from agentx_replay.endpoint.framing import Spans
@@ -25,6 +26,7 @@ MAX_HELD_BYTES = 64 * 1024 * 1024
 LIVE_PARSE_BYTES = 256 * 1024
 MAX_TEXT_BYTES = 4_000_000
 _STEP_BYTES = 4_096
+_LEARN_EVERY = 8
 _GOLDEN_RATIO = 0.618_033_988_749_895
 
 
@@ -71,13 +73,13 @@ class Body:
 
 
 class Sink(Protocol):
-    """What reads a decoded body, piece by piece."""
+    """What reads a decoded body, piece by piece.
+
+    ``finished``: nothing that may still come matters, for it is too large, or an error.
+    """
 
     too_large: bool
-
-    @property
-    def finished(self) -> bool:
-        """Whether nothing that may still come matters: too large, or an error of the server."""
+    finished: bool
 
     def feed(self, piece: bytes, stamp_ns: int) -> None:
         """Take the next piece, stamped with the read that completed it."""
@@ -87,30 +89,40 @@ class Sink(Protocol):
 
 
 class EventSink:
-    """An event stream."""
+    """An event stream; an error of the server is left to end by itself."""
 
-    __slots__ = ("_last_stamp_ns", "_reader", "_splitter", "too_large")
+    __slots__ = ("_alike", "_last_stamp_ns", "_learn_at", "_reader", "_splitter", "finished",
+                 "too_large")  # fmt: skip
 
     def __init__(self) -> None:
         self._splitter = EventSplitter()
         self._reader = ChunkReader()
+        self._alike: Alike | None = None
+        self._learn_at = 1
         self._last_stamp_ns = 0
         self.too_large = False
-
-    @property
-    def finished(self) -> bool:
-        """Whether an event was too large or no event; an error is left to end by itself."""
-        return self.too_large or self._reader.malformed is not None
+        self.finished = False
 
     def feed(self, piece: bytes, stamp_ns: int) -> None:
         """Read the events that the piece completes."""
         self._last_stamp_ns = stamp_ns
+        alike = self._alike
+        if alike is not None and not self._splitter.carry and alike.holds(piece):
+            self._reader.read_text(stamp_ns)
+            return
         try:
             events = self._splitter.feed(piece)
         except EventTooLargeError:
-            self.too_large = True
-        else:
-            self._read(events)
+            self.too_large = self.finished = True
+            return
+        self._read(events)
+        if self._reader.over:
+            self._alike = None
+            self.finished = self._reader.malformed is not None
+        elif self._reader.events >= self._learn_at and len(events) == 1:
+            # Not from each that differs: a server may let every event differ.
+            self._learn_at = self._reader.events + _LEARN_EVERY
+            self._alike = alike_of(piece)
 
     def _read(self, events: list[Event]) -> None:
         for event in events:
@@ -126,21 +138,17 @@ class EventSink:
 class TextSink:
     """Any other body: an error, or a plain answer."""
 
-    __slots__ = ("_text", "too_large")
+    __slots__ = ("_text", "finished", "too_large")
 
     def __init__(self) -> None:
         self._text = bytearray()
         self.too_large = False
-
-    @property
-    def finished(self) -> bool:
-        """Whether it is too large."""
-        return self.too_large
+        self.finished = False
 
     def feed(self, piece: bytes, stamp_ns: int) -> None:  # noqa: ARG002 (a sink's signature)
         """Keep the piece."""
         self._text += piece
-        self.too_large = len(self._text) > MAX_TEXT_BYTES
+        self.too_large = self.finished = len(self._text) > MAX_TEXT_BYTES
 
     def body(self, *, complete: bool) -> Body:  # noqa: ARG002 (a sink's signature)
         """Return what came."""
@@ -199,11 +207,14 @@ class BodyJob:
 
     def _read(self, segment: Segment) -> Iterator[bool]:
         """Read a segment, stopping for breath every few KiB; what does not matter is skipped."""
-        pieces, feed, done_bytes = self._decoder.pieces, self._sink.feed, 0
+        pieces, sink, done_bytes = self._decoder.pieces, self._sink, 0
+        feed = sink.feed
+        if self._malformed is not None:
+            return
         try:
             for data, stamp_ns in segment.pieces():
                 for piece in pieces(data):
-                    if self.finished:  # asked for each: a read can inflate to a thousand pieces
+                    if sink.finished:  # asked for each: a read can inflate to a thousand pieces
                         return
                     feed(piece, stamp_ns)
                     done_bytes += len(piece)

@@ -27,24 +27,24 @@ class Event(NamedTuple):
 
 
 class EventSplitter:
-    """Bytes in, completed events out; holds at most the one event that is not complete."""
+    """Bytes in, completed events out; ``carry`` is at most the one event that is not complete."""
 
-    __slots__ = ("_carry",)
+    __slots__ = ("carry",)
 
     def __init__(self) -> None:
-        self._carry = bytearray()
+        self.carry = bytearray()
 
     def feed(self, piece: bytes) -> list[Event]:
         """Return the events that ``piece`` completes; raises EventTooLargeError.
 
         The common read holds whole events with plain line feeds: it is not copied.
         """
-        if not self._carry and piece.endswith(b"\n\n") and b"\r" not in piece:
+        if not self.carry and piece.endswith(b"\n\n") and b"\r" not in piece:
             return _events(piece[:-2].split(b"\n\n"))
         return _events(self._blocks(piece))
 
     def _blocks(self, piece: bytes) -> list[bytes]:
-        carry = self._carry
+        carry = self.carry
         seen = max(0, len(carry) - _LONGEST_BLANK_LINE + 1)
         carry += piece
         blocks: list[bytes] = []
@@ -59,8 +59,8 @@ class EventSplitter:
 
     def rest(self) -> list[Event]:
         """Return the last event of a body that ended properly but without a blank line."""
-        block = bytes(self._carry)
-        self._carry.clear()
+        block = bytes(self.carry)
+        self.carry.clear()
         return _events([block])
 
 

@@ -1,0 +1,78 @@
+"""Token events that are alike but for the text of the token, as nearly all of a response are.
+
+The bytes around the text are learnt from one event and proven there; a later event between the
+same bytes means the same, and is told without a JSON parse. Only for events that tell nothing but
+a text: one with usage, token ids or a finish reason is read (chunks.py), and so is every event
+whose text could be anything but a JSON string that is not empty.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+_LINE = b"data: "
+_BLANK = b"\n\n"
+_MARK = "\x00text\x00"
+_DELTA_TEXTS = ("content", "reasoning_content", "reasoning")
+_TEXT = re.compile(rb'(?=.)(?>[ !#-\[\]-~]*)(?:\\["\\/bfnrt](?>[ !#-\[\]-~]*)){0,64}')
+"""The inside of a JSON string (RFC 8259, section 7) in ASCII: ``\\u`` left out, escapes bounded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """What stands in a read of one event before its text, and what behind."""
+
+    start: bytes
+    end: bytes
+
+    def holds(self, piece: bytes) -> bool:
+        """Whether a read is one such event, and no more."""
+        start, end = self.start, self.end
+        return (
+            piece.startswith(start)
+            and piece.endswith(end)
+            and _TEXT.fullmatch(piece, len(start), len(piece) - len(end)) is not None
+        )
+
+
+def alike_of(piece: bytes) -> Alike | None:
+    """Return what events like the one in ``piece`` have in common, None where it is not plain.
+
+    Proven by reading the event again with another text in that place: no more than the one field
+    may change by it.
+    """
+    data = piece[len(_LINE) : -len(_BLANK)]
+    if not piece.startswith(_LINE) or not piece.endswith(_BLANK) or b"\n" in data or b"\r" in data:
+        return None
+    try:
+        chunk = orjson.loads(data)
+        place = _place(chunk)
+        if place is None:
+            return None
+        said, name = place
+        before, literal, behind = data.partition(orjson.dumps(said[name]))
+        said[name] = _MARK
+        proven = literal and orjson.loads(before + orjson.dumps(_MARK) + behind) == chunk
+    except orjson.JSONDecodeError:
+        return None
+    return Alike(_LINE + before + b'"', b'"' + behind + _BLANK) if proven else None
+
+
+def _place(chunk: Any) -> tuple[dict[str, Any], str] | None:
+    """Return the object that has the text, and its name there; None where more is told, or none."""
+    if not isinstance(chunk, dict) or chunk.get("usage") is not None:
+        return None
+    choices = chunk.get("choices")
+    if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+        return None
+    choice = choices[0]
+    if choice.get("finish_reason") is not None or choice.get("token_ids") is not None:
+        return None
+    delta = choice.get("delta")
+    said, names = (delta, _DELTA_TEXTS) if isinstance(delta, dict) else (choice, ("text",))
+    for name in names:
+        if isinstance(said.get(name), str) and said[name]:
+            return said, name
+    return None

@@ -1,0 +1,171 @@
+"""Token events that differ in their text alone are told without a parse, and exactly those."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from scripted_server import DONE, event, token, usage
+
+from agentx_replay.endpoint.alike import alike_of
+from agentx_replay.endpoint.chunks import ChunkReader, ParsedStream
+from agentx_replay.endpoint.parsing import EventSink
+from agentx_replay.endpoint.sse import EventSplitter
+
+BEFORE = b'data: {"choices":[{"index":0,"delta":{"content":"'
+BEHIND = b'"},"finish_reason":null}]}\n\n'
+
+
+@pytest.mark.parametrize(
+    "text", [b"b", b" two words", rb"\n", rb"say \"x\"", rb"C:\\dir\t", b"~", b"x" * 3000]
+)
+def test_an_event_with_another_text_is_alike(text: bytes) -> None:
+    alike = alike_of(token("a"))
+    assert alike is not None
+    assert (alike.start, alike.end) == (BEFORE, BEHIND)
+    assert alike.holds(BEFORE + text + BEHIND)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b'"',
+        b'","role":"user',
+        b"\\",
+        b"a\nb",
+        b"\x00",
+        b"\x7f",
+        rb"\u0041",
+        rb"\x",
+        "é".encode(),
+        b"\xff",
+        rb"\n" * 65,
+    ],
+)
+def test_a_text_that_is_none_or_not_plain_is_left_to_the_parser(text: bytes) -> None:
+    alike = alike_of(token("a"))
+    assert alike is not None
+    assert not alike.holds(BEFORE + text + BEHIND)
+
+
+def test_more_or_less_than_one_such_event_is_left_to_the_parser() -> None:
+    alike = alike_of(token("a"))
+    assert alike is not None
+    whole = token("b")
+    for piece in (whole + whole, whole[:-1], whole[1:], whole + b"\n", b": ping\n\n" + whole):
+        assert not alike.holds(piece)
+
+
+def _chunk(choice: dict[str, Any], **more: Any) -> bytes:
+    return event({"choices": [choice], **more})
+
+
+@pytest.mark.parametrize(
+    ("piece", "start"),
+    [
+        (_chunk({"delta": {"reasoning_content": "a"}}), b'{"reasoning_content":"'),
+        (_chunk({"delta": {"reasoning": "a", "content": ""}}), b'{"reasoning":"'),
+        (_chunk({"delta": {"role": "assistant", "content": "a"}}), b'"content":"'),
+        (_chunk({"text": "a", "index": 0}), b'{"text":"'),
+        (_chunk({"delta": {"content": "a"}}, usage=None), b'"content":"'),
+    ],
+)
+def test_the_text_is_found_where_an_api_has_it(piece: bytes, start: bytes) -> None:
+    alike = alike_of(piece)
+    assert alike is not None
+    assert alike.start.endswith(start)
+
+
+NOT_PLAIN = {
+    "no event": b"data: [DONE]\n\n",
+    "no JSON": b'data: {"choices"\n\n',
+    "no object": b"data: 1\n\n",
+    "no choice": usage(5, 2),
+    "a choice that is none": event({"choices": ["a"]}),
+    "usage": token("a", usage={"completion_tokens": 1}),
+    "a finish reason": token("a", "length"),
+    "token ids": _chunk({"delta": {"content": "a"}, "token_ids": [7]}),
+    "no text": token(""),
+    "a call of a tool": _chunk({"delta": {"tool_calls": [{"function": {"arguments": "a"}}]}}),
+    "the same text elsewhere before": event({"model": "a", **{"choices": [{"text": "a"}]}}),
+    "a text that is written in another way": rb'data: {"choices":[{"text":"\u0061"}]}' + b"\n\n",
+    "a name that is there twice": b'data: {"choices":[{"text":"a","text":"a"}]}\n\n',
+    "an event in two lines": b'data: {"choices":\ndata: [{"text":"a"}]}\n\n',
+    "carriage returns": b'data: {"choices":[{"text":"a"}]}\r\n\r\n',
+    "two events": token("a") * 2,
+}
+
+
+@pytest.mark.parametrize("name", NOT_PLAIN)
+def test_nothing_is_learnt_from_an_event_that_tells_more_or_is_not_plain(name: str) -> None:
+    assert alike_of(NOT_PLAIN[name]) is None
+
+
+# --- the same as without ------------------------------------------------------------------------
+
+plain = st.sampled_from([b"a", b" word", rb"\n", b"error"])
+odd = st.sampled_from([b"", rb"\u00e9", "é".encode(), b'"', b"\\", b'","finish_reason":"x', b"\n",
+                       b"\xff"])  # fmt: skip
+around = st.sampled_from([
+    (BEFORE, BEHIND),
+    (BEFORE, b'"},"finish_reason":null}],"usage":null}\n\n'),
+    (BEFORE, b'"},"finish_reason":null}],"usage":{"completion_tokens":3}}\n\n'),
+    (BEFORE, b'"},"finish_reason":"stop"}]}\n\n'),
+    (BEFORE, b'"},"token_ids":[1,2]}]}\n\n'),
+    (BEFORE, b'"}}],"object":"error"}\n\n'),
+    (b'data: {"object":"', b'","choices":[{"text":"a"}]}\n\n'),
+    (b'data: {"', b'":"a","choices":[{"text":"a"}]}\n\n'),
+    (b'data: {"choices":[{"text":"', b'"}]}\n\n'),
+    (b'data: {"choices":[{"delta":{"role":"x","content":"', b'"}}]}\n\n'),
+    (b'data: {"choices":[{"delta":{"content":"a","content":"', b'"}}]}\n\n'),
+    (b'data: {"choices":[{"delta":{"reasoning":"', b'"}}]}\r\n\r\n'),
+    (b'event: error\ndata: {"choices":[{"text":"', b'"}]}\n\n'),
+])  # fmt: skip
+texts = st.lists(plain, min_size=2, max_size=12) | st.lists(plain | odd, min_size=1, max_size=12)
+runs = st.tuples(around, texts).map(lambda run: [run[0][0] + text + run[0][1] for text in run[1]])
+others = st.sampled_from([[DONE], [usage(5, 2)], [b": ping\n\n"], [b"data: "], [b"\n"]])
+streams = runs | st.lists(runs | others, max_size=6).map(
+    lambda each: [piece for run in each for piece in run]
+)
+
+
+def _plainly(pieces: Sequence[bytes]) -> ParsedStream:
+    """What the parser says that knows of no likeness."""
+    splitter, reader = EventSplitter(), ChunkReader()
+    for at_ns, piece in enumerate(pieces):
+        for each in splitter.feed(piece):
+            reader.read(each, at_ns)
+    for each in splitter.rest():
+        reader.read(each, len(pieces) - 1)
+    return reader.result()
+
+
+def _told(stream: ParsedStream) -> tuple[Any, ...]:
+    tokens = stream.arrival_tokens
+    return (
+        stream.arrival_ns.tolist(),
+        None if tokens is None else np.asarray(tokens).tolist(),
+        stream.prompt_tokens,
+        stream.cached_tokens,
+        stream.completion_tokens,
+        stream.finish_reason,
+        stream.error,
+        stream.malformed,
+        stream.done,
+    )
+
+
+@example([BEFORE + b"a" + BEHIND, b"data: ", BEFORE + b"b" + BEHIND, BEFORE + b"c" + BEHIND])
+@example([BEFORE + b"a" + BEHIND, DONE, BEFORE + b"b" + BEHIND])
+@given(streams)
+@settings(max_examples=400)
+def test_a_stream_means_what_it_means_to_the_plain_parser(pieces: list[bytes]) -> None:
+    sink = EventSink()
+    for at_ns, piece in enumerate(pieces):
+        sink.feed(piece, at_ns)
+    stream = sink.body(complete=True).stream
+    assert stream is not None
+    assert _told(stream) == _told(_plainly(pieces))
