@@ -17,7 +17,7 @@ MAY_IMPORT = {
     "plan": {"scenario", "traces"},
     "replay": {"plan", "prompts", "scenario", "traces"},
     "endpoint": {"replay", "prompts"},
-    "results": {"replay"},
+    "results": {"replay", "scenario"},
     "analysis": {"results"},
     "report": {"analysis", "plan", "replay", "results", "scenario", "traces"},
     "simulator": {"endpoint", "prompts", "replay"},

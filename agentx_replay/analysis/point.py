@@ -148,7 +148,7 @@ def _facts_of(stored: StoredPoint) -> PointFacts:
     for holds, what in (
         (facts.concurrency == stored.concurrency, "facts.concurrency is another level's"),
         (facts.repeat == stored.repeat, "facts.repeat is another repeat's"),
-        (facts.gpus is None or facts.gpus > 0, "facts.gpus is not above 0"),
+        (facts.gpus is None or 0 < facts.gpus < 2**31, "facts.gpus is no number of GPUs"),
         (facts.rules.window_s > 0, "facts.rules.window_s is not above 0"),
         (_is_a_time(facts.window), "facts.window does not open before it closes"),
     ):

@@ -15,6 +15,7 @@ from agentx_replay.experiment.conformity import level_fidelity
 from agentx_replay.experiment.sessions import SessionSource
 from agentx_replay.plan.plan import GraphLibrary, Plan
 from agentx_replay.results.run_directory import PointStatus
+from agentx_replay.results.typed import typed
 from agentx_replay.scenario import Scenario
 
 
@@ -66,7 +67,7 @@ class _Recording:
                 corpus, selection = source.read()
             except UsageError as error:
                 raise _changed(source, f"cannot be read ({error.what})") from error
-            if corpus.fingerprint != self.sweep["corpus"]["fingerprint"]:
+            if corpus.fingerprint != self.sweep.get("corpus", {}).get("fingerprint"):
                 raise _changed(source, "are not those that it played any more")
             library = GraphLibrary(selection, self._scenario())
             self._library = library, corpus.fingerprint
@@ -75,18 +76,18 @@ class _Recording:
     def _source(self) -> SessionSource:
         try:
             return SessionSource.from_document(self.sweep["source"])
-        except (KeyError, TypeError) as error:
+        except (KeyError, ValueError) as error:
             raise UsageError(
                 "it was not finished, and sweep.json does not say where its recorded sessions are",
                 "report it with the version of agentx-replay that ran it",
             ) from error
 
     def _scenario(self) -> Scenario:
-        values = {key: _tupled(value) for key, value in self.sweep["scenario"].items()}
-        values.pop("fingerprint", None)
+        rules = {**self.sweep.get("scenario", {})}
+        rules.pop("fingerprint", None)
         try:
-            return Scenario(**values)
-        except TypeError as error:
+            return typed(Scenario, rules, "scenario")
+        except ValueError as error:
             raise UsageError(
                 "it was not finished, and was run by other rules than this version knows",
                 "report it with the version of agentx-replay that ran it",
@@ -103,7 +104,3 @@ def _changed(source: SessionSource, how: str) -> UsageError:
         f"it was not finished, and its recorded sessions in {source.traces} {how}",
         "put them back there to have one",
     )
-
-
-def _tupled(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value

@@ -13,7 +13,7 @@ import orjson
 
 from agentx_replay.errors import UsageError
 from agentx_replay.prompts.calibration import from_document
-from agentx_replay.results.layout import calibration_file
+from agentx_replay.results.layout import calibration_file, sweep_file
 from agentx_replay.results.run_directory import (
     PointStatus,
     StoredPoint,
@@ -25,6 +25,12 @@ from agentx_replay.results.run_directory import (
 _MOST_SHOWN = 60
 _NOT_RULES = ("name", "fingerprint", "overridden", "comparable")
 _MAY_CHANGE = ("metrics", "keep_alive_s")
+_NEEDED = (
+    ("command",), ("started_unix_s",), ("versions", "agentx-replay"), ("scenario",),
+    ("corpus", "fingerprint", "played"), ("plans",), ("levels",), ("gpus",), ("salt",),
+    ("calibration", "cost"), ("target", "kind"),
+)  # fmt: skip
+"""What a run is compared by, or goes on from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +56,7 @@ class Earlier:
     @property
     def repeats(self) -> int:
         """How often it was to measure each level; an older version did it once."""
-        repeats = self.document.get("repeats", 1)
-        return repeats if isinstance(repeats, int) else 1
+        return int(self.document.get("repeats", 1))
 
     @property
     def calibration(self) -> Path | None:
@@ -67,6 +72,13 @@ def earlier_run(path: Path) -> Earlier:
     ``sweep.json`` lacks something.
     """
     document = read_sweep(path)
+    for part, *fields in _NEEDED:
+        lacking = [part] if part not in document else [f for f in fields if f not in document[part]]
+        if lacking:
+            where = sweep_file(path) if lacking == [part] else f"{part} in {sweep_file(path)}"
+            raise UsageError(
+                f"{where} has no {lacking[0]}, so its run cannot be resumed", "choose another --out"
+            )
     points = read_points(path)
     complete = tuple(point for point in points if point.status is PointStatus.COMPLETE)
     return Earlier(path, document, complete)

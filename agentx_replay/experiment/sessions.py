@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from agentx_replay.plan.selection import ContextPolicy, Selection, select_sessions
+from agentx_replay.results.typed import typed
 from agentx_replay.traces.corpus import read_corpus
 from agentx_replay.traces.model import Corpus
 
@@ -41,5 +42,5 @@ class SessionSource:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> "SessionSource":
-        """Return what ``document`` wrote. Raises TypeError or KeyError for anything else."""
-        return cls(**dict(document) | {"traces": Path(document["traces"])})
+        """Return what ``document`` wrote. Raises ValueError for anything else."""
+        return typed(cls, document, "source")

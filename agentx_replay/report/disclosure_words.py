@@ -59,7 +59,7 @@ def _phrase(key: str, value: Any, phrase: _Phrase | None) -> str | None:
     try:
         if phrase is not None:
             return phrase(value)
-    except (TypeError, ValueError, KeyError, AttributeError):
+    except (TypeError, ValueError, LookupError, AttributeError):
         pass  # of another kind than this version writes: shown as it stands
     return f"{key} {plainly(value)}"
 

@@ -22,14 +22,10 @@ def unmeasured(run: Run) -> dict[Measurement, str]:
 
 def _asked(run: Run) -> set[Measurement]:
     """Return what ``sweep.json`` says was to be measured; an older version knew of no repeats."""
-    levels, repeats = run.sweep.get("levels"), run.sweep.get("repeats", 1)
-    if not isinstance(levels, list) or not isinstance(repeats, int):
-        return set()
     return {
         Measurement(level, repeat)
-        for level in levels
-        if isinstance(level, int)
-        for repeat in range(1, repeats + 1)
+        for level in run.sweep.get("levels", [])
+        for repeat in range(1, run.sweep.get("repeats", 1) + 1)
     }
 
 

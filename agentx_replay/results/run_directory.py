@@ -35,6 +35,7 @@ from agentx_replay.results.requests import StoredRequests
 from agentx_replay.results.rows import table_of
 from agentx_replay.results.sample_parts import sample_files
 from agentx_replay.results.schema import INSTRUMENT, PLAYS, POINTS, Column, arrow_schema
+from agentx_replay.results.sweep_document import check_point, check_sweep
 from agentx_replay.secret_texts import without_secrets
 
 _NOT_KEPT = "(not kept)"
@@ -231,15 +232,23 @@ def without(value: Any, secrets: Collection[str]) -> Any:
 
 
 def read_sweep(path: Path) -> dict[str, Any]:
-    """Return ``sweep.json`` of a run directory, whatever it says. Raises ``UsageError`` where there
-    is none.
+    """Return ``sweep.json`` of a run directory; fields that another version lacks are not there.
+
+    Raises ``UsageError`` where there is none, or a field cannot be what it is.
     """
     if not sweep_file(path).exists():
         raise UsageError(
             f"{path} is not a run directory: it has no sweep.json",
             "give the directory that --out named",
         )
-    return read_json(sweep_file(path))
+    document = read_json(sweep_file(path))
+    try:
+        check_sweep(document)
+    except ValueError as error:
+        raise UsageError(
+            f"{sweep_file(path)} is damaged: {error}", "put back the one that the run wrote"
+        ) from error
+    return document
 
 
 def read_points(path: Path) -> list[StoredPoint]:
@@ -251,11 +260,15 @@ def read_points(path: Path) -> list[StoredPoint]:
 def _read_point(file: Path) -> StoredPoint:
     document = read_json(file)
     concurrency, status = document.get("concurrency"), document.get("status")
-    if type(concurrency) is not int or concurrency < 1 or status not in set(PointStatus):
+    if type(concurrency) is not int or concurrency < 1 or status not in list(PointStatus):
         raise UsageError(f"{file} lacks a usable concurrency or status", "move its directory away")
     repeat = document.get("repeat", 1)  # an older version knew of no repeats
     if type(repeat) is not int or repeat < 1:
         raise UsageError(f"{file} lacks a usable repeat", "move its directory away")
+    try:
+        check_point(document)
+    except ValueError as error:
+        raise UsageError(f"{file} is damaged: {error}", "move its directory away") from error
     return StoredPoint(file.parent, concurrency, PointStatus(status), document, repeat)
 
 

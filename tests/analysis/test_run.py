@@ -57,7 +57,7 @@ MEDDLED = [
     (copy_a_file, "c0016/requests.parquet holds 16 responses more than once"),
     (take_the_other_levels_records, "holds responses of concurrency 12, not 16; set it aside"),
     (fact("facts.gpus", "x"), "(facts.gpus is not a whole number); move its directory away"),
-    (fact("facts.gpus", 0), "c0016/point.json is damaged: facts.gpus is not above 0"),
+    (fact("facts.gpus", 0), "c0016/point.json is damaged: facts.gpus is no number of GPUs"),
     (fact("facts.concurrency", 3), "facts.concurrency is another level's"),
     (fact("facts.rules.window_s", "<b>"), "(facts.rules.window_s is not a number)"),
     (fact("facts.rules.window_s", -1), "facts.rules.window_s is not above 0"),

@@ -304,21 +304,6 @@ def test_a_torn_point_is_named_by_report_and_compare_alike(
         assert str(run / "c0016") in said
 
 
-def test_a_sweep_document_of_other_types_than_expected_says_nothing(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "r", A)
-    odd = (
-        {"levels": 3, "target": [], "scenario": "x", "corpus": 1, "versions": [], "host": None},
-        {"corpus": {"played": 5}},
-        {"levels": [[12]], "started_unix_s": "yesterday", "command": 7, "calibration": 1},
-        {"levels": {}, "started_unix_s": 1e300, "gpus": "eight", "salt": []},
-    )
-    for document in odd:
-        RunDirectory(run).write_sweep(document)
-        result = agentx("report", run, "--at", "50")
-        assert (result.returncode, result.stderr) == (0, "")
-        assert "50  7,567" in result.stdout
-
-
 def test_one_point_failed_points_and_no_success_have_clear_answers(tmp_path: Path) -> None:
     one = agentx("report", make_run(tmp_path / "one", A[:1]), "--at", "50")
     said = " ".join(one.stdout.split())

@@ -97,7 +97,7 @@ def test_with_other_sessions_in_their_place_it_says_so(moved: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"source": None}, "sweep.json does not say where its recorded sessions are"),
+        ({"source": {}}, "sweep.json does not say where its recorded sessions are"),
         ({"scenario": {"name": "old", "unknown": 1}}, "by other rules than this version knows"),
     ],
 )

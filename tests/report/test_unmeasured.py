@@ -14,7 +14,8 @@ LEVELS = [Level(12, 160.0, 1500.0), Level(16, 60.0, 6000.0)]
 def asked(path: Path, levels: list[int] | None) -> Path:
     """A run of levels 12 and 16 that was asked for ``levels``."""
     make_run(path, LEVELS)
-    RunDirectory(path).write_sweep({**read_sweep(path), "levels": levels})
+    asked = {} if levels is None else {"levels": levels}
+    RunDirectory(path).write_sweep(read_sweep(path) | asked)
     return path
 
 
