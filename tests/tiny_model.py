@@ -23,11 +23,19 @@ CHAT_TEMPLATE = (
     "{% for message in messages %}"
     "{% if message['role'] == 'system' %}{{ message['content'] }}"
     "{% elif message['role'] == 'user' %}{{ '<｜User｜>' + message['content'] }}"
+    "{% elif message['role'] == 'tool' %}"
+    "{{ '<｜tool▁output▁begin｜>' + message['content'] + '<｜tool▁output▁end｜>' }}"
+    "{% elif message['tool_calls'] %}{% set call = message['tool_calls'][0]['function'] %}"
+    "{{ '<｜Assistant｜><｜tool▁call▁begin｜>' + call['name'] + '\n' }}"
+    "{% if call['arguments'] is string %}{{ call['arguments'] }}"
+    "{% else %}{{ call['arguments'] | tojson }}{% endif %}"
+    "{{ '<｜tool▁call▁end｜>" + EOS + "' }}"
     "{% else %}{{ '<｜Assistant｜>' + message['content'] + '" + EOS + "' }}{% endif %}"
     "{% endfor %}"
     "{% if add_generation_prompt %}{{ '<｜Assistant｜>' }}{% endif %}"
 )
-"""What DeepSeek V3's own template renders for conversations without tools."""
+"""What DeepSeek V3's own template renders for conversations without tools, and in its manner for
+those with calls of one."""
 
 _HIDDEN, _FEED_FORWARD, _HEADS, _KV_HEADS, _LAYERS = 64, 128, 4, 2, 2
 _KV_WIDTH = _HIDDEN // _HEADS * _KV_HEADS

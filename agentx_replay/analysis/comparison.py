@@ -307,7 +307,9 @@ def replicate_ratios(first: Floats, other: Floats) -> Floats:
 
 
 def same_work(contenders: Sequence[Contender]) -> list[Fact]:
-    """Return whether the runs replayed the same corpus by the same rules and plans."""
+    """Return whether the runs replayed the same corpus by the same rules and plans, and in
+    messages of the same kind.
+    """
     runs = [contender.run for contender in contenders]
     corpora = [_said(run.sweep, "corpus", "fingerprint") for run in runs]
     scenarios = [_said(run.sweep, "scenario", "fingerprint") for run in runs]
@@ -326,7 +328,15 @@ def same_work(contenders: Sequence[Contender]) -> list[Fact]:
         _fact("corpus", corpora),
         _fact("scenario", scenarios),
         Fact("plan", same_plan, plans),
+        *_tool_messages(runs),
     ]
+
+
+def _tool_messages(runs: Sequence[Run]) -> list[Fact]:
+    """Return whether the runs sent tool messages; nothing where none did."""
+    sent = [run.sweep.get("tool_messages") is True for run in runs]
+    said = tuple("sent" if each else "not sent" for each in sent)
+    return [Fact("tool messages", all(sent), said)] if any(sent) else []
 
 
 def _said(document: Mapping[str, object], part: str, key: str) -> str | None:

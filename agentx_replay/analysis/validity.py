@@ -44,6 +44,7 @@ class Rules:
     requests_left_out: int = 0
     other_corpus: str | None = None
     live_history: bool = False
+    tool_messages: bool = False
     speculative_decoding: str | None = None
     no_server: str | None = None
     sessions: int | None = None
@@ -179,6 +180,7 @@ def incomparable_reasons(rules: Rules, summary: PointSummary | None) -> tuple[st
             f"{rules.max_sessions}: another corpus",
         ),
         (rules.live_history, "live output was fed back (--live-history)"),
+        (rules.tool_messages, "answers were sent as tool calls (--tool-messages)"),
         (rules.speculative_decoding is not None, f"speculative: {rules.speculative_decoding}"),
     )
     return tuple(reason for holds, reason in cases if holds)

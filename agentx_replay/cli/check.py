@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from agentx_replay.cli.numerals import Real, Whole
-from agentx_replay.cli.options import config_option
+from agentx_replay.cli.options import config_option, tool_messages_option
 from agentx_replay.cli.output import say, say_document
 from agentx_replay.cli.target import TargetOptions, open_target, server_options
 
@@ -38,6 +38,7 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
     "--url", multiple=True, metavar="URL", help="A server to look at; repeatable. Default: none."
 )
 @_options
+@tool_messages_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 @config_option
 def check(streams: int, rate: float, as_json: bool, **options: Any) -> None:
@@ -52,19 +53,30 @@ def check(streams: int, rate: float, as_json: bool, **options: Any) -> None:
     """
     import uvloop
 
+    from agentx_replay.experiment.calibrating import calibrate
     from agentx_replay.experiment.ceiling import Load, drive, find_ceiling
     from agentx_replay.experiment.open_files import raise_open_files
+    from agentx_replay.prompts.calibration import summary_document
     from agentx_replay.report.check_lines import client_lines, server_lines
     from agentx_replay.simulator.truth_server import launch_truth_server
 
     raise_open_files()  # the truth server inherits it
     found: dict[str, Any] = {}
     lines: list[str] = []
+    tool_messages = options.pop("tool_messages")
     target_options = TargetOptions.taken_from(options)
     for url in target_options.url:
         with open_target(replace(target_options, url=(url,))) as target:
-            found.setdefault("servers", []).append({**target.facts, "cautions": target.cautions})
+            told = {**target.facts, "cautions": target.cautions}
             lines += server_lines(dict(target.facts), target.cautions)
+            if tool_messages and target.endpoint is not None:
+                asking = calibrate(
+                    target.endpoint, context_tokens=target.max_context, tool_messages=True
+                )
+                calibration = uvloop.run(asking)
+                told["calibration"] = summary_document(calibration)
+                lines += [f"  {line}" for line in calibration.lines()]
+            found.setdefault("servers", []).append(told)
     process = launch_truth_server()
     try:
         driven = [

@@ -24,6 +24,7 @@ from agentx_replay.cli.options import (
     resolve_scenario,
     scenario_option,
     targets_option,
+    tool_messages_option,
     workers,
 )
 from agentx_replay.cli.output import escaped
@@ -93,6 +94,7 @@ _OPTIONS = (
         metavar="FILE",
         help="Prove and use the calibration.json of an earlier run instead of making one.",
     ),
+    tool_messages_option,
     click.option(
         "--workers",
         default="auto",
@@ -254,6 +256,7 @@ def _settings(concurrency: tuple[int, ...], options: dict[str, Any]) -> Settings
         keep_one_of_duplicates=options["keep_one_of_duplicates"],
         tokenizer=options["tokenizer"],
         calibration=options["calibration"],
+        tool_messages=options["tool_messages"],
         skip_bad=options["skip_bad"],
         workers=options["workers"],
         resume=resume,

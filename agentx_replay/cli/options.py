@@ -204,6 +204,15 @@ def duplicates_option(command: _F) -> _F:
     )(command)
 
 
+def tool_messages_option(command: _F) -> _F:
+    """``--tool-messages``."""
+    return click.option(
+        "--tool-messages",
+        is_flag=True,
+        help="Send answers as tool calls, and what follows as their results. Not comparable.",
+    )(command)
+
+
 def resolve_scenario(name: str, overrides: tuple[str, ...]) -> Scenario:
     """Return the scenario of that name or file, with the overrides applied."""
     return overridden(load_scenario(name), overrides)

@@ -16,6 +16,7 @@ from agentx_replay.cli.options import (
     levels,
     resolve_scenario,
     scenario_option,
+    tool_messages_option,
 )
 from agentx_replay.cli.output import say, say_document
 from agentx_replay.cli.sections import SectionedCommand
@@ -44,6 +45,10 @@ _SIMULATED_SALT = "plan"
 
 
 _WORDS = "What t*, a stream, a primer and the other words mean: docs/protocol.md, under Words."
+_TOOL_MESSAGES = (
+    "Answers are sent as tool calls and what follows as their results: not comparable with plain "
+    "messages."
+)
 
 
 @click.command(cls=SectionedCommand)
@@ -65,6 +70,7 @@ _WORDS = "What t*, a stream, a primer and the other words mean: docs/protocol.md
     show_default=True,
 )
 @duplicates_option
+@tool_messages_option
 @click.option("--skip-bad", is_flag=True, help="Leave out trace files that cannot be read.")
 @click.option("--simulate", is_flag=True, help="Play it in virtual time on the simulator, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
@@ -77,6 +83,7 @@ def plan(
     max_context: int | None,
     max_context_policy: ContextPolicy,
     keep_one_of_duplicates: bool,
+    tool_messages: bool,
     skip_bad: bool,
     simulate: bool,
     as_json: bool,
@@ -98,11 +105,14 @@ def plan(
     corpus, selection = source.read()
     library = GraphLibrary(selection, rules)
     plans = [level_plan(Plan(rules, corpus.fingerprint, library, level)) for level in concurrency]
-    points = _simulated(source, rules, concurrency) if simulate else []
+    points = _simulated(source, rules, concurrency, tool_messages) if simulate else []
     if as_json:
-        say_document(_document(corpus, selection, rules, plans, points))
+        document = _document(corpus, selection, rules, plans, points)
+        say_document(document | {"tool_messages": tool_messages})
         return
     say("\n".join(_lines(corpus, selection, rules, plans)))
+    if tool_messages:
+        say(_TOOL_MESSAGES)
     if points:
         from agentx_replay.report.points_table import points_table
 
@@ -156,7 +166,7 @@ def _document(
 
 
 def _simulated(
-    source: SessionSource, rules: Scenario, concurrency: tuple[int, ...]
+    source: SessionSource, rules: Scenario, concurrency: tuple[int, ...], tool_messages: bool
 ) -> list["Point"]:
     from agentx_replay.cli.target import in_process_target
     from agentx_replay.experiment.settings import Settings
@@ -175,6 +185,7 @@ def _simulated(
             context_policy=source.context_policy,
             keep_one_of_duplicates=source.keep_one_of_duplicates,
             skip_bad=source.skip_bad,
+            tool_messages=tool_messages,
         )
         sweep = Sweep(settings, in_process_target())
         points = list(sweep.run(ProgressScreen(None)))

@@ -16,7 +16,7 @@ _SECTIONS = {
         "url", "model", "api_key_env", "endpoint", "header", "body", "session_headers", "ca_file",
         "insecure", "keepalive", "timeout", "metrics_url", "virtual", "gpus",
     ),
-    "Prompts": ("tokenizer", "calibration"),
+    "Prompts": ("tokenizer", "calibration", "tool_messages"),
     "Running and reporting": (
         "out", "resume", "workers", "at", "json", "config", "help",
     ),

@@ -133,6 +133,7 @@ def _facts(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         if fact not in _MAY_CHANGE and not embedded:
             several = fact == "url" and isinstance(value, list)
             yield f"the server's {fact}", ", ".join(value) if several else value
+    yield "sending tool messages", document.get("tool_messages", False)
     yield "the template's cost", document["calibration"]["cost"]
     yield "the salt", document["salt"]
     yield "the number of GPUs", document["gpus"]

@@ -83,6 +83,8 @@ class Calibration:
     def lines(self) -> list[str]:
         """Return what a person is told before the first request; one line where all is well."""
         proof, words = self.verification, f"{len(self.words):,} {self.source}"
+        if self.cost.tool_messages:
+            words += ", tool messages"
         if not proof.probes:
             return [f"prompt lengths assumed, not measured ({words})", *self.warnings]
         share = f"exact on {proof.exact} of {proof.probes} probes"

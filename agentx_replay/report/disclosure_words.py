@@ -102,6 +102,12 @@ def _costs(cost: Mapping[str, Any]) -> str | None:
         )
         if key in cost
     ]
+    if cost.get("tool_messages"):
+        parts.append(
+            "answers are sent as tool calls and what follows as their results: a call costs "
+            f"{counted(cost['call'], 'token')} (the first {cost['call'] + cost['first_call']:,}), "
+            f"a result {counted(cost['result'], 'token')}"
+        )
     if not cost.get("takes_system", True):
         parts.append("the template takes no system message")
     if cost.get("assumed"):

@@ -45,6 +45,7 @@ class _Sweep:
     repeats: int
     gpus: int | None
     salt: str
+    tool_messages: bool
     calibration: dict[str, object]
     target: _Target
     resumed: tuple[dict[str, object], ...]

@@ -187,6 +187,20 @@ def test_another_corpus_is_not_the_same_work(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_prompts_of_tool_messages_are_not_the_same_work_as_plain_ones(tmp_path: Path) -> None:
+    runs = [
+        contender(tmp_path / "a", MI355X[2:4], tool_messages=True),
+        contender(tmp_path / "b", B300[2:4]),
+        contender(tmp_path / "c", B300[2:4], tool_messages=False),
+    ]
+    fact = compare(runs, (50.0,)).same_work[3]
+    assert (fact.name, fact.same) == ("tool messages", False)
+    assert fact.said == ("sent", "not sent", "not sent")
+    both = compare([runs[0], runs[0]], (50.0,))
+    assert both.did_same_work
+    assert len(compare(runs[1:], (50.0,)).same_work) == 3
+
+
 def test_runs_without_a_common_level_are_not_known_to_have_played_one_plan(tmp_path: Path) -> None:
     runs = [contender(tmp_path / "a", MI355X[:2]), contender(tmp_path / "b", B300[3:4])]
     comparison = compare(runs, (50.0,))

@@ -107,6 +107,7 @@ RULES = {
     "requests left out": (replace(AGENTX, requests_left_out=4), "4 requests left out"),
     "another corpus": (replace(AGENTX, other_corpus="mine"), "another corpus: mine"),
     "live history": (replace(AGENTX, live_history=True), "--live-history"),
+    "tool messages": (replace(AGENTX, tool_messages=True), "--tool-messages"),
     "virtual time": (
         replace(AGENTX, no_server="virtual time: the modelled engine, no wire"),
         "virtual time: the modelled engine, no wire",

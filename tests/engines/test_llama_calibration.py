@@ -25,9 +25,9 @@ def settings_of(server: LlamaServer, api: Api) -> EndpointSettings:
     )
 
 
-def calibrated(server: LlamaServer, api: Api) -> Calibration:
-    context = server.context_tokens
-    return uvloop.run(calibrate(settings_of(server, api), context_tokens=context))
+def calibrated(server: LlamaServer, api: Api, *, tool_messages: bool = False) -> Calibration:
+    settings, context = settings_of(server, api), server.context_tokens
+    return uvloop.run(calibrate(settings, context_tokens=context, tool_messages=tool_messages))
 
 
 def test_lengths_are_exact_in_three_seconds_of_our_own(llama_server: LlamaServer) -> None:
@@ -50,23 +50,34 @@ def test_what_is_left_of_ninety_requests_proves_every_length(llama_server: Llama
     assert (found.exact, found.probes, found.largest_error_tokens) == (31, 31, 0)
 
 
+def test_tool_messages_are_exact(llama_server: LlamaServer) -> None:
+    found = calibrated(llama_server, "chat", tool_messages=True)
+    assert (found.exact, found.counted_by) == (True, "/apply-template and /tokenize")
+    assert found.verification.probes >= 8
+    assert found.cost.call + found.cost.result > found.cost.user + found.cost.assistant
+
+
 def test_completions_go_by_token_ids(llama_server: LlamaServer) -> None:
     found = calibrated(llama_server, "completions")
     assert found.exact
     assert len(found.ids) == 1_235
 
 
-@pytest.mark.parametrize("api", ["chat", "completions"])
+@pytest.mark.parametrize(
+    ("api", "tool_messages"), [("chat", False), ("completions", False), ("chat", True)]
+)
 def test_every_request_of_a_play_is_as_long_and_as_cached_as_recorded(
-    llama_server: LlamaServer, api: Api
+    llama_server: LlamaServer, api: Api, tool_messages: bool
 ) -> None:
-    settings, found = settings_of(llama_server, api), calibrated(llama_server, api)
+    settings = settings_of(llama_server, api)
+    found = calibrated(llama_server, api, tool_messages=tool_messages)
+    session = small_sessions()[int(tool_messages)]  # one that the server has not seen
     requests = CompletionRequests(settings) if api == "completions" else ChatRequests(settings)
 
     async def play() -> None:
         client = Client(settings)
         try:
-            for request, prompt in sent(small_sessions()[0], found):
+            for request, prompt in sent(session, found):
                 told = await client.request("s", requests.build({}, 1, prompt))
                 assert told.prompt_tokens == request.input_tokens
                 # Its cache is by the token; whole blocks of it are what is compared.

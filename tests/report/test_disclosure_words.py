@@ -55,6 +55,14 @@ def test_a_calibration_in_words() -> None:
     )
 
 
+def test_tool_messages_are_said_with_their_costs() -> None:
+    cost = {"tool_messages": True, "call": 12, "result": 13, "first_call": -1}
+    assert prompts_words({"cost": cost}) == (
+        "answers are sent as tool calls and what follows as their results: a call costs 12 tokens "
+        "(the first 11), a result 13 tokens"
+    )
+
+
 def test_what_a_server_told_in_words() -> None:
     assert server_words(TARGET) == (
         "server; model m; at http://a:1/v1, http://b:1/v1; does not name itself; context limit "

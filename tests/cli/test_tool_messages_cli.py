@@ -1,0 +1,80 @@
+"""``--tool-messages`` as a person meets it: exact, on record, another experiment, refused."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+from calibration_line import exact_by
+
+ROOT = Path(__file__).resolve().parents[2]
+SHORT = ("--concurrency", "1", "--override", "window_s=1.0", "--override", "grace_s=5.0")
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "agentx_replay", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def with_tools(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
+    """A run on the built-in simulator: its directory and what it said on both streams."""
+    out = tmp_path_factory.mktemp("runs") / "tools"
+    ended = command("run", *SHORT, "--tool-messages", "--json", "--out", str(out))
+    return out, ended.stdout, ended.stderr
+
+
+def test_its_lengths_are_exact_and_say_of_what(with_tools: tuple[Path, str, str]) -> None:
+    out, _, said = with_tools
+    assert exact_by(said) == "1,234 built-in words, tool messages, counted by /tokenize"
+    errors = f"select distinct prompt_length_error from '{out}/*/requests*/*.parquet'"
+    assert duckdb.execute(errors).fetchall() == [(0,)]
+
+
+def test_it_is_on_record_and_not_comparable_by_name(with_tools: tuple[Path, str, str]) -> None:
+    out, told, _ = with_tools
+    sweep = json.loads((out / "sweep.json").read_text())
+    assert sweep["tool_messages"] is True
+    assert sweep["calibration"]["cost"]["tool_messages"] is True
+    (point,) = json.loads(told)["points"]
+    assert "answers were sent as tool calls (--tool-messages)" in point["incomparable_reasons"]
+
+
+def test_its_calibration_serves_no_plain_run(
+    with_tools: tuple[Path, str, str], tmp_path: Path
+) -> None:
+    file = str(with_tools[0] / "calibration.json")
+    ended = command("run", *SHORT, "--calibration", file, "--out", str(tmp_path / "never"))
+    assert ended.returncode == 2
+    assert "the calibration is of tool messages, and plain ones are asked for" in ended.stderr
+
+
+def test_completions_have_no_messages(tmp_path: Path) -> None:
+    asked = ("--tool-messages", "--endpoint", "completions")
+    ended = command("run", *SHORT, *asked, "--out", str(tmp_path / "never"))
+    assert ended.returncode == 2
+    assert "--tool-messages is of the chat API, and completions is asked" in ended.stderr
+
+
+def test_without_a_wire_their_cost_is_assumed_and_the_same_plan_is_played(tmp_path: Path) -> None:
+    out = tmp_path / "virtual"
+    ended = command("run", *SHORT, "--virtual", "--tool-messages", "--json", "--out", str(out))
+    assert "prompt lengths assumed, not measured (1,234 built-in words, tool" in ended.stderr
+    (point,) = json.loads(ended.stdout)["points"]
+    assert "--tool-messages" in point["incomparable_reasons"]
+
+
+def test_a_plan_says_it(tmp_path: Path) -> None:
+    config = tmp_path / "mine.toml"
+    config.write_text("tool-messages = true")
+    told = json.loads(command("plan", "--config", str(config), "--json").stdout)
+    assert told["tool_messages"] is True
+    assert "sent as tool calls" in command("plan", "--tool-messages").stdout
