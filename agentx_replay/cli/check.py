@@ -12,6 +12,7 @@ from agentx_replay.cli.numerals import Real, Whole
 from agentx_replay.cli.options import config_option, tool_messages_option
 from agentx_replay.cli.output import say, say_document
 from agentx_replay.cli.target import TargetOptions, open_target, server_options
+from agentx_replay.errors import UsageError
 
 _LOOK_S = 2.0
 _CEILING_BUDGET_S = 10.0
@@ -65,6 +66,8 @@ def check(streams: int, rate: float, as_json: bool, **options: Any) -> None:
     lines: list[str] = []
     tool_messages = options.pop("tool_messages")
     target_options = TargetOptions.taken_from(options)
+    if tool_messages and not target_options.url:
+        raise UsageError("--tool-messages asks a server, and none is given", "add --url")
     for url in target_options.url:
         with open_target(replace(target_options, url=(url,))) as target:
             told = {**target.facts, "cautions": target.cautions}

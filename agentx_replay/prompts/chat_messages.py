@@ -1,9 +1,9 @@
 """Chat messages as the API takes them: plain ones, or those of an agent that calls tools.
 
 With tool messages an answer is a call of one tool, its words the argument, and the user's message
-after it is the call's result. vLLM, SGLang, llama.cpp, TGI and Mistral's own checks take them
-without a definition of the tool in the request, which vLLM would refuse where it is not started to
-parse calls. Not for: where messages begin and end (messages.py), or which words they have.
+after it is the call's result. vLLM, SGLang, llama.cpp and mistral-common take them without a
+definition of the tool in the request, which vLLM would refuse where it is not started to parse
+calls. Not for: where messages begin and end (messages.py), or which words they have.
 """
 
 from typing import Any, Literal

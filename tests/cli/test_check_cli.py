@@ -52,6 +52,25 @@ def test_it_tells_each_servers_readiness_and_this_clients_error_as_one_object() 
     assert result.returncode == int(too_much)
 
 
+def test_it_tells_whether_a_server_takes_tool_messages() -> None:
+    simulator = launch_simulator(ServerConfig(model="sim"))
+    try:
+        result = check(
+            "--url", simulator.url, "--tool-messages", "--streams", "2", "--rate", "10", "--json"
+        )
+    finally:
+        simulator.close()
+    calibration = json.loads(result.stdout)["servers"][0]["calibration"]
+    assert (calibration["cost"]["call"], calibration["cost"]["result"]) == (7, 7)
+    assert calibration["verification"]["exact"] == calibration["verification"]["probes"] >= 8
+
+
+def test_tool_messages_are_asked_of_a_server() -> None:
+    result = check("--tool-messages")
+    assert result.returncode == 2
+    assert "--tool-messages asks a server, and none is given" in result.stderr
+
+
 def test_a_server_that_is_not_there_is_told_in_two_sentences() -> None:
     result = check("--url", "http://127.0.0.1:9")
     assert result.returncode == 3

@@ -2,8 +2,10 @@
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,6 +32,10 @@ KEYS = LevelKeys("salt", 8, 1)
 LONG = TemplateCost(with_system=5, without_system=31, system=7, user=9, assistant=8)
 # One that says several blocks of its own before everything.
 LENGTHY = TemplateCost(with_system=150, without_system=211, system=7, user=9, assistant=8)
+# ChatML with the id of a call in its head and its result's, as ``chatml`` below renders them.
+TOOLS = replace(CHATML, tool_messages=True, call=9, result=8)
+# One whose first pair costs less than a later one, in the manner of DeepSeek V3's.
+ODD_TOOLS = TemplateCost(2, 2, 1, 2, 3, tool_messages=True, call=12, result=12, first_call=-1)
 
 
 def composer(
@@ -39,10 +45,11 @@ def composer(
     keys: LevelKeys = KEYS,
     lane: int = 0,
     ordinal: int = 0,
+    tool_messages: bool = False,
 ) -> PlayComposer:
     return PlayComposer(
         layout,
-        chat_wording(vocabulary),
+        chat_wording(vocabulary, tool_messages=tool_messages),
         keys,
         lane=lane,
         ordinal=ordinal,
@@ -61,17 +68,33 @@ def chatml(messages_json: bytes) -> list[str]:
     """Return the tokens a server sees: ChatML's, and one for each word."""
     tokens: list[str] = []
     for message in json.loads(messages_json):
-        words = message["content"].split(" ")
-        tokens += ["<|im_start|>", message["role"], "\n", *words, "<|im_end|>", "\n"]
+        marks = ["<|im_start|>", message["role"], "\n"]
+        if calls := message.get("tool_calls"):
+            tokens += [*marks, calls[0]["id"], *said(message), "}", "<|im_end|>", "\n"]
+        elif message["role"] == "tool":
+            tokens += [*marks, message["tool_call_id"], *said(message), "<|im_end|>", "\n"]
+        else:
+            tokens += [*marks, *said(message), "<|im_end|>", "\n"]
     return [*tokens, "<|im_start|>", "assistant", "\n"]
+
+
+def said(message: dict[str, Any]) -> list[str]:
+    """Return the words of a message, a call's out of its argument."""
+    for call in message.get("tool_calls", ()):
+        return str(json.loads(call["function"]["arguments"])["command"]).split(" ")
+    return str(message["content"]).split(" ")
 
 
 def counted(messages_json: bytes, cost: TemplateCost) -> int:
     """Return what a template of another cost makes of a conversation."""
     messages = json.loads(messages_json)
-    words = sum(len(message["content"].split(" ")) - 1 for message in messages)
-    constant = cost.conversation(has_system=messages[0]["role"] == "system")
-    return constant + words + sum(cost.message(message["role"]) for message in messages)
+    has_system = messages[0]["role"] == "system"
+    plain = messages[: 1 + has_system] if cost.tool_messages else messages
+    pairs = (len(messages) - len(plain)) // 2
+    words = sum(len(said(message)) for message in messages) - len(plain) - 2 * 2 * pairs
+    tools = pairs * (cost.call + cost.result) + (cost.first_call if pairs else 0)
+    around = sum(cost.message(message["role"]) for message in plain)
+    return cost.conversation(has_system=has_system) + words + around + tools
 
 
 def blocks_in_common(one: Sequence[str], other: Sequence[str]) -> int:
@@ -103,16 +126,15 @@ def recordings(draw: st.DrawFn) -> list[Line]:
 SYSTEM_TOKENS = st.sampled_from([0, 64, 130, 200])
 
 
-@pytest.mark.parametrize("cost", [CHATML, LONG, LENGTHY])
+@pytest.mark.parametrize("cost", [CHATML, LONG, LENGTHY, TOOLS, ODD_TOOLS])
 @settings(max_examples=150)
 @given(lines=recordings(), system_tokens=SYSTEM_TOKENS)
 def test_the_server_counts_the_recorded_input(
     record: Record, cost: TemplateCost, lines: list[Line], system_tokens: int
 ) -> None:
     session = record(lines, system_tokens=system_tokens)
-    for request, prompt in zip(
-        session.requests(), send_all(composer(lay_out(session, cost)), session), strict=True
-    ):
+    play = composer(lay_out(session, cost), tool_messages=cost.tool_messages)
+    for request, prompt in zip(session.requests(), send_all(play, session), strict=True):
         assert counted(prompt.messages_json(), cost) == prompt.tokens
         # A bare user message is the least that can be sent.
         least = cost.without_system + cost.user
@@ -134,15 +156,16 @@ def test_roles_alternate_and_end_with_the_user(
         assert all(before != after for before, after in pairwise(spoken))
 
 
+@pytest.mark.parametrize("cost", [CHATML, TOOLS])
 @settings(max_examples=150)
 @given(lines=recordings(), system_tokens=SYSTEM_TOKENS)
 def test_a_servers_cache_hits_what_the_recording_shares(
-    record: Record, lines: list[Line], system_tokens: int
+    record: Record, cost: TemplateCost, lines: list[Line], system_tokens: int
 ) -> None:
     session = record(lines, system_tokens=system_tokens)
-    layout = lay_out(session, CHATML)
+    layout = lay_out(session, cost)
     sent: list[list[str]] = []
-    play = composer(layout)
+    play = composer(layout, tool_messages=cost.tool_messages)
     for request in session.requests():
         tokens = chatml(play.prompt(0, request).messages_json())
         hits = max((blocks_in_common(tokens, earlier) for earlier in sent), default=0)
@@ -177,16 +200,20 @@ def blocks_alike(one: str, other: str) -> int:
     )
 
 
+@pytest.mark.parametrize("cost", [CHATML, TOOLS])
 @settings(max_examples=100)
 @given(lines=recordings(), order=st.randoms(use_true_random=False))
 def test_text_does_not_depend_on_what_was_rendered_before(
-    record: Record, lines: list[Line], order: Random
+    record: Record, cost: TemplateCost, lines: list[Line], order: Random
 ) -> None:
     session = record(lines, system_tokens=130)
-    layout = lay_out(session, CHATML)
-    alone = [composer(layout).prompt(0, request).messages_json() for request in session.requests()]
-    assert texts(composer(layout), session) == alone
-    prompts = list(enumerate(send_all(composer(layout), session)))
+    layout, tools = lay_out(session, cost), cost.tool_messages
+    alone = [
+        composer(layout, tool_messages=tools).prompt(0, request).messages_json()
+        for request in session.requests()
+    ]
+    assert texts(composer(layout, tool_messages=tools), session) == alone
+    prompts = list(enumerate(send_all(composer(layout, tool_messages=tools), session)))
     order.shuffle(prompts)
     assert all(prompt.messages_json() == alone[place] for place, prompt in prompts)
 
