@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from agentx_replay.results.record_check import check_requests
+from agentx_replay.results.record_check import check_records
 from agentx_replay.results.run_directory import StoredPoint
 from agentx_replay.results.sums import begins
 
@@ -138,7 +138,7 @@ def records_of(groups: Groups) -> Records:
 
 def stored_records(stored: StoredPoint) -> Records:
     """Return the records of a point on disk. Raises ``UsageError`` where they are not its own."""
-    check_requests(stored)
+    check_records(stored)
     return records_of(stored.stored_requests().groups)
 
 

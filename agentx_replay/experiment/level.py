@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Coroutine
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -47,6 +47,7 @@ from agentx_replay.results.layout import (
     instrument_parts,
     latency_log,
 )
+from agentx_replay.results.mark import new_mark
 from agentx_replay.results.parquet import read_parquet
 from agentx_replay.results.recorder import ParquetRecorder
 from agentx_replay.results.requests import StoredRequests
@@ -75,6 +76,7 @@ class Level:
     gpus: int | None
     repeat: int = 1
     repeats: int = 1
+    mark: str = field(default_factory=new_mark)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +254,12 @@ def _status(result: ReplayResult) -> PointStatus:
 def _document(level: Level, point: Point | None) -> dict[str, Any]:
     """Return what ``point.json`` says of a level, before it runs (no point yet) and after."""
     plan = level.plan
-    known = {"plan_fingerprint": plan.fingerprint, "run_id": level.run_id, "attempt": level.attempt}
+    known = {
+        "plan_fingerprint": plan.fingerprint,
+        "run_id": level.run_id,
+        "attempt": level.attempt,
+        "mark": level.mark,
+    }
     if point is None:
         facts = PointFacts(plan.concurrency, level.gpus, None, level.rules, Conduct(), level.repeat)
         return known | facts_document(facts)

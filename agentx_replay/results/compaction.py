@@ -25,6 +25,7 @@ from agentx_replay.results.layout import (
     replaced_requests,
     requests_directory,
 )
+from agentx_replay.results.mark import mark_of
 from agentx_replay.results.parquet import read_parquet, write_parquet
 from agentx_replay.results.reuse import reusable_tokens, with_reuse
 from agentx_replay.results.schema import PLAYS, REQUESTS, arrow_schema
@@ -81,7 +82,8 @@ def _compact_requests(point: Path) -> None:
         return
     prepared.mkdir()
     groups = _groups(parts, reusable_tokens(parts))
-    write_parquet(prepared / "requests.parquet", arrow_schema(REQUESTS), groups)
+    schema = arrow_schema(REQUESTS, mark_of(point))
+    write_parquet(prepared / "requests.parquet", schema, groups)
     sync_directory(prepared)
     replaced = replaced_requests(point)
     live.rename(replaced)
@@ -116,7 +118,7 @@ def _group(tables: list[pa.Table]) -> pa.Table:
 def _compact_plays(point: Path) -> None:
     parts = plays_parts(point)
     if not plays_file(point).exists():
-        schema = arrow_schema(PLAYS)
+        schema = arrow_schema(PLAYS, mark_of(point))
         table = read_parquet(play_files(point), PLAYS).cast(schema)
         write_parquet(plays_file(point), schema, [table])
     if parts.exists():

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from agentx_replay.errors import UsageError
 from agentx_replay.results.durable import write_durably
-from agentx_replay.results.schema import Column, conform
+from agentx_replay.results.schema import Column, conform, mark_in
 
 _DELTAS = "arrival_deltas_us.list.element"
 _DICTIONARY_TYPES = (pa.string(), pa.int32(), pa.bool_(), pa.float64())
@@ -106,6 +106,12 @@ def read_groups(
             present = _present(file, wanted)
             for number in range(file.num_row_groups):
                 yield conform(file.read_row_group(number, present), wanted, str(path))
+
+
+def read_mark(path: Path) -> str | None:
+    """Return the mark of the level that a file was written for. Otherwise as ``read_parquet``."""
+    with _opened(path) as file:
+        return mark_in(file.schema_arrow)
 
 
 def _read(path: Path, wanted: tuple[Column, ...]) -> pa.Table:

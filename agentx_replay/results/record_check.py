@@ -1,4 +1,4 @@
-"""Are the responses in a level's directory the level's own, each there once, and whole?
+"""Are the records in a level's directory the level's own, its responses there once, and whole?
 
 A file that was copied, swapped or damaged would otherwise go into the numbers unnoticed. Not for:
 whether what was measured is sound (``analysis/validity.py``).
@@ -14,10 +14,17 @@ from numpy.typing import NDArray
 
 from agentx_replay.errors import UsageError
 from agentx_replay.replay.ports import Phase, Status
-from agentx_replay.results.compaction import request_files
-from agentx_replay.results.parquet import read_groups
+from agentx_replay.results.compaction import play_files, request_files
+from agentx_replay.results.layout import (
+    instrument_file,
+    instrument_parts,
+    server_file,
+    server_parts,
+)
+from agentx_replay.results.parquet import read_groups, read_mark, read_parquet
 from agentx_replay.results.run_directory import StoredPoint
-from agentx_replay.results.schema import REQUESTS
+from agentx_replay.results.sample_parts import sample_files
+from agentx_replay.results.schema import INSTRUMENT, PLAYS, REQUESTS, SERVER
 
 _NEVER_NULL = (
     "concurrency",
@@ -32,11 +39,38 @@ _NEVER_NULL = (
     "arrival_deltas_us",
     "status",
 )
+_LEVEL = ("concurrency", "repeat")
 _IN_ORDER = ("send_ns", "first_token_ns", "last_token_ns", "end_ns")
 _COUNTS = ("prompt_tokens", "cached_tokens", "completion_tokens")
 _COLUMNS = tuple(dict.fromkeys((*_NEVER_NULL, *_IN_ORDER, *_COUNTS, "event_tokens")))
 
 Mask = NDArray[np.bool_]
+
+
+def check_records(stored: StoredPoint) -> None:
+    """Raise ``UsageError`` where a file in a level's directory is not what the level recorded."""
+    point = stored.directory
+    others = (
+        (play_files(point), PLAYS),
+        (sample_files(instrument_file(point), instrument_parts(point)), INSTRUMENT),
+        (sample_files(server_file(point), server_parts(point)), SERVER),
+    )
+    for file in (*request_files(point), *(file for files, _ in others for file in files)):
+        if read_mark(file) != stored.document.get("mark"):
+            raise _unusable(file, "is not of this level: the two have different marks")
+    for files, columns in others:
+        for file in files:
+            for what in _of_another_level(read_parquet([file], columns, _LEVEL), stored):
+                raise _unusable(file, what)
+    check_requests(stored)
+
+
+def _of_another_level(table: pa.Table, stored: StoredPoint) -> Iterator[str]:
+    """Yield which other level rows are of; an older version wrote no repeat."""
+    for name, own in zip(_LEVEL, stored.measurement, strict=True):
+        for other in pc.unique(table[name].drop_null()).to_pylist():
+            if other != own:
+                yield f"holds rows of {name} {other}, not {own}"
 
 
 def check_requests(stored: StoredPoint) -> None:

@@ -24,6 +24,7 @@ from agentx_replay.errors import UsageError
 from agentx_replay.replay.ports import Dispatch, PlayRecord, Response
 from agentx_replay.results.durable import explain
 from agentx_replay.results.layout import plays_parts, requests_directory
+from agentx_replay.results.mark import mark_of
 from agentx_replay.results.parquet import write_groups, write_parquet
 from agentx_replay.results.rows import (
     RequestRow,
@@ -91,6 +92,7 @@ class ParquetRecorder:
                 path.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise explain(error, path) from error
+        self._mark = mark_of(directory)
         self._origin_ns = origin_ns
         self._worker = worker
         self._repeat = repeat
@@ -182,10 +184,11 @@ class ParquetRecorder:
             self._sequence += 1
         if rows:
             table = pa.Table.from_batches(self._batches(rows))
-            write_parquet(self._requests_directory / name, arrow_schema(REQUESTS), [table])
+            schema = arrow_schema(REQUESTS, self._mark)
+            write_parquet(self._requests_directory / name, schema, [table])
             self._written_events += sum(len(row.arrival_ns) for row in rows)
         if plays:
-            schema = arrow_schema(PLAYS)
+            schema = arrow_schema(PLAYS, self._mark)
             write_parquet(self._plays_directory / name, schema, [table_of(schema, plays)])
 
     @staticmethod

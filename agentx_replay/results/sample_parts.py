@@ -11,19 +11,20 @@ from pathlib import Path
 import pyarrow as pa
 
 from agentx_replay.results.durable import disk_faults_explained
+from agentx_replay.results.mark import mark_of
 from agentx_replay.results.parquet import read_parquet, write_parquet
 from agentx_replay.results.schema import Column, arrow_schema
 
 
 class SampleParts:
-    """Writes one worker's samples as closed parts into ``directory``.
+    """Writes one worker's samples as closed parts into ``directory``, which is in a level's.
 
     Raises ``UsageError`` where the directory cannot be made.
     """
 
     def __init__(self, directory: Path, columns: tuple[Column, ...], worker: int = 0) -> None:
         self._directory = directory
-        self._schema = arrow_schema(columns)
+        self._schema = arrow_schema(columns, mark_of(directory.parent))
         self._worker = worker
         self._sequence = 0
         with disk_faults_explained(directory):
@@ -56,7 +57,7 @@ def compact_samples(whole: Path, parts: Path, columns: tuple[Column, ...]) -> No
     with disk_faults_explained(whole):
         files = sample_files(whole, parts)
         if files and not whole.exists():
-            schema = arrow_schema(columns)
+            schema = arrow_schema(columns, mark_of(whole.parent))
             write_parquet(whole, schema, [read_parquet(files, columns).cast(schema)])
         if parts.exists():
             shutil.rmtree(parts)

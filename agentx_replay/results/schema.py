@@ -13,6 +13,7 @@ from agentx_replay.errors import UsageError
 SCHEMA_VERSION = 2
 """2 added ``repeat`` to every file."""
 _VERSION_KEY = b"agentx_replay.schema_version"
+_MARK_KEY = b"agentx_replay.mark"
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,10 +230,21 @@ FILES: dict[str, tuple[Column, ...]] = {
 }
 
 
-def arrow_schema(columns: tuple[Column, ...]) -> pa.Schema:
-    """Return the Arrow schema of a file, with the schema version in its metadata."""
+def arrow_schema(columns: tuple[Column, ...], mark: str | None = None) -> pa.Schema:
+    """Return the Arrow schema of a file, with the schema version in its metadata, and the mark of
+    the level that it is of.
+    """
     fields = [pa.field(c.name, c.type, nullable=c.null_means is not None) for c in columns]
-    return pa.schema(fields, metadata={_VERSION_KEY: str(SCHEMA_VERSION).encode()})
+    metadata = {_VERSION_KEY: str(SCHEMA_VERSION).encode()}
+    if mark is not None:
+        metadata[_MARK_KEY] = mark.encode()
+    return pa.schema(fields, metadata=metadata)
+
+
+def mark_in(schema: pa.Schema) -> str | None:
+    """Return the mark in a file's metadata; None where an older version wrote it."""
+    mark = (schema.metadata or {}).get(_MARK_KEY)
+    return None if mark is None else mark.decode("utf-8", "replace")
 
 
 def conform(table: pa.Table, columns: tuple[Column, ...], where: str) -> pa.Table:

@@ -56,6 +56,7 @@ class _Point:
     run_id: str
     plan_fingerprint: str
     attempt: int
+    mark: str
 
 
 def check_sweep(document: Mapping[str, Any]) -> None:
