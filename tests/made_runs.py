@@ -34,7 +34,8 @@ GPUS = 8
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A level to be: interactivity in tokens/s/user, throughput in tokens/s per GPU of 8.
+    """A level to be, or a repeat of one: interactivity in tokens/s/user, throughput in tokens/s
+    per GPU of 8.
 
     ``session`` names the first session of a lane, ``status`` how every response ends. ``failure``
     says why the window never opened; then nothing was sent. Lanes of even number send the share
@@ -49,6 +50,7 @@ class Level:
     plan: str | None = None
     failure: str | None = None
     uneven: float = 0.0
+    repeat: int = 1
 
 
 def make_run(
@@ -88,8 +90,8 @@ def write_instrument(point: Path, rows: Sequence[tuple[int, ...]]) -> None:
 
 
 def _write_level(run: RunDirectory, level: Level, gpus: int | None) -> None:
-    directory = run.start_point(level.concurrency, {})
-    recorder = ParquetRecorder(directory, origin_ns=0)
+    directory = run.start_point(level.concurrency, {}, level.repeat)
+    recorder = ParquetRecorder(directory, origin_ns=0, repeat=level.repeat)
     for lane in range(level.concurrency if level.failure is None else 0):
         recorder.record(*exchange(level, lane))
         play = PlayRecord(
@@ -101,12 +103,13 @@ def _write_level(run: RunDirectory, level: Level, gpus: int | None) -> None:
     recorder.close()
     compact(directory)
     window = WINDOW if level.failure is None else None
-    facts = PointFacts(level.concurrency, gpus, window, RULES, Conduct(failure=level.failure))
+    conduct = Conduct(failure=level.failure)
+    facts = PointFacts(level.concurrency, gpus, window, RULES, conduct, level.repeat)
     records = records_of(StoredRequests.of(directory).groups)
     status = PointStatus.COMPLETE if level.failure is None else PointStatus.FAILED
     point = measure_point(records, None, facts, status)
     plan = {"plan_fingerprint": level.plan or f"plan-{level.concurrency}"}
-    run.write_point(level.concurrency, status, plan | point_document(point))
+    run.write_point(level.concurrency, status, plan | point_document(point), level.repeat)
 
 
 def exchange(level: Level, lane: int) -> tuple[Dispatch, Response]:

@@ -11,14 +11,17 @@ Percentiles of replicates lie too close together where clusters are few, so they
 out, as far as Student's t is from the normal distribution (the expanded percentile interval of
 Hesterberg, *What Teachers Should Know About the Bootstrap*, The American Statistician 69(4), 2015).
 
-It says how far the result depends on which sessions were played. It does not cover what differs
-from run to run; only repeated runs show that.
+It says how far the result depends on which sessions were played. What differs from run to run only
+repeated runs show. Repeats of a level draw the same clusters, since they play the same sessions,
+and each replicate of their mean is moved as far as Student's t lets a mean of so few runs lie from
+the truth. To resample the repeats instead would say too little: of two runs an interval could reach
+from one to the other and no further, and hold the truth half of the time.
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
 from statistics import NormalDist
 
 import numpy as np
@@ -34,6 +37,8 @@ MIN_CLUSTERS = 10
 SEED = 20261016
 _BLOCK = 256
 _AT_ONCE = 128
+_FURTHEST = 50.0
+"""No measurement lies further from the truth than by a factor of e^50."""
 _NS = 1_000_000_000
 
 Counts = NDArray[np.int64]
@@ -41,7 +46,7 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LevelSample:
-    """What one level gives to be drawn from, cluster by cluster.
+    """What one level, or a repeat of one, gives to be drawn from, cluster by cluster.
 
     ``clusters`` names them. ``lanes``, ``tokens`` (total tokens of measured responses),
     ``first_send_ns`` and ``last_end_ns`` have shape ``(clusters,)``; ``itl_ns`` (rising) and
@@ -56,6 +61,7 @@ class LevelSample:
     last_end_ns: Floats
     itl_ns: Floats
     itl_cluster: NDArray[np.int64]
+    repeat: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +85,14 @@ class Replicates:
 
 
 def level_sample(
-    responses: Responses, window: Window, concurrency: int, first_session: Mapping[int, str]
+    responses: Responses,
+    window: Window,
+    concurrency: int,
+    first_session: Mapping[int, str],
+    repeat: int = 1,
 ) -> LevelSample:
-    """Return what a level gives; ``first_session`` names the first session of each lane that sent.
+    """Return what a level's repeat gives; ``first_session`` names the first session of each lane
+    that sent.
 
     A lane that sent nothing is a cluster of its own: it is work of zero tokens, not no work.
     """
@@ -110,6 +121,7 @@ def level_sample(
         last_end_ns=last_end_ns,
         itl_ns=itl_ns[order],
         itl_cluster=cluster[order],
+        repeat=repeat,
     )
 
 
@@ -178,6 +190,91 @@ def replicate(sample: LevelSample, drawn: Counts, share: float = 0.9) -> Replica
         np.where(nothing, np.nan, interactivity),
         np.where(nothing, np.nan, throughput),
     )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LevelReplicates:
+    """A level's replicates, those of its repeats put together: by which sessions were drawn alone
+    (``within`` one run), and with what differs between runs (``whole``). The two are the same
+    where the level has one repeat.
+    """
+
+    within: Replicates
+    whole: Replicates
+
+
+def replicate_levels(
+    samples: Sequence[LevelSample], draws: Sequence[Counts], seed: int = SEED, share: float = 0.9
+) -> list[LevelReplicates]:
+    """Return the replicates of every level of a run, by rising concurrency as its ``samples``.
+
+    ``seed`` decides what differs between runs; it must be another one for each run compared.
+    """
+    found = []
+    both = zip(samples, draws, strict=True)
+    for _, group in groupby(both, key=lambda each: each[0].concurrency):
+        level = list(group)
+        within = mean_replicates([replicate(sample, drawn, share) for sample, drawn in level])
+        if len(level) == 1:
+            found.append(LevelReplicates(within, within))
+            continue
+        measured = [replicate(s, np.ones((1, len(s.clusters)), np.int64), share) for s, _ in level]
+        weights = run_weights([sample.repeat for sample, _ in level], len(draws[0]), seed)
+        found.append(LevelReplicates(within, between_runs(within, measured, weights)))
+    return found
+
+
+def mean_replicates(repeats: Sequence[Replicates]) -> Replicates:
+    """Return the mean of a level's repeats in every replicate, as ``frontier.level_means`` has it.
+
+    The clusters are the fewest of any.
+    """
+    if len(repeats) == 1:
+        return repeats[0]  # to the last bit
+    return Replicates(
+        repeats[0].concurrency,
+        min(each.clusters for each in repeats),
+        1.0 / np.mean([1.0 / each.interactivity for each in repeats], axis=0),
+        np.mean([each.throughput for each in repeats], axis=0),
+    )
+
+
+def run_weights(repeats: Sequence[int], replicates: int, seed: int) -> Floats:
+    """Return how much the deviation of each of two or more repeats from their mean weighs:
+    ``(replicates, repeats)``.
+
+    Of R repeats each weighs z / √(R·χ²), with z from the normal distribution and χ² of R − 1
+    degrees of freedom, so that the weighted sum of deviations is Student's t times the standard
+    error of the mean. A repeat has the same z at every level: what was so in one pass over the
+    levels and not in another moves all of them together.
+    """
+    degrees = len(repeats) - 1
+    normal = [np.random.default_rng([seed, n]).standard_normal(replicates) for n in repeats]
+    chi_squared = np.random.default_rng([seed, 0, degrees]).chisquare(degrees, replicates)
+    weights: Floats = np.stack(normal, axis=1) / np.sqrt(len(repeats) * chi_squared)[:, None]
+    return weights
+
+
+def between_runs(within: Replicates, measured: Sequence[Replicates], weights: Floats) -> Replicates:
+    """Return replicates of a level moved by what differs between its repeats.
+
+    ``measured`` are the repeats as they were, of one replicate each. Deviations are those of
+    logarithms, so that no speed and no throughput falls below 0.
+    """
+    return replace(
+        within,
+        interactivity=within.interactivity
+        * _moved([float(each.interactivity[0]) for each in measured], weights),
+        throughput=within.throughput
+        * _moved([float(each.throughput[0]) for each in measured], weights),
+    )
+
+
+def _moved(values: Sequence[float], weights: Floats) -> Floats:
+    """Return by which factor each replicate is moved."""
+    logs = np.log(values)
+    moved: Floats = np.exp(np.clip(weights @ (logs - logs.mean()), -_FURTHEST, _FURTHEST))
+    return moved
 
 
 def drawn_percentile(

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from agentx_replay.analysis.run import Run
 from agentx_replay.analysis.window import MEASURED_STATUSES, Window, happened_in
+from agentx_replay.results.layout import Measurement
 
 SERVED_COLUMNS = (
     "phase", "replica", "status", "send_ns", "prompt_tokens", "completion_tokens",
@@ -52,13 +53,13 @@ def urls_of(run: Run) -> Sequence[str]:
     return list(map(str, url)) if isinstance(url, list) and len(url) > 1 else []
 
 
-def served_by_level(run: Run) -> dict[int, tuple[Served, ...]]:
+def served_by_level(run: Run) -> dict[Measurement, tuple[Served, ...]]:
     """Return what each server did at each level whose window opened; none for a single server."""
     servers = len(urls_of(run))
     if not servers:
         return {}
     return {
-        level.point.concurrency: served(level.stored.requests(SERVED_COLUMNS), window, servers)
+        level.point.measurement: served(level.stored.requests(SERVED_COLUMNS), window, servers)
         for level in run.levels
         if (window := level.point.facts.window) is not None
     }

@@ -18,7 +18,7 @@ from agentx_replay.analysis.bootstrap import (
     Replicates,
     draw,
     interval,
-    replicate,
+    replicate_levels,
     replicates_at,
 )
 from agentx_replay.analysis.caution import token_itl_trusted
@@ -199,7 +199,10 @@ def compare(contenders: Sequence[Contender], targets: Sequence[float]) -> Compar
             )
     paired = [plays_same_plan(runs[0], run) for run in runs[1:]]
     draws = _draws(runs, paired)
-    curves = [curve_from_draws(run, targets, each) for run, each in zip(runs, draws, strict=True)]
+    curves = [
+        curve_from_draws(run, targets, each, SEED + number)
+        for number, (run, each) in enumerate(zip(runs, draws, strict=True))
+    ]
     at_targets = [_at(contenders, curves, number) for number in range(len(targets))]
     levels = _common_levels(runs)
     return Comparison(
@@ -236,13 +239,19 @@ def _lacking(
 
 def plays_same_plan(a: Run, b: Run) -> bool:
     """Whether the runs have equal plan fingerprints at every level they share, and share one."""
-    plans = [
-        {level.point.concurrency: level.plan_fingerprint for level in r.levels} for r in (a, b)
-    ]
+    plans = [_plans(run) for run in (a, b)]
     common = plans[0].keys() & plans[1].keys()
     return bool(common) and all(
-        plans[0][level] is not None and plans[0][level] == plans[1][level] for level in common
+        None not in plans[0][level] and plans[0][level] == plans[1][level] for level in common
     )
+
+
+def _plans(run: Run) -> dict[int, set[str | None]]:
+    """Return the plan fingerprints of each level's repeats: one, but where runs were mixed."""
+    found: dict[int, set[str | None]] = {}
+    for level in run.levels:
+        found.setdefault(level.point.concurrency, set()).add(level.plan_fingerprint)
+    return found
 
 
 def _draws(runs: Sequence[Run], paired: Sequence[bool]) -> list[list[Counts]]:
@@ -430,10 +439,10 @@ def _replicates(
         return [curve.replicates for curve in curves]
     return [
         tuple(
-            replicate(sample, drawn, share)
-            for sample, drawn in zip(samples_of(contender.run), each, strict=True)
+            level.whole
+            for level in replicate_levels(samples_of(contender.run), each, SEED + number, share)
         )
-        for contender, each in zip(contenders, draws, strict=True)
+        for number, (contender, each) in enumerate(zip(contenders, draws, strict=True))
     ]
 
 
@@ -554,6 +563,5 @@ def _readings(
     contenders: Sequence[Contender], definition: Definition, target: float
 ) -> list[Reading]:
     return [
-        reading_at([e.variants for e in each.run.evidence], definition, target, each.run.gpus or 1)
-        for each in contenders
+        reading_at(each.run.variants, definition, target, each.run.gpus or 1) for each in contenders
     ]

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 
 from agentx_replay.analysis.bootstrap import (
     MIN_CLUSTERS,
+    SEED,
     Counts,
     Interval,
     LevelSample,
     Replicates,
     draw,
     interval,
-    replicate,
+    replicate_levels,
     replicates_at,
 )
 from agentx_replay.analysis.frontier import AtTarget, CurvePoint, frontier, throughput_at
@@ -52,7 +53,9 @@ class Curve:
     """A run's curve. Throughput is per GPU where ``gpus`` is known, else the system's.
 
     ``intervals`` holds those of the points with enough clusters, by concurrency; ``clusters`` how
-    many each level has. ``replicates`` are of the system.
+    many each level has. ``replicates`` are of the system. ``repeats`` holds the valid points that
+    each level's point is the mean of, by concurrency; ``within`` the intervals of levels with
+    several as if runs did not differ.
     """
 
     gpus: int | None
@@ -62,6 +65,8 @@ class Curve:
     intervals: Mapping[int, PointInterval]
     values: tuple[TargetValue, ...]
     replicates: tuple[Replicates, ...]
+    repeats: Mapping[int, Sequence[CurvePoint]]
+    within: Mapping[int, PointInterval]
 
     def replicates_at(self, target: float) -> Floats:
         """Return throughput at the target in every replicate, in the curve's units."""
@@ -74,36 +79,48 @@ def curve_of(run: Run, targets: Sequence[float] = DEFAULT_TARGETS) -> Curve:
 
 
 def samples_of(run: Run) -> list[LevelSample]:
-    """Return the samples of the levels on the curve, by rising concurrency."""
+    """Return the samples of the levels on the curve, and each repeat, by rising concurrency."""
     return [each.sample for each in run.evidence]
 
 
-def curve_from_draws(run: Run, targets: Sequence[float], draws: Sequence[Counts]) -> Curve:
-    """Return the curve of a run whose clusters are drawn by ``draws``, one for each sample."""
-    points, divisor = run.curve, run.gpus or 1
-    replicates = tuple(
-        replicate(sample, drawn) for sample, drawn in zip(samples_of(run), draws, strict=True)
-    )
+def curve_from_draws(
+    run: Run, targets: Sequence[float], draws: Sequence[Counts], seed: int = SEED
+) -> Curve:
+    """Return the curve of a run whose clusters are drawn by ``draws``, one for each sample;
+    ``seed`` is the run's own, for what differs between runs.
+    """
+    points, divisor, repeats = run.curve, run.gpus or 1, run.repeats
+    levels = replicate_levels(samples_of(run), draws, seed)
+    replicates = tuple(each.whole for each in levels)
     clusters = {each.concurrency: each.clusters for each in replicates}
     return Curve(
         gpus=run.gpus,
         points=tuple(points),
         frontier=tuple(frontier(points)),
         clusters=clusters,
-        intervals={
-            each.concurrency: PointInterval(
-                interval(each.interactivity, each.clusters),
-                interval(each.throughput / divisor, each.clusters),
-            )
-            for each in replicates
-            if each.clusters >= MIN_CLUSTERS
-        },
+        intervals=_intervals(replicates, divisor),
         values=tuple(
             _value(throughput_at(points, target), clusters, replicates, divisor)
             for target in targets
         ),
         replicates=replicates,
+        repeats=repeats,
+        within=_intervals(
+            [each.within for each in levels if len(repeats[each.within.concurrency]) > 1], divisor
+        ),
     )
+
+
+def _intervals(levels: Sequence[Replicates], divisor: int) -> dict[int, PointInterval]:
+    """Return the intervals of the levels that have enough clusters."""
+    return {
+        each.concurrency: PointInterval(
+            interval(each.interactivity, each.clusters),
+            interval(each.throughput / divisor, each.clusters),
+        )
+        for each in levels
+        if each.clusters >= MIN_CLUSTERS
+    }
 
 
 def _value(

@@ -2,14 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
+from statistics import fmean, harmonic_mean
 from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """One valid point: interactivity in tokens/s/user, throughput in tokens/s (per GPU where all
-    points of the curve are).
+    """One valid point, or the mean of a level's valid repeats: interactivity in tokens/s/user,
+    throughput in tokens/s (per GPU where all points of the curve are).
     """
 
     concurrency: int
@@ -42,6 +43,19 @@ class AtTarget:
         if self.every_level_is is None:
             return "no valid level"
         return f"not reached: every valid level is {self.every_level_is}"
+
+
+def level_means(repeats: Sequence[CurvePoint]) -> list[CurvePoint]:
+    """Return one point a level by rising concurrency: the mean of its repeats' throughput, and the
+    speed of their mean P90 ITL, which is the harmonic mean of their speeds.
+    """
+    ordered = sorted(repeats, key=lambda point: point.concurrency)
+    found = []
+    for concurrency, level in groupby(ordered, key=lambda point: point.concurrency):
+        points = list(level)
+        speed = harmonic_mean([point.interactivity for point in points])
+        found.append(CurvePoint(concurrency, speed, fmean(point.throughput for point in points)))
+    return found
 
 
 def frontier(points: Sequence[CurvePoint]) -> list[CurvePoint]:

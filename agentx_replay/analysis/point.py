@@ -4,11 +4,12 @@ The facts of a point are kept in ``point.json``, so that a report made later giv
 as the run did.
 """
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from agentx_replay.analysis.fidelity import Fidelity
-from agentx_replay.analysis.frontier import CurvePoint
+from agentx_replay.analysis.frontier import CurvePoint, level_means
 from agentx_replay.analysis.instrument import InstrumentReport, Samples, examine, samples_of
 from agentx_replay.analysis.metrics import PointSummary, summarise
 from agentx_replay.analysis.percentiles import Distribution
@@ -164,9 +165,9 @@ def _is_a_time(window: Window | None) -> bool:
     return 0 <= window.open_ns < window.close_ns < 2**63 and window.nominal_s > 0
 
 
-def curve(points: list[Point]) -> list[CurvePoint]:
-    """Return the valid points as a curve: per GPU where every point has a GPU count, else per
-    system.
+def valid_points(points: Sequence[Point]) -> list[CurvePoint]:
+    """Return what every valid point gives to a curve, repeats of a level each on its own: per GPU
+    where every point has a GPU count, else per system.
     """
     per_gpu = all(point.facts.gpus is not None for point in points)
     found = []
@@ -179,6 +180,11 @@ def curve(points: list[Point]) -> list[CurvePoint]:
             throughput = summary.rates.headline.total_tokens_per_s / gpus
             found.append(CurvePoint(point.concurrency, summary.interactivity, throughput))
     return found
+
+
+def curve(points: Sequence[Point]) -> list[CurvePoint]:
+    """Return the curve of the valid points: one a level, the mean of its repeats."""
+    return level_means(valid_points(points))
 
 
 def point_row(point: Point) -> dict[str, Any]:

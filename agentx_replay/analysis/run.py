@@ -13,10 +13,10 @@ import pyarrow as pa
 from agentx_replay.analysis.bootstrap import LevelSample, level_sample
 from agentx_replay.analysis.frontier import CurvePoint
 from agentx_replay.analysis.mix import MIX_COLUMNS, Mix, mix_of
-from agentx_replay.analysis.point import Point, curve, point_from_records
+from agentx_replay.analysis.point import Point, curve, point_from_records, valid_points
 from agentx_replay.analysis.profile import Profile, profile_of
 from agentx_replay.analysis.responses import stored_records
-from agentx_replay.analysis.sensitivity import LevelVariants, level_variants
+from agentx_replay.analysis.sensitivity import LevelVariants, level_variants, mean_variants
 from agentx_replay.analysis.window import Window, happened_in
 from agentx_replay.errors import UsageError
 from agentx_replay.results.layout import Measurement, measurement_of, point_directory, point_file
@@ -72,8 +72,16 @@ class Run:
 
     @property
     def curve(self) -> list[CurvePoint]:
-        """The valid points, per GPU where every point has a GPU count."""
+        """One point a level that has a valid one, per GPU where every point has a GPU count."""
         return curve(self.points)
+
+    @property
+    def repeats(self) -> dict[int, list[CurvePoint]]:
+        """The valid points of each level on the curve, of which its point there is the mean."""
+        found: dict[int, list[CurvePoint]] = {}
+        for point in valid_points(self.points):
+            found.setdefault(point.concurrency, []).append(point)
+        return found
 
     @property
     def gpus(self) -> int | None:
@@ -95,8 +103,13 @@ class Run:
 
     @property
     def evidence(self) -> list[Evidence]:
-        """What the levels on the curve give, in order of concurrency."""
+        """What the levels on the curve give, and each valid repeat, in order of concurrency."""
         return [level.evidence for level in self.levels if level.evidence is not None]
+
+    @property
+    def variants(self) -> list[LevelVariants]:
+        """The levels on the curve under other definitions, in order of concurrency."""
+        return mean_variants([each.variants for each in self.evidence])
 
 
 def read_run(path: Path, gpus: int | None = None) -> Run:
@@ -144,10 +157,12 @@ def _read_level(stored: StoredPoint, gpus: int | None) -> MeasuredLevel:
     if window is None:
         return MeasuredLevel(stored, point, None, None, 0)
     profile, played = profile_of(records, window), _sessions_played(stored, window)
-    if point.summary is None or not curve([point]):
+    if point.summary is None or not valid_points([point]):
         return MeasuredLevel(stored, point, profile, None, played)
     evidence = Evidence(
-        level_sample(records.responses, window, point.concurrency, _first_sessions(stored)),
+        level_sample(
+            records.responses, window, point.concurrency, _first_sessions(stored), stored.repeat
+        ),
         level_variants(records, point.summary, window, point.concurrency),
         mix_of(stored.requests(MIX_COLUMNS), window),
     )

@@ -4,8 +4,10 @@ One row changes one definition of the headline: the percentile, what is an ITL, 
 token, what it is divided by. Not for judging which definition is right.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from statistics import fmean, harmonic_mean
 
 import numpy as np
 
@@ -72,6 +74,29 @@ def level_variants(
     """Return a level under every definition, of which ``summary`` has most."""
     speeds = _told(summary) | _speeds(records, window)
     return LevelVariants(concurrency, speeds, _throughputs(summary.rates))
+
+
+def mean_variants(repeats: Sequence[LevelVariants]) -> list[LevelVariants]:
+    """Return one a level, in the order given: of its repeats the mean throughput and the speed of
+    their mean ITL; None where one of them has nothing to compute it from.
+    """
+    found = []
+    for concurrency, group in groupby(repeats, key=lambda each: each.concurrency):
+        level = list(group)
+        speeds = _means(harmonic_mean, [each.speeds for each in level])
+        throughputs = _means(fmean, [each.throughputs for each in level])
+        found.append(LevelVariants(concurrency, speeds, throughputs))
+    return found
+
+
+def _means(
+    mean: Callable[[list[float]], float], repeats: Sequence[Mapping[str, float | None]]
+) -> dict[str, float | None]:
+    found: dict[str, float | None] = {}
+    for key in repeats[0]:
+        values = [value for each in repeats if (value := each[key]) is not None]
+        found[key] = mean(values) if len(values) == len(repeats) else None
+    return found
 
 
 @dataclass(frozen=True, slots=True)

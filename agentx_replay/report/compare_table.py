@@ -23,7 +23,7 @@ from agentx_replay.analysis.comparison import (
 )
 from agentx_replay.analysis.cost import dollars_per_million_tokens, tokens_per_dollar
 from agentx_replay.analysis.mix import MixSummary
-from agentx_replay.report.curve_lines import UNCERTAINTY, curve_json
+from agentx_replay.report.curve_lines import curve_json
 from agentx_replay.report.numerals import (
     ABSENT,
     NOT_REACHED,
@@ -35,6 +35,7 @@ from agentx_replay.report.numerals import (
     target_note,
     target_text,
 )
+from agentx_replay.report.repeat_lines import uncertainty
 from agentx_replay.report.unmeasured import left_out
 from agentx_replay.report.verdict_lines import cautions_at, comparability_lines
 
@@ -227,7 +228,8 @@ def _work_section(comparison: Comparison) -> _Section:
         how = "same clusters drawn for both" if paired else "drawn independently"
         notes.append(f"Interval of {names[0]} / {name}: {how}.")
     notes += _validity_notes(comparison)
-    return _Section("Did they do the same work?", rows, [*notes, UNCERTAINTY])
+    covers = uncertainty(dict(zip(names, comparison.curves, strict=True)))
+    return _Section("Did they do the same work?", rows, [*notes, covers])
 
 
 def _validity_notes(comparison: Comparison) -> list[str]:

@@ -5,22 +5,17 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from agentx_replay.analysis.bootstrap import CONFIDENCE, MIN_CLUSTERS, REPLICATES
 from agentx_replay.analysis.curve import Curve
 from agentx_replay.analysis.point import Point
+from agentx_replay.analysis.repeats import run_to_run
 from agentx_replay.report.numerals import columns, speed, target_note, target_text, throughput_unit
+from agentx_replay.report.repeat_lines import repeat_lines
 from agentx_replay.report.verdict_lines import cautions_at
-
-UNCERTAINTY = (
-    f"intervals: {CONFIDENCE:.0%} bootstrap over lanes ({REPLICATES:,} replicates; lanes with the "
-    f"same first session count as one cluster; none under {MIN_CLUSTERS} clusters). They say how "
-    "far the result depends on which sessions were played, not how far it varies from run to run."
-)
 
 
 def curve_lines(curve: Curve, points: Sequence[Point], width: int = 100) -> list[str]:
     """Return throughput at the targets, with the cautions on the ``points`` that it was read off,
-    and the frontier, wrapped to ``width``.
+    the frontier, and how far repeats of a level lie apart, wrapped to ``width``.
     """
     unit = throughput_unit(curve.gpus)
     if not curve.points:
@@ -43,7 +38,8 @@ def curve_lines(curve: Curve, points: Sequence[Point], width: int = 100) -> list
             subsequent_indent=" " * (len(heads[0]) + 2),
         )
     frontier = ", ".join(str(point.concurrency) for point in curve.frontier)
-    return [*lines, f"frontier (points no other is better than in both): concurrency {frontier}"]
+    lines.append(f"frontier (points no other is better than in both): concurrency {frontier}")
+    return [*lines, *repeat_lines(curve, points, width)]
 
 
 def curve_json(curve: Curve) -> dict[str, Any]:
@@ -55,5 +51,6 @@ def curve_json(curve: Curve) -> dict[str, Any]:
         "point_intervals": {
             str(level): asdict(intervals) for level, intervals in curve.intervals.items()
         },
+        "run_to_run": [asdict(each) for each in run_to_run(curve)],
         "at": [asdict(value) for value in curve.values],
     }

@@ -24,7 +24,9 @@ from agentx_replay.report.page_text import (
     sensitivity_section,
     servers_section,
     speculation_section,
+    table,
 )
+from agentx_replay.report.repeat_lines import repeat_notes, repeat_rows
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _READING = (
@@ -46,13 +48,13 @@ def page(run: Run, curve: Curve) -> str:
         _latency_part(run),
         _levels_part(shown),
         agreement_section(
-            [(x.point.concurrency, f.agreement) for x, f in shown if f.agreement is not None]
+            [(x.point.name, f.agreement) for x, f in shown if f.agreement is not None]
         ),
         speculation_section([(x, f.speculation) for x, f in shown]),
         f"<h2>Fidelity</h2>{fidelity_section(run)}",
         f"<h2>The instrument's own error</h2>{instrument_section(run)}",
         _sensitivity_part(run, curve),
-        f"<h2>Disclosure</h2>{disclosure(run)}",
+        f"<h2>Disclosure</h2>{disclosure(run, curve)}",
     ]
     return _document(run.path.resolve().name, "".join(parts))
 
@@ -74,7 +76,19 @@ def _curve_part(run: Run, curve: Curve) -> str:
         return "<h2>Curve</h2>" + paragraphs(
             ["No level is valid, so there is no curve, and no throughput at any speed."], "reason"
         )
-    return f"{headline(curve, run.points)}<h2>Curve</h2>{curve_figure(curve)}"
+    return (
+        f"{headline(curve, run.points)}<h2>Curve</h2>{curve_figure(curve)}"
+        f"{_repeats_part(run, curve)}"
+    )
+
+
+def _repeats_part(run: Run, curve: Curve) -> str:
+    """Return how far repeats of a level lie apart; nothing where none has several."""
+    heads, *rows = repeat_rows(curve, run.points)
+    if not rows:
+        return ""
+    notes = paragraphs([f"{note[:1].upper()}{note[1:]}" for note in repeat_notes(curve)])
+    return f"<h3>From run to run</h3>{table(heads, rows)}{notes}"
 
 
 def _latency_part(run: Run) -> str:
@@ -93,11 +107,10 @@ def _levels_part(shown: Sequence[tuple[MeasuredLevel, LevelFigures]]) -> str:
     inputs, names, panels = [], [], []
     for number, (level, found) in enumerate(shown):
         checked = " checked" if number == len(shown) - 1 else ""
-        concurrency = level.point.concurrency
         inputs.append(
             f'<input type="radio" name="level" id="level-{number}" class="level-{number}"{checked}>'
         )
-        names.append(f'<label for="level-{number}">{concurrency}</label>')
+        names.append(f'<label for="level-{number}">{level.point.name}</label>')
         panels.append(f'<section class="panel-{number}">{found.html}</section>')
     rules = "".join(
         f".level-{n}:checked~.panels .panel-{n}{{display:block}}"

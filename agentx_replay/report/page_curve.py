@@ -54,6 +54,8 @@ def curve_figure(curve: Curve) -> str:
             at.target, at.throughput, "s2", f"at {speed(at.target)} tok/s/user: {said} {unit}"
         )
     chart.key("dot s1", "level on the frontier")
+    if any(_several(curve, point.concurrency) for point in ordered):
+        chart.key("dot hollow small", "one repeat of a level, whose mean is its point")
     if len(curve.frontier) < len(curve.points):
         chart.key("dot hollow", "level that another one beats in both")
     if any(map(_has_cross, curve.intervals.values())):
@@ -73,10 +75,24 @@ def _point(chart: Chart, point: CurvePoint, curve: Curve, unit: str) -> None:
         f"concurrency {point.concurrency}: {rate(point.interactivity)} tok/s/user, "
         f"{rate(point.throughput)} {unit}"
     )
+    for repeat in _several(curve, point.concurrency):
+        speed_of, of = repeat.interactivity, repeat.throughput
+        chart.dot(
+            speed_of,
+            of,
+            "hollow small",
+            f"one repeat: {rate(speed_of)} tok/s/user, {rate(of)} {unit}",
+        )
     style = "s1" if point in curve.frontier else "hollow"
     chart.dot(point.interactivity, point.throughput, style, hover)
     style = "under" if _target_beside(chart, point, curve) else ""
     chart.label(point.interactivity, point.throughput, str(point.concurrency), style)
+
+
+def _several(curve: Curve, concurrency: int) -> Sequence[CurvePoint]:
+    """Return the repeats of a level that has more than one."""
+    repeats = curve.repeats[concurrency]
+    return repeats if len(repeats) > 1 else ()
 
 
 def _target_beside(chart: Chart, point: CurvePoint, curve: Curve) -> bool:
@@ -107,12 +123,14 @@ def _furthest(curve: Curve) -> float:
     fastest = max(point.interactivity for point in curve.points)
     near = [v.at.target for v in curve.values if v.at.target <= fastest * 1.5]
     ends = [i.interactivity.high or 0.0 for i in curve.intervals.values()]
-    return max([fastest, *near, *ends])
+    repeats = [each.interactivity for level in curve.repeats.values() for each in level]
+    return max([fastest, *near, *ends, *repeats])
 
 
 def _highest(curve: Curve) -> float:
     ends = [i.throughput.high or 0.0 for i in curve.intervals.values()]
-    return max([point.throughput for point in curve.points] + ends)
+    repeats = [each.throughput for level in curve.repeats.values() for each in level]
+    return max([point.throughput for point in curve.points] + ends + repeats)
 
 
 # --- latencies -----------------------------------------------------------------------------------
@@ -146,12 +164,12 @@ def _spread_figure(
     unit: str,
 ) -> str:
     untrusted = {
-        level.point.concurrency
+        level.point.measurement
         for level in levels
         if title == _OF_TOKENS and not token_itl_trusted(level.point)
     }
     spreads = [
-        (level.point.concurrency, found)
+        (level.point.measurement, found)
         for level in levels
         if level.profile is not None and (found := pick(level.profile)) is not None
     ]
@@ -169,13 +187,13 @@ def _spread_figure(
         _UNTRUSTED if untrusted else "",
         height_px=240,
     )
-    for number, (concurrency, found) in enumerate(spreads):
+    for number, (of, found) in enumerate(spreads):
         shade = 10 if len(spreads) == 1 else round(10 * number / (len(spreads) - 1))
         ys = np.where(found.values_s > 0, found.values_s * scale, np.nan)
-        dashed, mark = (" dashed", UNTRUSTED) if concurrency in untrusted else ("", "")
-        chart.line(
-            found.shares, ys, f"ramp r{shade}{dashed}", f"{mark}{counted(concurrency, 'lane')}"
-        )
+        dashed, mark = (" dashed", UNTRUSTED) if of in untrusted else ("", "")
+        repeat = f", repeat {of.repeat}" if of.repeat > 1 else ""
+        legend = f"{mark}{counted(of.concurrency, 'lane')}{repeat}"
+        chart.line(found.shares, ys, f"ramp r{shade}{dashed}", legend)
     ends = [
         (
             f"{UNTRUSTED if c in untrusted else ''}{c}",

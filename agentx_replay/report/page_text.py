@@ -17,7 +17,6 @@ from agentx_replay.analysis.run import MeasuredLevel, Run
 from agentx_replay.analysis.sensitivity import DEFINITIONS, Reading, reading_at
 from agentx_replay.analysis.server import CacheAgreement, Speculation
 from agentx_replay.analysis.throughput import explanation
-from agentx_replay.report.curve_lines import UNCERTAINTY
 from agentx_replay.report.disclosure_words import (
     client_words,
     prompts_words,
@@ -36,6 +35,7 @@ from agentx_replay.report.numerals import (
     throughput_unit,
 )
 from agentx_replay.report.points_table import DEFINITIONS as POINT_DEFINITIONS
+from agentx_replay.report.repeat_lines import uncertainty
 from agentx_replay.report.unmeasured import unmeasured_lines
 from agentx_replay.report.verdict_lines import (
     cautions_at,
@@ -140,12 +140,12 @@ def _verdicts(points: Sequence[Point]) -> str:
         badges.append(("warn", "! read with caution"))
     marks = "".join(f'<span class="badge {style}">{escape(text)}</span>' for style, text in badges)
     reasons = [
-        f"Concurrency {point.concurrency} is not valid: {reason}."
+        f"Concurrency {point.name} is not valid: {reason}."
         for point in points
         for reason in point.verdict.invalid_reasons
     ]
     reasons += [
-        f"Caution: concurrency {point.concurrency}: {caution}."
+        f"Caution: concurrency {point.name}: {caution}."
         for point in points
         for caution in cautions(point)
     ]
@@ -191,7 +191,7 @@ def points_section(run: Run) -> str:
     )  # fmt: skip
     rows = [_point_row(point, run.gpus) for point in run.points]
     notes = [
-        f"Concurrency {point.concurrency}: {why}."
+        f"Concurrency {point.name}: {why}."
         for point in run.points
         if point.summary is not None
         and point.summary.rates.difference is not None
@@ -205,7 +205,7 @@ def _point_row(point: Point, gpus: int | None) -> list[str]:
     summary = point.summary
     valid = valid_word(point)
     if summary is None:
-        return [str(point.concurrency), *[ABSENT] * 11, valid]
+        return [point.name, *[ABSENT] * 11, valid]
     headline, windowed = (
         None if found is None else found.per(gpus) or found
         for found in (summary.rates.headline, summary.rates.windowed)
@@ -213,7 +213,7 @@ def _point_row(point: Point, gpus: int | None) -> list[str]:
     itl, ttft, whole = summary.response_itl, summary.ttft, summary.end_to_end
     counts = summary.counts
     return [
-        str(point.concurrency),
+        point.name,
         rate(summary.interactivity),
         rate(headline.total_tokens_per_s if headline else None),
         windowed_text(point, windowed),
@@ -262,7 +262,7 @@ def instrument_section(run: Run) -> str:
             continue
         rows.append(
             [
-                str(point.concurrency),
+                point.name,
                 _ms(found.send_lag_p99_s),
                 _ms(found.loop_lag_p99_s),
                 _percent(found.itl_shift),
@@ -303,8 +303,8 @@ def _percent(value: float | None) -> str:
 
 def sensitivity_section(run: Run, targets: Sequence[float]) -> str:
     """Return throughput at the targets under every definition."""
-    variants = [each.variants for each in run.evidence]
-    untrusted = [str(p.concurrency) for p in run.points if not token_itl_trusted(p)]
+    variants = run.variants
+    untrusted = [p.name for p in run.points if not token_itl_trusted(p)]
     rows, lacking = [], []
     for definition in DEFINITIONS:
         found = [reading_at(variants, definition, target, run.gpus or 1) for target in targets]
@@ -335,7 +335,7 @@ def _reading(found: Reading, mark: str) -> str:
 
 def fidelity_section(run: Run) -> str:
     """Return how far the replay kept to its recording; from the records where no report is."""
-    reports = [(p.concurrency, p.fidelity) for p in run.points if p.fidelity is not None]
+    reports = [(p.name, p.fidelity) for p in run.points if p.fidelity is not None]
     if not reports:
         return paragraphs(
             ["No level has a fidelity report here; what agentx-replay report prints says why."]
@@ -392,20 +392,20 @@ def _exact(lengths: LengthErrors | None) -> str:
 # --- the server's own metrics --------------------------------------------------------------------
 
 
-def agreement_section(found: Sequence[tuple[int, CacheAgreement]]) -> str:
+def agreement_section(found: Sequence[tuple[str, CacheAgreement]]) -> str:
     """Return how the server's cache counters and the client's count agree; nothing untold."""
     if not found:
         return ""
     rows = [
         [
-            str(concurrency),
+            name,
             f"{each.server_hit:.1%}",
             f"{each.client_hit:.1%}",
             f"{each.least_hit:.1%} – {each.most_hit:.1%}",
             f"{each.foreign_share:+,.1%}",
             "agree" if each.disagreement is None else "DISAGREE",
         ]
-        for concurrency, each in found
+        for name, each in found
     ]
     heads = ("concurrency", "server's counters", "usage of responses", "which may be",
              "prompts beyond this run", "verdict")  # fmt: skip
@@ -427,7 +427,7 @@ def speculation_section(levels: Sequence[tuple[MeasuredLevel, Speculation | None
         per_event = level.profile.tokens_per_event if level.profile else None
         if told is None and (per_event is None or per_event < SPECULATION_FROM):
             continue
-        rows.append([str(level.point.concurrency), *_speculation_cells(per_event, told)])
+        rows.append([level.point.name, *_speculation_cells(per_event, told)])
     if not rows:
         return ""
     heads = (
@@ -461,10 +461,10 @@ def _speculation_cells(per_event: float | None, told: Speculation | None) -> lis
 # --- disclosure ----------------------------------------------------------------------------------
 
 
-def disclosure(run: Run) -> str:
+def disclosure(run: Run, curve: Curve) -> str:
     """Return the five questions that every result must answer, and the answers."""
     questions = (
-        ("What is latency here?", _latency_answer()),
+        ("What is latency here?", _latency_answer(curve)),
         ("What is a token here?", _token_answer(run)),
         ("Per what?", _unit_answer(run)),
         ("Under which load?", _load_answer(run)),
@@ -475,18 +475,18 @@ def disclosure(run: Run) -> str:
     )
 
 
-def _latency_answer() -> list[str]:
+def _latency_answer(curve: Curve) -> list[str]:
     return [
         "P90 over responses of the mean gap between a response's tokens, first token excluded, "
         "linear interpolation between ranks. Interactivity is its inverse. Token ITL, over all "
         "tokens, is shown beside it and never mixed with it.",
-        _capital(UNCERTAINTY),
+        _capital(uncertainty({"": curve})),
     ]
 
 
 def _token_answer(run: Run) -> list[str]:
     hits = [
-        f"{point.concurrency}: {share(point.summary.cache_hit)} / "
+        f"{point.name}: {share(point.summary.cache_hit)} / "
         f"{share(point.summary.cache_hit_theoretical)}"
         for point in run.points
         if point.summary is not None
@@ -516,7 +516,7 @@ def _load_answer(run: Run) -> list[str]:
     return [
         f"Corpus {corpus.get('name', 'unknown')} (fingerprint {corpus.get('fingerprint', '?')}), "
         f"of {corpus.get('sessions', '?')} sessions {_length(corpus.get('played'))} were to be "
-        f"played; concurrency {', '.join(str(point.concurrency) for point in run.points)}.",
+        f"played; concurrency {', '.join(point.name for point in run.points)}.",
         _played(run),
         f"Scenario {scenario.get('name', 'unknown')} (fingerprint "
         f"{scenario.get('fingerprint', '?')}): window "
@@ -529,7 +529,7 @@ def _load_answer(run: Run) -> list[str]:
 
 def _played(run: Run) -> str:
     """Return of how many sessions each level sent a request in its window."""
-    counts = [f"{each.point.concurrency}: {each.sessions_played}" for each in run.levels]
+    counts = [f"{each.point.name}: {each.sessions_played}" for each in run.levels]
     return f"Sessions played in the window, at least in part, by concurrency: {'; '.join(counts)}."
 
 

@@ -42,13 +42,13 @@ def audit_lines(points: Sequence[Point]) -> list[str]:
 
 
 def _under(heading: str, points: Sequence[Point], of: Callable[[Point], str | None]) -> list[str]:
-    found = [(point.concurrency, line) for point in points if (line := of(point)) is not None]
-    width = max((len(str(concurrency)) for concurrency, _ in found), default=0)
-    return [heading, *(f"  {c:>{width}}: {line}" for c, line in found)] if found else []
+    found = [(point.name, line) for point in points if (line := of(point)) is not None]
+    width = max((len(name) for name, _ in found), default=0)
+    return [heading, *(f"  {name:>{width}}: {line}" for name, line in found)] if found else []
 
 
 def _label(point: Point) -> str:
-    return f"concurrency {point.concurrency}"
+    return f"concurrency {point.name}"
 
 
 def _warnings(point: Point) -> list[str]:

@@ -54,12 +54,12 @@ def points_table(
     closing: Sequence[str] = (),
     width: int = 100,
 ) -> str:
-    """Return the points by rising concurrency as two tables, throughput and latency, no wider
-    than 100 columns; then, wrapped to ``width``: why points are not valid and levels ``missing``;
-    the lines of the ``curve``; what to mind; what was kept, with the lines of an ``audit``; and the
-    definitions, ``closing`` last.
+    """Return the points by rising concurrency and repeat as two tables, throughput and latency, no
+    wider than 100 columns; then, wrapped to ``width``: why points are not valid and levels
+    ``missing``; the lines of the ``curve``; what to mind; what was kept, with the lines of an
+    ``audit``; and the definitions, ``closing`` last.
     """
-    ordered = sorted(points, key=lambda point: point.concurrency)
+    ordered = sorted(points, key=lambda point: point.measurement)
     if not ordered:
         return "no point was measured"
     blocks = [
@@ -80,12 +80,12 @@ def _wrapped(lines: Sequence[str], width: int) -> list[str]:
 
 
 def points_json(points: Sequence[Point]) -> list[dict[str, Any]]:
-    """Return the points by rising concurrency as plain values: the columns of points.parquet, and
-    the cautions.
+    """Return the points by rising concurrency and repeat as plain values: the columns of
+    points.parquet, and the cautions.
     """
     return [
         point_row(point) | {"cautions": cautions(point)}
-        for point in sorted(points, key=lambda point: point.concurrency)
+        for point in sorted(points, key=lambda point: point.measurement)
     ]
 
 
@@ -94,8 +94,12 @@ def _ruled(columns: list[_Cells]) -> list[str]:
     return [*rows[:2], "-" * len(rows[0]), *rows[2:]]
 
 
-def _concurrency(points: list[Point]) -> _Cells:
-    return _Cells("conc", "lanes", [str(point.concurrency) for point in points])
+def _names(points: list[Point]) -> list[_Cells]:
+    """Return the level of each point, and its repeat where any level has several."""
+    levels = _Cells("conc", "lanes", [str(point.concurrency) for point in points])
+    if all(point.measurement.repeat == 1 for point in points):
+        return [levels]
+    return [levels, _Cells("rep", "", [str(point.measurement.repeat) for point in points])]
 
 
 def _throughput_columns(points: list[Point]) -> list[_Cells]:
@@ -106,7 +110,7 @@ def _throughput_columns(points: list[Point]) -> list[_Cells]:
     windowed = [_shown(point, windowed=True, per_gpu=per_gpu) for point in points]
     counts = [s.counts if s else None for s in summaries]
     return [
-        _concurrency(points),
+        *_names(points),
         _Cells("speed", "tok/s/user", [rate(s.interactivity if s else None) for s in summaries]),
         _Cells("total", unit, [rate(h.total_tokens_per_s if h else None) for h in headlines]),
         _Cells(
@@ -122,7 +126,7 @@ def _throughput_columns(points: list[Point]) -> list[_Cells]:
 
 
 def _latency_columns(points: list[Point]) -> list[_Cells]:
-    return [_concurrency(points), *(_latency_column(points, *shown) for shown in _LATENCIES)]
+    return [*_names(points), *(_latency_column(points, *shown) for shown in _LATENCIES)]
 
 
 _LATENCIES = (

@@ -9,9 +9,10 @@ from agentx_replay.analysis.by_server import served_by_level
 from agentx_replay.analysis.curve import Curve, curve_of
 from agentx_replay.analysis.point import point_row
 from agentx_replay.analysis.run import Run, read_run
-from agentx_replay.report.curve_lines import UNCERTAINTY, curve_json, curve_lines
+from agentx_replay.report.curve_lines import curve_json, curve_lines
 from agentx_replay.report.page import page
 from agentx_replay.report.points_table import points_json, points_table
+from agentx_replay.report.repeat_lines import uncertainty
 from agentx_replay.report.replica_lines import served_lines
 from agentx_replay.report.unmeasured import unmeasured, unmeasured_lines
 from agentx_replay.results.durable import disk_faults_explained, write_bytes_durably
@@ -48,7 +49,7 @@ class Report:
             missing=unmeasured_lines(self.run),
             curve=curve_lines(self.curve, self.run.points),
             audit=served_lines(served_by_level(self.run)),
-            closing=[UNCERTAINTY] if self._reaches_a_target else (),
+            closing=[uncertainty({"": self.curve})] if self._reaches_a_target else (),
         )
 
     def plain(self) -> dict[str, Any]:

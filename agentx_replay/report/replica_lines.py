@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from agentx_replay.analysis.by_server import Served
 from agentx_replay.report.numerals import rate
+from agentx_replay.results.layout import Measurement
 from agentx_replay.wording import counted
 
 
@@ -19,7 +20,7 @@ def uneven_share(level: int, servers: int) -> str | None:
     )
 
 
-def served_lines(by_level: Mapping[int, Sequence[Served]]) -> list[str]:
+def served_lines(by_level: Mapping[Measurement, Sequence[Served]]) -> list[str]:
     """Return what each server was sent and answered, a line a level, in the order of the URLs."""
     if not by_level:
         return []
@@ -27,7 +28,7 @@ def served_lines(by_level: Mapping[int, Sequence[Served]]) -> list[str]:
     return [
         "by server, in the order of --url, by concurrency (tokens of what ended well):",
         *(
-            f"  {level:>{width}}: {_listed([f'{of.requests:,}' for of in served])} requests, "
+            f"  {level!s:>{width}}: {_listed([f'{of.requests:,}' for of in served])} requests, "
             f"{_listed([rate(of.tokens) for of in served])} tokens"
             for level, served in sorted(by_level.items())
         ),

@@ -37,12 +37,17 @@ def comparability_lines(points: Sequence[Point]) -> list[str]:
 
 
 def cautions_at(value: TargetValue, points: Sequence[Point]) -> list[str]:
-    """Return the cautions on the levels that a value at a target was read off."""
+    """Return the cautions on the levels that a value at a target was read off, one on several
+    repeats of a level once.
+    """
+    found: dict[tuple[int, str], list[Point]] = {}
+    for point in points:
+        if point.verdict.valid and point.concurrency in (value.at.between or ()):
+            for caution in cautions(point):
+                found.setdefault((point.concurrency, caution), []).append(point)
     return [
-        f"caution: concurrency {point.concurrency}: {caution}"
-        for point in points
-        if point.concurrency in (value.at.between or ())
-        for caution in cautions(point)
+        f"caution: concurrency {_levels(having)}: {caution}"
+        for (_, caution), having in found.items()
     ]
 
 
@@ -64,4 +69,4 @@ def comparable_and_valid(point: Point) -> bool:
 
 
 def _levels(points: Sequence[Point]) -> str:
-    return ", ".join(str(point.concurrency) for point in points)
+    return ", ".join(point.name for point in points)

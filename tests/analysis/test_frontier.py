@@ -2,12 +2,29 @@ from typing import Literal
 
 import pytest
 
-from agentx_replay.analysis.frontier import AtTarget, CurvePoint, frontier, throughput_at
+from agentx_replay.analysis.frontier import (
+    AtTarget,
+    CurvePoint,
+    frontier,
+    level_means,
+    throughput_at,
+)
 
 # A sweep: interactivity falls as concurrency rises.
 A = CurvePoint(1, 100.0, 1000.0)
 B = CurvePoint(4, 60.0, 3000.0)
 C = CurvePoint(8, 20.0, 5000.0)
+
+
+def test_a_level_is_the_mean_of_its_repeats_and_never_the_best_of_them() -> None:
+    # P90 ITLs of 25 and 16.7 ms, whose mean is 20.8 ms: a speed of 48.
+    repeats = [CurvePoint(8, 40.0, 100.0), A, CurvePoint(8, 60.0, 120.0)]
+    assert level_means(repeats) == [A, CurvePoint(8, 48.0, 110.0)]
+
+
+def test_a_level_that_was_measured_once_is_its_point_to_the_last_bit() -> None:
+    once = [CurvePoint(k, 1 / (0.1 * k), 1 / (0.3 * k)) for k in range(1, 50)]
+    assert level_means(once) == once
 
 
 def test_the_frontier_is_what_no_point_beats_in_both() -> None:

@@ -135,7 +135,7 @@ def test_a_curve_is_of_valid_points_per_gpu_where_all_have_a_count() -> None:
 
 
 def test_a_curve_is_of_the_system_where_a_point_lacks_its_count() -> None:
-    points = curve([measured(), measured(replace(FACTS, gpus=None))])
+    points = curve([measured(), measured(replace(FACTS, concurrency=4, gpus=None))])
     assert [point.throughput for point in points] == [pytest.approx(11.1), pytest.approx(11.1)]
 
 

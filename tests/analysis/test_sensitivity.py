@@ -11,6 +11,7 @@ from agentx_replay.analysis.sensitivity import (
     LevelVariants,
     itl_of_events,
     level_variants,
+    mean_variants,
     reading_at,
 )
 from agentx_replay.analysis.window import Window
@@ -109,6 +110,21 @@ def test_without_any_response_every_speed_is_unknown() -> None:
 
 def level(concurrency: int, speed: float | None, total: float) -> LevelVariants:
     return LevelVariants(concurrency, {"p90": speed}, {"total": total})
+
+
+def test_a_level_under_a_definition_is_the_mean_of_its_repeats() -> None:
+    # Speeds of 40 and 60 are ITLs of 25 and 16.7 ms, whose mean is that of 48.
+    repeats = [level(8, 40.0, 4000.0), level(8, 60.0, 5000.0), level(16, 20.0, 7000.0)]
+    eight, sixteen = mean_variants(repeats)
+    assert eight.speeds == pytest.approx({"p90": 48.0})
+    assert eight.throughputs == {"total": 4500.0}
+    assert sixteen == level(16, 20.0, 7000.0)
+
+
+def test_a_level_of_which_a_repeat_has_no_value_has_none() -> None:
+    assert mean_variants([level(8, None, 4000.0), level(8, 60.0, 5000.0)]) == [
+        level(8, None, 4500.0)
+    ]
 
 
 def test_a_definition_is_read_off_its_own_curve_per_gpu() -> None:

@@ -8,6 +8,7 @@ from made_runs import Level, make_run
 from agentx_replay.analysis.by_server import Served
 from agentx_replay.report.rebuild import Report
 from agentx_replay.report.replica_lines import served_lines, uneven_share
+from agentx_replay.results.layout import Measurement
 
 
 @pytest.mark.parametrize(
@@ -27,12 +28,14 @@ def test_sessions_that_do_not_divide_evenly_among_servers_are_told(
 
 
 def test_what_each_server_served_has_a_line_a_level() -> None:
-    by_level = {16: [Served(1200, 3_500_000), Served(1100, 3_000_000)], 3: [Served(12, 40),
-                Served(6, 20)]}  # fmt: skip
+    by_level = {
+        Measurement(16, 2): [Served(1200, 3_500_000), Served(1100, 3_000_000)],
+        Measurement(3): [Served(12, 40), Served(6, 20)],
+    }
     assert served_lines(by_level) == [
         "by server, in the order of --url, by concurrency (tokens of what ended well):",
-        "   3: 12 and 6 requests, 40.0 and 20.0 tokens",
-        "  16: 1,200 and 1,100 requests, 3.50M and 3.00M tokens",
+        "      3: 12 and 6 requests, 40.0 and 20.0 tokens",
+        "  16-r2: 1,200 and 1,100 requests, 3.50M and 3.00M tokens",
     ]
     assert served_lines({}) == []
 
