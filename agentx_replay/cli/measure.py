@@ -21,6 +21,7 @@ from agentx_replay.cli.options import (
     duplicates_option,
     levels,
     one_level,
+    repeats_option,
     resolve_scenario,
     scenario_option,
     targets_option,
@@ -63,6 +64,7 @@ _OPTIONS = (
         help="Recorded sessions: a directory or file. Default: the bundled ones.",
     ),
     scenario_option,
+    repeats_option,
     click.option("--gpus", type=Whole(1, MOST_GPUS), metavar="N", help="GPUs behind all servers."),
     click.option(
         "--out", type=NamedPath(path_type=Path), metavar="DIR", help="Default: results/TIME."
@@ -182,6 +184,7 @@ def _as_before(
     earlier = earlier_run(options["out"])
     options["salt"] = options["salt"] or earlier.salt
     options["calibration"] = options["calibration"] or earlier.calibration
+    options["repeats"] = options["repeats"] or earlier.repeats
     return concurrency or earlier.levels
 
 
@@ -261,6 +264,7 @@ def _settings(concurrency: tuple[int, ...], options: dict[str, Any]) -> Settings
         workers=options["workers"],
         resume=resume,
         accept_differences=resume and ALONE in options["override"],
+        repeats=options["repeats"] or 1,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from agentx_replay.cli.config_file import read_config
-from agentx_replay.cli.numerals import Real, number, whole_number
+from agentx_replay.cli.numerals import Real, Whole, number, whole_number
 from agentx_replay.errors import UsageError, shown
 from agentx_replay.scenario import Scenario, load_scenario, parsed_toml
 
@@ -50,6 +50,7 @@ ALONE = ""
 
 MOST_LANES = 10_000
 """Lanes of one level: five times what one machine was ever shown to drive."""
+MOST_REPEATS = 1_000
 MOST_GPUS = 1_000_000
 MOST_TOKENS = 1_000_000_000
 _MOST_SECONDS = 1e9
@@ -132,6 +133,16 @@ def targets_option(command: _F) -> _F:
         show_default=True,
         metavar="SPEED,…",
         help="Interactivities in tokens/s/user at which throughput is read off the curve.",
+    )(command)
+
+
+def repeats_option(command: _F) -> _F:
+    """``--repeats``: how often each level is measured; None where it is not given."""
+    return click.option(
+        "--repeats",
+        type=Whole(1, MOST_REPEATS),
+        metavar="N",
+        help="Measure each level so often, all levels in turn, to see how runs differ. Default: 1.",
     )(command)
 
 

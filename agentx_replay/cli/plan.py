@@ -14,6 +14,7 @@ from agentx_replay.cli.options import (
     config_option,
     duplicates_option,
     levels,
+    repeats_option,
     resolve_scenario,
     scenario_option,
     tool_messages_option,
@@ -29,6 +30,7 @@ from agentx_replay.report.plan_lines import (
     plan_lines,
     selection_totals,
     whole_time,
+    whole_time_s,
 )
 from agentx_replay.report.sweep_lines import corpus_lines
 from agentx_replay.scenario import Scenario
@@ -62,6 +64,7 @@ _TOOL_MESSAGES = (
 )
 @click.option("--traces", type=NamedPath(path_type=Path), metavar="PATH", help="Default: bundled.")
 @scenario_option
+@repeats_option
 @click.option("--max-context", type=Whole(1, MOST_TOKENS), metavar="TOKENS")
 @click.option(
     "--max-context-policy",
@@ -80,6 +83,7 @@ def plan(
     traces: Path | None,
     scenario: str,
     override: tuple[str, ...],
+    repeats: int | None,
     max_context: int | None,
     max_context_policy: ContextPolicy,
     keep_one_of_duplicates: bool,
@@ -105,12 +109,13 @@ def plan(
     corpus, selection = source.read()
     library = GraphLibrary(selection, rules)
     plans = [level_plan(Plan(rules, corpus.fingerprint, library, level)) for level in concurrency]
-    points = _simulated(source, rules, concurrency, tool_messages) if simulate else []
+    times = repeats or 1
+    points = _simulated(source, rules, concurrency, times, tool_messages) if simulate else []
     if as_json:
-        document = _document(corpus, selection, rules, plans, points)
+        document = _document(corpus, selection, rules, plans, times, points)
         say_document(document | {"tool_messages": tool_messages})
         return
-    say("\n".join(_lines(corpus, selection, rules, plans)))
+    say("\n".join(_lines(corpus, selection, rules, plans, times)))
     if tool_messages:
         say(_TOOL_MESSAGES)
     if points:
@@ -120,7 +125,7 @@ def plan(
 
 
 def _lines(
-    corpus: Corpus, selection: Selection, rules: Scenario, plans: list[LevelPlan]
+    corpus: Corpus, selection: Selection, rules: Scenario, plans: list[LevelPlan], repeats: int
 ) -> list[str]:
     totals = selection_totals(selection)
     return [
@@ -128,7 +133,7 @@ def _lines(
         f"  {totals['input_tokens']:,} tokens in, {totals['output_tokens']:,} out, "
         f"{totals['reuse']:.1%} reusable with an unlimited cache",
         *(line for level in plans for line in plan_lines(level, _memory(selection, level).lines())),
-        *whole_time(plans),
+        *whole_time(plans, repeats),
         _WORDS,
     ]
 
@@ -145,6 +150,7 @@ def _document(
     selection: Selection,
     rules: Scenario,
     plans: list[LevelPlan],
+    repeats: int,
     points: list["Point"],
 ) -> dict[str, Any]:
     totals = selection_totals(selection)
@@ -154,6 +160,8 @@ def _document(
         "near_duplicates": duplicate_families(selection.sources),
         "skipped": corpus.skipped,
         "scenario": {**asdict(rules), "fingerprint": rules.fingerprint},
+        "repeats": repeats,
+        **whole_time_s(plans, repeats),
         "levels": [
             {**asdict(level), "memory": asdict(_memory(selection, level))} for level in plans
         ],
@@ -166,7 +174,11 @@ def _document(
 
 
 def _simulated(
-    source: SessionSource, rules: Scenario, concurrency: tuple[int, ...], tool_messages: bool
+    source: SessionSource,
+    rules: Scenario,
+    concurrency: tuple[int, ...],
+    repeats: int,
+    tool_messages: bool,
 ) -> list["Point"]:
     from agentx_replay.cli.target import in_process_target
     from agentx_replay.experiment.settings import Settings
@@ -185,6 +197,7 @@ def _simulated(
             context_policy=source.context_policy,
             keep_one_of_duplicates=source.keep_one_of_duplicates,
             skip_bad=source.skip_bad,
+            repeats=repeats,
             tool_messages=tool_messages,
         )
         sweep = Sweep(settings, in_process_target())

@@ -176,16 +176,36 @@ def _primers(level: LevelPlan) -> list[str]:
     ]
 
 
-def whole_time(levels: Sequence[LevelPlan]) -> list[str]:
-    """Return how long all levels take together, where there are several."""
-    if len(levels) < 2:
+def whole_time_s(levels: Sequence[LevelPlan], repeats: int) -> dict[str, float]:
+    """Return how long all levels take together, in s, each of them measured ``repeats`` times."""
+    return {
+        "least_s": repeats * sum(level.least_s for level in levels),
+        "most_s": repeats * sum(level.most_s for level in levels),
+    }
+
+
+def whole_time(levels: Sequence[LevelPlan], repeats: int = 1) -> list[str]:
+    """Return how long all takes, where there are several levels, or repeats of one; of repeats
+    also what they send, each the same.
+    """
+    if len(levels) == repeats == 1:
         return []
-    least_s = sum(level.least_s for level in levels)
-    most_s = sum(level.most_s for level in levels)
-    return [
-        f"all {len(levels)} levels: at least {_duration(least_s)} and what the warm-ups take, "
-        f"at most {_duration(most_s)}"
+    whole = whole_time_s(levels, repeats)
+    what = f"all {len(levels)} levels" if len(levels) > 1 else "the level"
+    times = f", {repeats} times each in turn" if repeats > 1 else ""
+    lines = [
+        f"{what}{times}: at least {_duration(whole['least_s'])} and what the warm-ups take, "
+        f"at most {_duration(whole['most_s'])}"
     ]
+    if repeats > 1:
+        warmups = sum(level.primers + level.warmup_requests for level in levels)
+        first = sum(level.first_requests for level in levels)
+        tokens = sum(level.first_input_tokens for level in levels)
+        lines.append(
+            f"  in all {counted(repeats * warmups, 'request')} of warm-ups, and first sessions of "
+            f"{counted(repeats * first, 'request')}, {repeats * tokens:,} tokens in"
+        )
+    return lines
 
 
 def _step_line(what: str, stream: str, turn: int, tokens: int) -> str:

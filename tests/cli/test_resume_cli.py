@@ -64,6 +64,24 @@ def test_a_resumption_may_add_levels_and_needs_none_named(killed_run: Path) -> N
     assert read_sweep(killed_run)["levels"] == [1, 2, 4]
 
 
+def test_a_resumption_may_add_repeats_and_goes_on_with_those_of_before(killed_run: Path) -> None:
+    options = ("sweep", "--virtual", "--override", "window_s=8", "--resume")
+    result = finished(*options, "--repeats", "2", "--out", str(killed_run))
+    assert result.returncode == 0, result.stderr
+    again = killed_run / "c0004-r2" / "point.json"
+    again.write_bytes(again.read_bytes().replace(b'"complete"', b'"running"'))
+    kept = files_of(killed_run / "c0002-r2")
+    result = finished(*options, "--out", str(killed_run))
+    assert result.returncode == 0, result.stderr
+    assert "concurrency 2-r2: complete, kept" in result.stderr
+    assert files_of(killed_run / "c0002-r2") == kept
+    points = read_points(killed_run)
+    assert [(str(point.measurement), point.document["attempt"]) for point in points] == [
+        ("2", 0), ("2-r2", 0), ("4", 1), ("4-r2", 1),
+    ]  # fmt: skip
+    assert points[3].document["run_id"].endswith("-r2-a1")
+
+
 def test_a_run_that_has_changed_is_refused_and_left_as_it_is(killed_run: Path) -> None:
     before = files_of(killed_run)
     changed = (*SWEEP, "--override", "seed=7", "--resume", "--out", str(killed_run))

@@ -1,0 +1,137 @@
+"""A sweep with repeats: all levels in turn, the same plan each time, and no text sent twice."""
+
+from collections.abc import Callable
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from agentx_replay.experiment.settings import Settings, Target
+from agentx_replay.experiment.sweep import Sweep
+from agentx_replay.replay.driver import Progress
+from agentx_replay.replay.instrument import ClientLoad
+from agentx_replay.results.recent import Snapshot
+from agentx_replay.results.run_directory import StoredPoint, read_points, read_sweep
+from agentx_replay.scenario import load_scenario
+from agentx_replay.shipped import shipped_directory
+from agentx_replay.simulator.engine import EngineModel
+from agentx_replay.simulator.inprocess import InProcessEndpoint
+
+SCENARIO = load_scenario("quick").override(window_s=8.0, grace_s=2.0)
+TARGET = Target(
+    open=lambda clock: InProcessEndpoint(clock, EngineModel()),
+    facts={"kind": "test"},
+    virtual=True,
+)
+
+
+class Screen:
+    """Keeps what began; ends the process's part, as it were, where ``stop`` says so."""
+
+    def __init__(self, stop: Callable[[int, int], bool] = lambda concurrency, repeat: False):
+        self._stop = stop
+        self.begun: list[tuple[int, int, int]] = []
+
+    def say(self, line: str) -> None:
+        """Nothing is kept of it."""
+
+    def level_begins(self, concurrency: int, repeat: int, repeats: int) -> None:
+        self.begun.append((concurrency, repeat, repeats))
+        if self._stop(concurrency, repeat):
+            raise KeyboardInterrupt
+
+    def show(self, progress: Progress, recent: Snapshot, load: ClientLoad) -> None:
+        """Nothing is kept of it."""
+
+    def level_ends(self) -> None:
+        """Nothing is kept of it."""
+
+
+def sweep(out: Path, screen: Screen, repeats: int, *, resume: bool = False) -> None:
+    settings = Settings(
+        traces=shipped_directory("traces"),
+        scenario=SCENARIO,
+        levels=(2, 4),
+        out=out,
+        salt="pepper",
+        command=(),
+        workers=1,
+        resume=resume,
+        repeats=repeats,
+    )
+    for _ in Sweep(settings, TARGET).run(screen):
+        pass
+
+
+@pytest.fixture(scope="module")
+def repeated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("repeated") / "out"
+    sweep(out, Screen(), 3)
+    return out
+
+
+def own_blocks(point: StoredPoint) -> NDArray[np.uint64]:
+    """What tells the prompts of a point from others: the first block that no other play has."""
+    return np.array(point.requests(("own_block",))["own_block"].drop_null(), np.uint64)
+
+
+def test_all_levels_are_measured_once_and_then_all_again(tmp_path: Path) -> None:
+    screen = Screen()
+    sweep(tmp_path / "out", screen, 2)
+    assert screen.begun == [(2, 1, 2), (4, 1, 2), (2, 2, 2), (4, 2, 2)]
+
+
+def test_repeats_play_the_same_plan_and_are_numbered_in_every_file(repeated: Path) -> None:
+    points = read_points(repeated)
+    assert [point.directory.name for point in points] == [
+        "c0002", "c0002-r2", "c0002-r3", "c0004", "c0004-r2", "c0004-r3",
+    ]  # fmt: skip
+    plans = read_sweep(repeated)["plans"]
+    for point in points:
+        assert point.document["plan_fingerprint"] == plans[str(point.concurrency)]
+        assert point.document["repeat"] == point.document["facts"]["repeat"] == point.repeat
+        for table in (point.requests(("repeat",)), point.plays()):
+            assert set(table["repeat"].to_pylist()) == {point.repeat}
+    sent = [point.requests(("session_id", "lane", "turn")).to_pydict() for point in points]
+    assert sent[0] == sent[1] == sent[2]
+
+
+def test_no_two_repeats_send_the_same_text(repeated: Path) -> None:
+    blocks = [own_blocks(point) for point in read_points(repeated)]
+    assert all(len(each) for each in blocks)
+    for one, other in combinations(blocks, 2):
+        assert not np.isin(one, other).any()
+
+
+def test_the_first_repeat_is_what_a_level_measured_once_is(repeated: Path, tmp_path: Path) -> None:
+    sweep(tmp_path / "out", Screen(), 1)
+    once = read_points(tmp_path / "out")
+    assert [point.directory.name for point in once] == ["c0002", "c0004"]
+    first = [point for point in read_points(repeated) if point.repeat == 1]
+    for point, again in zip(once, first, strict=True):
+        assert point.document["run_id"] == again.document["run_id"] == "pepper"
+        assert point.requests().equals(again.requests())
+
+
+def test_a_resumed_sweep_goes_on_with_the_repeat_that_was_not_done(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        sweep(out, Screen(lambda concurrency, repeat: (concurrency, repeat) == (2, 2)), 3)
+    assert [point.directory.name for point in read_points(out)] == ["c0002", "c0004"]
+    screen = Screen()
+    sweep(out, screen, 3, resume=True)
+    assert screen.begun == [(2, 2, 3), (4, 2, 3), (2, 3, 3), (4, 3, 3)]
+    assert [point.document["run_id"] for point in read_points(out)][:3] == [
+        "pepper", "pepper-r2", "pepper-r3",
+    ]  # fmt: skip
+
+
+def test_a_finished_run_may_be_repeated_more_often(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    sweep(out, Screen(), 1)
+    screen = Screen()
+    sweep(out, screen, 2, resume=True)
+    assert screen.begun == [(2, 2, 2), (4, 2, 2)]
+    assert read_sweep(out)["repeats"] == 2
