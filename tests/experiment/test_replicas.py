@@ -183,6 +183,23 @@ def test_a_server_that_counts_another_length_is_refused_in_one_sentence() -> Non
     assert " tokens for ONE and " in refused.value.what
 
 
+def test_with_tool_messages_it_is_calls_and_results_that_must_count_alike() -> None:
+    tools = replace(CALIBRATION.cost, tool_messages=True, call=9, result=8)
+
+    def calling(around_a_call: int) -> Replying:
+        def reply(path: str, body: Body) -> Reply:
+            messages = body.get("messages", ())
+            calls = sum("tool_calls" in message for message in messages)
+            return completion(body, 1 + 9 * len(messages) + around_a_call * calls)
+
+        return reply
+
+    assert compared(calling(20), calling(20), replace(CALIBRATION, cost=tools)) >= 10
+    with pytest.raises(UsageError, match="so they are no replicas of one server"):
+        compared(calling(20), calling(21), replace(CALIBRATION, cost=tools))
+    assert compared(calling(20), calling(21)) >= 10  # plain messages are alike
+
+
 def test_a_server_that_tells_no_lengths_beside_one_that_does_is_refused() -> None:
     with pytest.raises(UsageError) as refused:
         compared(counting(0), counting(None))
