@@ -45,7 +45,7 @@ def events(data: bytes) -> None:
 
 
 def _body(framing: Chunked, raw: bytes) -> bytes:
-    edges = framing.scan(bytearray(raw))
+    edges = framing.scan(raw)
     return b"".join(raw[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True))
 
 

@@ -42,9 +42,13 @@ _MAX_HEAD_BYTES = 65_536
 _END = b"\r\n\r\n"
 """Of a head, and of a chunked body."""
 
+_END_BYTES = len(_END)
 _OK = 200
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 """``struct linger``: on, for no time."""
+
+_now_ns = time.monotonic_ns
+"""Global, for an attribute that is called is looked up by name each time."""
 
 
 class Ending(StrEnum):
@@ -111,7 +115,6 @@ class Connection(asyncio.Protocol):
     def __init__(self, loop: asyncio.AbstractEventLoop, parses: ParseQueue) -> None:
         self._loop = loop
         self._parses = parses
-        self._now_ns = time.monotonic_ns
         self._transport: asyncio.Transport | None = None
         self._exchange: Exchange | None = None
         self._unsent: list[memoryview] = []
@@ -124,7 +127,7 @@ class Connection(asyncio.Protocol):
         self._framing: Framing = UntilClose()
         self._job: BodyJob | None = None
         self._reusable = True
-        self._idle_since_ns = self._now_ns()
+        self._idle_since_ns = _now_ns()
         self.closed_after_idle_s: float | None = None
         self.keep_alive_s: float | None = None
         self.closed: asyncio.Future[None] = loop.create_future()
@@ -133,15 +136,16 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Keep a read and its stamp; look closer only where the response may have ended."""
-        stamp_ns = self._now_ns()
+        stamp_ns = _now_ns()
         reads = self._reads
         if reads is None:
             self._read_head(data, stamp_ns)
             return
         reads.append(data)
         self._stamps.append(stamp_ns)
-        self._look_in = left = self._look_in - len(data)
-        if left <= 0 or data.endswith(_END) or len(data) < len(_END):
+        size = len(data)
+        self._look_in = left = self._look_in - size
+        if left <= 0 or size < _END_BYTES or data.endswith(_END):
             self._look_if_ended(reads, stamp_ns)
 
     # --- requests -----------------------------------------------------------------------------
@@ -157,7 +161,7 @@ class Connection(asyncio.Protocol):
         starts = range(0, len(request), _WRITE_BYTES)
         self._unsent = [whole[at : at + _WRITE_BYTES] for at in reversed(starts)]
         self._sending = True
-        exchange = Exchange(self._now_ns(), self._loop.create_future(), streamed)
+        exchange = Exchange(_now_ns(), self._loop.create_future(), streamed)
         self._exchange = exchange
         if self._transport is None:
             self._finish(Ending.LOST, exchange.send_ns)
@@ -170,7 +174,7 @@ class Connection(asyncio.Protocol):
         while self._unsent and not transport.get_write_buffer_size():
             transport.write(self._unsent.pop())
         if not self._unsent and not transport.get_write_buffer_size():
-            exchange.sent_ns = self._now_ns()
+            exchange.sent_ns = _now_ns()
             self._sending = False
 
     def resume_writing(self) -> None:
@@ -180,7 +184,7 @@ class Connection(asyncio.Protocol):
 
     def stop(self, ending: Ending) -> None:
         """End the exchange in flight, if any, and the connection."""
-        self._finish(ending, self._now_ns())
+        self._finish(ending, _now_ns())
         self.abort()
 
     def abort(self) -> None:
@@ -220,7 +224,7 @@ class Connection(asyncio.Protocol):
             if end < 0:
                 self._check_head(stamp_ns)
                 return
-            end += len(_END)
+            end += _END_BYTES
             fault = self._take_head(exchange, bytes(head[:end]))
             if fault is not None:
                 self._give_up(Ending.MALFORMED, fault, stamp_ns)
@@ -269,7 +273,7 @@ class Connection(asyncio.Protocol):
 
     def _look_if_ended(self, reads: list[bytes], stamp_ns: int) -> None:
         """Look where the end may have come, or enough bytes have."""
-        if self._look_in <= 0 or _may_end(b"".join(reads[-len(_END) - 1 :])):
+        if self._look_in <= 0 or _may_end(b"".join(reads[-_END_BYTES - 1 :])):
             self._look(stamp_ns)
 
     def _look(self, stamp_ns: int) -> None:
@@ -312,7 +316,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End the response: properly where a close is its proper end, else as lost."""
-        lost_ns = self._now_ns()
+        lost_ns = _now_ns()
         if self._exchange is None and self._reusable:
             self.closed_after_idle_s = (lost_ns - self._idle_since_ns) / _NS
         ends = self._reads is not None and self._framing.ends_by_close and exc is None
@@ -352,7 +356,7 @@ class Connection(asyncio.Protocol):
 
 def _may_end(tail: bytes) -> bool:
     """Whether a chunked body may end here: in CRLF CRLF, and never after another empty line."""
-    return tail.endswith(_END) and tail[-len(_END) - 1 : -len(_END)] != b"\n"
+    return tail.endswith(_END) and tail[-_END_BYTES - 1 : -_END_BYTES] != b"\n"
 
 
 def _resolve(exchange: Exchange, body: Body | None) -> None:

@@ -17,7 +17,7 @@ CHUNKS = b"3\r\nabc\r\nA;x=1\r\n0123456789\r\n0\r\nTrailer: t\r\n\r\n"
 def _read(framing: Framing, *pieces: bytes) -> bytes:
     body = b""
     for piece in pieces:
-        edges = framing.scan(bytearray(piece))
+        edges = framing.scan(piece)
         for start, end in zip(edges[::2], edges[1::2], strict=True):
             body += piece[start:end]
     return body
@@ -57,6 +57,17 @@ def test_bytes_that_are_no_chunks_are_a_fault(raw: bytes, fault: str) -> None:
     framing.scan(raw)
     assert framing.fault == fault
     assert not framing.ended
+
+
+@pytest.mark.parametrize("write", ["{:x}", "{:X}"])
+def test_chunks_of_any_size_that_come_together_are_found(write: str) -> None:
+    sizes = [1, 15, 16, 171, 171, 255, 256, 4095, 4096, 65535, 65536, 1048576, 7, 171]
+    sent = b"".join(
+        f"{write.format(size)}\r\n".encode() + b"5\r\n" * (size // 3) + b"5" * (size % 3) + b"\r\n"
+        for size in sizes
+    )
+    spans = Chunked().scan(sent)
+    assert [end - start for start, end in zip(spans[::2], spans[1::2], strict=True)] == sizes
 
 
 def test_the_body_before_a_fault_is_kept() -> None:
