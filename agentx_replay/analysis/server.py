@@ -1,12 +1,12 @@
 """What follows from a server's own metrics: series over time, its cache against the client's count,
 and what speculative decoding brings.
 
-Of several names of one meaning the best is believed (``server_metrics.RANK``), so that an engine
-and the router before it are not added up.
+Of an engine's several names of one meaning the best is believed (``server_metrics.RANK``), and a
+router's only where no engine tells, so that the two are not added up. Engines of several kinds are.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +22,15 @@ from agentx_replay.results.server_metrics import GREATEST_VALUE, RANK, Metric
 _NS = 1_000_000_000
 _POSITION = re.compile(r'position="(\d+)"')
 _SUMMED = (Metric.RUNNING, Metric.WAITING)
+_Pair = tuple[str, str]
+_ROUTER = "dynamo"
+_DIVIDED = (
+    (Metric.CACHE_QUERIES, Metric.CACHE_HITS),
+    (Metric.DRAFTS, Metric.DRAFT_TOKENS, Metric.ACCEPTED_TOKENS, Metric.ACCEPTED_AT),
+)
+"""Counts that are divided by each other, so must be of the same engines: of kinds that tell only
+some of those told, none is taken.
+"""
 MAX_HIT_DIFFERENCE = 0.01
 MAX_FOREIGN_SHARE = 0.05
 
@@ -47,19 +56,40 @@ def metrics_of(table: pa.Table, window: Window) -> Metrics:
     table = table.filter(pa.array((values >= 0.0) & (values <= GREATEST_VALUE)))
     text = {name: np.array(table[name].to_pylist(), object) for name in ("metric", "name")}
     told = {pair for pair in set(zip(text["metric"], text["name"], strict=True)) if pair in RANK}
-    best = {metric: min(RANK[m, n] for m, n in told if m == metric) for metric, _ in told}
     where = np.array(table["endpoint"].to_pylist(), object)
     labels = np.array(table["labels"].to_pylist(), object)
     at_s = (table["at_ns"].to_numpy() - window.open_ns) / _NS
     values = table["value"].to_numpy()
     found: dict[Metric, tuple[Samples, ...]] = {}
-    for metric, name in sorted(pair for pair in told if RANK[pair] == best[pair[0]]):
+    for metric, name in sorted(_believed(told)):
         chosen = (text["metric"] == metric) & (text["name"] == name)
         lines = sorted(set(zip(where[chosen], labels[chosen], strict=True)))
         masks = [(chosen & (where == w) & (labels == line), line) for w, line in lines]
         more = tuple(Samples(line, at_s[m], values[m]) for m, line in masks)
         found[Metric(metric)] = found.get(Metric(metric), ()) + more
     return found
+
+
+def _believed(told: Set[_Pair]) -> set[_Pair]:
+    """Return which pairs of meaning and name count."""
+    best: dict[_Pair, int] = {}
+    for metric, name in told:
+        of = metric, _kind(name)
+        best[of] = min(best.get(of, RANK[metric, name]), RANK[metric, name])
+    found = {(m, n) for m, n in told if RANK[m, n] == best[m, _kind(n)]}
+    by_engines = {metric for metric, name in found if _kind(name) != _ROUTER}
+    found = {(m, n) for m, n in found if m not in by_engines or _kind(n) != _ROUTER}
+    for group in _DIVIDED:
+        kinds = [{_kind(n) for m, n in found if m == metric} for metric in group]
+        whole = set.intersection(*filter(None, kinds)) if any(kinds) else set()
+        if whole:
+            found = {(m, n) for m, n in found if m not in group or _kind(n) in whole}
+    return found
+
+
+def _kind(name: str) -> str:
+    """Return the kind of engine, or of router, that a metric's name is of."""
+    return name.removeprefix("nv_").replace("trt_llm", "trtllm").replace(":", "_").split("_")[0]
 
 
 def gauge_over_time(metric: Metric, samples: tuple[Samples, ...], edges_s: Floats) -> Floats:

@@ -57,6 +57,38 @@ def test_of_an_engine_and_the_router_before_it_the_engine_is_believed() -> None:
     assert found[Metric.RUNNING][0].at_s.tolist() == [1.0]
 
 
+def test_engines_of_two_kinds_behind_one_page_add_up_without_their_router() -> None:
+    found = told(
+        ("router", "dynamo_frontend_inflight_requests", "", 1, 9),
+        ("router", "dynamo_frontend_queued_requests", "", 1, 2),
+        ("router", "vllm:num_requests_running", 'worker="0"', 1, 4),
+        ("router", "sglang:num_running_reqs", 'worker="1"', 1, 5),
+        ("router", "trtllm_num_requests_running", "", 1, 6),
+        ("router", "trtllm_num_active_requests", "", 1, 6),  # the same engine's other name
+        ("router", "vllm:gpu_cache_usage_perc", "", 1, 0.5),  # its older name
+        ("router", "vllm:kv_cache_usage_perc", "", 1, 0.5),
+    )
+    values = {metric: [each.values.tolist() for each in of] for metric, of in found.items()}
+    assert values == {
+        Metric.RUNNING: [[5.0], [6.0], [4.0]],
+        Metric.WAITING: [[2.0]],
+        Metric.KV_USAGE: [[0.5]],
+    }
+
+
+def test_counts_that_are_divided_are_of_the_engines_that_tell_both() -> None:
+    found = told(
+        ("e", "vllm:prefix_cache_queries_total", "", 1, 100.0),
+        ("e", "vllm:prefix_cache_hits_total", "", 1, 80.0),
+        ("e", "sglang:prompt_tokens_total", "", 1, 50.0),  # an older one, which tells no hits
+        ("e", "vllm:spec_decode_num_drafts_total", "", 1, 10.0),
+        ("e", "vllm:spec_decode_num_accepted_tokens_total", "", 1, 7.0),
+        ("e", "trtllm_spec_decode_accepted_tokens_total", "", 1, 9.0),
+    )
+    assert [each.values.tolist() for each in found[Metric.CACHE_QUERIES]] == [[100.0]]
+    assert [each.values.tolist() for each in found[Metric.ACCEPTED_TOKENS]] == [[7.0]]
+
+
 def test_values_that_no_metric_can_have_are_passed_over() -> None:
     found = told(
         *(("e", "vllm:num_requests_running", "", n, value)
