@@ -4,15 +4,14 @@ Time passes in steps. In a step every decoding sequence yields tokens and the pr
 shared, first come first served; how long it takes is a linear function of the batch at its start.
 Per step the work here does not grow with the number of sequences: counts and sums are kept, and a
 sequence's token times are a slice of the steps' end times. What is generated fills reserved
-blocks but is never found again by a later prompt: clients of this engine send synthetic text in
-place of what it said. The module has no clock, no loop and no network: whoever drives it says
-what time it is.
+blocks, and is found again by a later prompt if whoever drives the engine names what those hold.
+The module has no clock, no loop and no network: whoever drives it says what time it is.
 """
 
 import heapq
 from array import array
 from collections import deque
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from enum import Enum, auto
 from typing import NamedTuple
 
@@ -77,6 +76,11 @@ class EngineModel:
             )
         )
 
+    def output_blocks(self, prompt_tokens: int, max_tokens: int) -> int:
+        """Return how many blocks after the prompt's whole ones an output fills up."""
+        computed = prompt_tokens + max_tokens - 1
+        return computed // self.block_tokens - prompt_tokens // self.block_tokens
+
     def overflow(self, prompt_tokens: int, max_tokens: int) -> str | None:
         """Return why a request can never run, in the words engines use, or None where it can."""
         limit = self.context_limit_tokens
@@ -87,6 +91,10 @@ class EngineModel:
             f"{prompt_tokens} input tokens and asks for {max_tokens} output tokens. "
             "Shorten the prompt or ask for fewer tokens."
         )
+
+
+def _no_ids() -> Ids:
+    return np.empty(0, np.uint64)
 
 
 class SequenceState(Enum):
@@ -101,7 +109,7 @@ class SequenceState(Enum):
 
 @dataclass(slots=True, eq=False)
 class Sequence:
-    """One request inside the engine.
+    """One request inside the engine. ``output_ids`` name the blocks after the prompt's.
 
     ``cached_tokens`` is None until it is admitted. ``first_step`` and ``last_step`` number the
     steps at whose ends its first and last tokens come (-1 before its prefill is complete).
@@ -110,6 +118,7 @@ class Sequence:
     prompt_tokens: int
     max_tokens: int
     block_ids: Ids
+    output_ids: Ids = field(default_factory=_no_ids)
     cached_tokens: int | None = None
     computed_tokens: int = 0
     first_step: int = -1
@@ -165,10 +174,20 @@ class Engine:
         """Sequences not yet admitted."""
         return len(self._waiting)
 
-    def submit(self, now_ns: int, block_ids: Ids, prompt_tokens: int, max_tokens: int) -> Sequence:
+    def submit(
+        self,
+        now_ns: int,
+        block_ids: Ids,
+        prompt_tokens: int,
+        max_tokens: int,
+        output_ids: Ids | None = None,
+    ) -> Sequence:
         """Queue a request; an idle engine starts a step at once.
 
-        ``block_ids`` (uint64) name the contents of the prompt's whole blocks, in order. Raises
+        ``block_ids`` (uint64) name the contents of the prompt's whole blocks, in order;
+        ``output_ids`` those of the next, which the output fills up but for its last token (which
+        is never computed upon): they are in the cache when it has ended. Without, what is
+        generated is found by nobody. Raises
         ValueError for a request that ``EngineModel.overflow`` refuses, for lengths below 1 and
         for more ids than the prompt has whole blocks.
         """
@@ -178,7 +197,13 @@ class Engine:
             raise ValueError("the request is larger than the engine's context")
         if len(block_ids) > prompt_tokens // self.model.block_tokens:
             raise ValueError("more block ids than the prompt has whole blocks")
-        sequence = Sequence(prompt_tokens, max_tokens, block_ids)
+        if output_ids is not None and len(output_ids) > self.model.output_blocks(
+            prompt_tokens, max_tokens
+        ):
+            raise ValueError("more block ids than the output fills up")
+        sequence = Sequence(
+            prompt_tokens, max_tokens, block_ids, _no_ids() if output_ids is None else output_ids
+        )
         self._waiting.append(sequence)
         if self.next_step_end_ns is None:
             self._start_step(now_ns)
@@ -312,6 +337,8 @@ class Engine:
         while self._finishes and self._finishes[0][0] <= step:
             sequence = heapq.heappop(self._finishes)[2]
             if sequence.state is SequenceState.DECODE:
+                if sequence.lease is not None:
+                    self.cache.insert(sequence.lease, sequence.output_ids)
                 self._leave_decode(sequence)
                 sequence.state = SequenceState.FINISHED
                 finished.append(sequence)

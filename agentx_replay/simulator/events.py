@@ -10,7 +10,8 @@ import orjson
 
 from agentx_replay.simulator.faults import Shape
 
-_WORD = " word"
+WORD = " word"
+"""What every token says."""
 _YEAR_2100_S = 4_102_444_800
 
 Json = dict[str, Any]
@@ -69,7 +70,7 @@ class Events:
 
     def whole(self, usage: Usage) -> bytes:
         """Return the body of a response that is not streamed."""
-        text = _WORD * usage.completion_tokens
+        text = WORD * usage.completion_tokens
         said: Json = {"message": {"role": "assistant", "content": text}}
         choice = _choice(said if self.chat else {"text": text})
         choice["finish_reason"] = "length"
@@ -77,7 +78,7 @@ class Events:
         return orjson.dumps(self._object(kind, [choice], usage))
 
     def _text(self, count: int) -> str:
-        return "" if self.shape.delta == "empty" else _WORD * count
+        return "" if self.shape.delta == "empty" else WORD * count
 
     def _delta(self, count: int, *, first: bool) -> Json:
         field = "content" if self.shape.delta == "empty" else self.shape.delta

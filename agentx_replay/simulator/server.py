@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
+import numpy as np
 import orjson
 
 from agentx_replay.errors import UsageError
@@ -28,9 +29,10 @@ from agentx_replay.simulator.api import (
 )
 from agentx_replay.simulator.connection import Connection, HttpRequest, Limits
 from agentx_replay.simulator.engine import Engine, EngineModel, Sequence, SequenceState
-from agentx_replay.simulator.events import Events
+from agentx_replay.simulator.events import WORD, Events
 from agentx_replay.simulator.faults import PLAIN, Fault, FaultPlan, NoFaults, Shape
 from agentx_replay.simulator.metrics import CONTENT_TYPE, metrics_page
+from agentx_replay.simulator.prefix_cache import Ids
 from agentx_replay.simulator.reply import Reply, StreamReply, WholeReply
 from agentx_replay.simulator.tokens import Renderer, WordRenderer, block_ids
 from agentx_replay.simulator.truth import ResponseTruth, TruthLog
@@ -189,16 +191,28 @@ class Server:
 
     def _submit(self, completion: Completion, fault: Fault | None, flight: _Flight) -> None:
         withheld = 0 if fault is None else fault.shape.tokens_withheld
+        max_tokens = max(1, completion.max_tokens - withheld)
+        block_tokens = self.engine.model.block_tokens
         sequence = self.engine.submit(
             self._clock.now_ns(),
-            block_ids(completion.tokens, self.engine.model.block_tokens),
+            block_ids(completion.tokens, block_tokens),
             len(completion.tokens),
-            max(1, completion.max_tokens - withheld),
+            max_tokens,
+            self._output_ids(completion, max_tokens),
         )
         self._flights[sequence] = flight
         self._sequences[flight.connection] = sequence
         flight.reply.accepted()
         self._time_step()
+
+    def _output_ids(self, completion: Completion, max_tokens: int) -> Ids | None:
+        """Return the blocks that the output will fill up; None where a word is not a token."""
+        word = self._renderer.text(WORD)
+        if len(word) != 1:
+            return None
+        block_tokens = self.engine.model.block_tokens
+        begun = completion.tokens[len(completion.tokens) // block_tokens * block_tokens :]
+        return block_ids(np.concatenate((begun, np.repeat(word, max_tokens - 1))), block_tokens)
 
     def _abandon(self, connection: Connection) -> None:
         sequence = self._sequences.pop(connection, None)

@@ -244,6 +244,34 @@ def test_a_step_that_is_not_in_progress_cannot_end() -> None:
         Engine(FLAT).complete_step()
 
 
+def test_what_was_generated_is_cached_when_it_has_ended_and_not_before() -> None:
+    # 100 + 93 - 1 = 192 tokens are computed: one block of the prompt's, two of the output's.
+    engine = Engine(FLAT)
+    engine.submit(0, blocks(1), 100, 93, blocks(2, first=1))
+    engine.complete_step()
+    early = engine.submit(0, blocks(3), 193, 1)
+    run_until_idle(engine)
+    late = engine.submit(0, blocks(3), 193, 1)
+    run_until_idle(engine)
+    assert (early.cached_tokens, late.cached_tokens) == (64, 192)
+
+
+def test_what_a_cut_request_had_generated_is_not_cached() -> None:
+    engine = Engine(FLAT)
+    cut = engine.submit(0, blocks(1), 100, 93, blocks(2, first=1))
+    engine.complete_step()
+    engine.cancel(cut)
+    again = engine.submit(0, blocks(3), 193, 1)
+    run_until_idle(engine)
+    assert again.cached_tokens == 64
+
+
+def test_an_output_fills_no_block_with_its_last_token() -> None:
+    engine = Engine(FLAT)
+    with pytest.raises(ValueError, match="more block ids than the output fills up"):
+        engine.submit(0, blocks(1), 100, 92, blocks(2, first=1))
+
+
 @pytest.mark.parametrize(
     ("ids", "prompt_tokens", "max_tokens", "reason"),
     [

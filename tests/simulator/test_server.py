@@ -165,6 +165,23 @@ def test_a_prompt_sent_again_is_found_in_whole_blocks() -> None:
     with_server(use)
 
 
+def test_an_answer_is_found_in_the_prompt_that_says_it_again() -> None:
+    # 5 + 80 tokens, 3 that open the answer, 200 words of it: all but the last are computed, 287
+    first = chat("ask " * 80, max_tokens=200)
+    turn = {"role": "assistant", "content": " word" * 200}
+    more = {"role": "user", "content": "more"}
+    others = {"role": "assistant", "content": " other" * 200}
+
+    async def use(client: RawClient, _: RunningServer) -> None:
+        await client.ask(post(CHAT, first))
+        for said, cached in ((turn, 256), (others, 64)):
+            request = {"messages": [*first["messages"], said, more], "max_tokens": 1}
+            usage = (await client.ask(post(CHAT, request))).json()["usage"]
+            assert usage["prompt_tokens_details"]["cached_tokens"] == cached
+
+    with_server(use)
+
+
 def test_a_prompt_over_the_context_is_refused_as_vllm_does() -> None:
     config = ServerConfig(engine=EngineModel(max_model_len=20))
     answer = ask(post(CHAT, chat(max_tokens=11)), config)
