@@ -10,7 +10,7 @@ from agentx_replay.plan.graph import SessionGraph
 from agentx_replay.plan.plan import GraphLibrary, Plan, PlannedPlay
 from agentx_replay.plan.selection import Selection
 from agentx_replay.plan.spawns import index_spawns
-from agentx_replay.prompts.prompt import Prompt
+from agentx_replay.prompts.prompt import Answer, Prompt
 from agentx_replay.replay.driver import Progress, Replay, ReplayResult
 from agentx_replay.replay.ports import Clock, Dispatch, PlayRecord, Response, Status
 from agentx_replay.replay.virtual_time import run_virtual, virtual_clock
@@ -78,6 +78,9 @@ class NoText:
 
     def prompt(self, stream: int, request: RecordedRequest) -> Prompt:
         return Prompt(request.input_tokens, 0, np.empty(0, np.uint64), lambda: b"[]")
+
+    def answered(self, request_index: int, answer: Answer) -> None:
+        """Nothing is said."""
 
     def forget(self, stream: int) -> None:
         """Nothing is held."""

@@ -13,6 +13,7 @@ import orjson
 from numpy.typing import NDArray
 
 from agentx_replay.endpoint.sse import Event
+from agentx_replay.prompts.prompt import Answer
 
 _UNKNOWN = -1
 _NOTHING, _EMPTY, _TEXT, _USAGE_ONLY = range(4)
@@ -26,7 +27,7 @@ class ParsedStream:
 
     ``arrival_ns`` and ``arrival_tokens`` are as in ``Response``. ``error`` is the text of the
     server's own error, ``malformed`` says why the stream cannot be one, ``done`` is whether
-    ``[DONE]`` came.
+    ``[DONE]`` came. ``answer`` is what was said, where it is kept (``answer.py``).
     """
 
     arrival_ns: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
@@ -38,6 +39,7 @@ class ParsedStream:
     error: str | None = None
     malformed: str | None = None
     done: bool = False
+    answer: Answer | None = None
 
 
 class ChunkReader:

@@ -282,7 +282,8 @@ class Client:
 
     async def _connect_to(self, address: _Address) -> Connection:
         family, (host, port, *_) = address
-        connection = Connection(self._loop, self.parses)
+        keeps_answers = self._settings.keeps_answers
+        connection = Connection(self._loop, self.parses, keeps_answers=keeps_answers)
         await self._loop.create_connection(
             lambda: connection,
             host,

@@ -19,6 +19,7 @@ from typing import cast
 
 import httptools
 
+from agentx_replay.endpoint.answer import AnswerSink
 from agentx_replay.endpoint.decode import UndecodableError, decoder_for
 from agentx_replay.endpoint.framing import (
     Framing,
@@ -33,6 +34,7 @@ from agentx_replay.endpoint.parsing import (
     EventSink,
     ParseQueue,
     Segment,
+    Sink,
     TextSink,
 )
 
@@ -110,11 +112,15 @@ class Connection(asyncio.Protocol):
 
     ``keep_alive_s`` is what the server last announced. ``closed`` is done when it is, and
     ``closed_after_idle_s`` then the age at which the server closed it while it was free.
+    ``keeps_answers`` is whether what is said is kept beside what it is measured by.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, parses: ParseQueue) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, parses: ParseQueue, *, keeps_answers: bool = False
+    ) -> None:
         self._loop = loop
         self._parses = parses
+        self._keeps_answers = keeps_answers
         self._transport: asyncio.Transport | None = None
         self._exchange: Exchange | None = None
         self._unsent: list[memoryview] = []
@@ -261,10 +267,15 @@ class Connection(asyncio.Protocol):
         self._stop_upload()
         self.keep_alive_s = announced_keep_alive_s(reader.headers.get(b"keep-alive", b""))
         self._framing = framing
-        self._job = BodyJob(decoder, EventSink() if _streams(exchange) else TextSink())
+        self._job = BodyJob(decoder, self._sink(exchange))
         self._reads = []
         self._segment_bytes = self._parses.first_segment_bytes()
         return None
+
+    def _sink(self, exchange: Exchange) -> Sink:
+        if not _streams(exchange):
+            return TextSink()
+        return AnswerSink() if self._keeps_answers else EventSink()
 
     def _stop_upload(self) -> None:
         """Send no more of a request that is answered already."""

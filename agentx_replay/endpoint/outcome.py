@@ -81,6 +81,7 @@ def response_of(
         error_category=failure.category if failure else None,
         error_text=short(failure.text, secrets) if failure and failure.text else None,
         retries=retries,
+        answer=None if failure else stream.answer,
     )
 
 

@@ -65,7 +65,8 @@ class EndpointSettings:
     adds what routers keep a session together by (``chat.id_headers``). ``keepalive_s`` is how long
     an idle connection may be used again where neither the server's announcement nor a measurement
     says less. ``timeout_s`` limits one response; None is no limit. ``continuous_usage`` asks for
-    usage in every event, which costs the server time.
+    usage in every event, which costs the server time. ``keeps_answers`` keeps what is said, to be
+    fed back.
     """
 
     url: BaseUrl
@@ -81,6 +82,7 @@ class EndpointSettings:
     timeout_s: float | None = None
     continuous_usage: bool = False
     api: Api = "chat"
+    keeps_answers: bool = False
 
     @property
     def secrets(self) -> tuple[str, ...]:

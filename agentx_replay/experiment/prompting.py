@@ -8,10 +8,12 @@ from agentx_replay.prompts.calibration import Calibration, assumed
 from agentx_replay.prompts.compose import PlayComposer
 from agentx_replay.prompts.keys import LevelKeys
 from agentx_replay.prompts.layout import Layout, lay_out
+from agentx_replay.prompts.live import LiveComposer
 from agentx_replay.prompts.template import TemplateCost
 from agentx_replay.prompts.text import Wording, chat_wording, ids_wording, text_wording
 from agentx_replay.prompts.vocabulary import Vocabulary, word_table
 from agentx_replay.replay.lane import PromptSources
+from agentx_replay.replay.ports import PromptSource
 from agentx_replay.scenario import SharedPrefix
 
 
@@ -46,7 +48,13 @@ def prompting_of(calibration: Calibration, settings: Settings, target: Target) -
     """Return what makes the prompts of a run."""
     chat = target.endpoint is None or target.endpoint.api == "chat"
     wording = wording_of(calibration, chat=chat)
-    return Prompting(wording, calibration.cost, settings.salt, settings.scenario.shared_prefix)
+    return Prompting(
+        wording,
+        calibration.cost,
+        settings.salt,
+        settings.scenario.shared_prefix,
+        calibration.opening if settings.live_history else None,
+    )
 
 
 def wording_of(calibration: Calibration, *, chat: bool) -> Wording:
@@ -64,17 +72,22 @@ def wording_of(calibration: Calibration, *, chat: bool) -> Wording:
 
 @dataclass(slots=True, eq=False)
 class Prompting:
-    """Makes prompt sources for levels. A session is laid out once, when it is first played."""
+    """Makes prompt sources for levels. A session is laid out once, when it is first played.
+
+    Where answers are fed back ``live_opening`` is what opens the messages of words.
+    """
 
     wording: Wording
     cost: TemplateCost
     salt: str
     shared_prefix: SharedPrefix
+    live_opening: str | None = None
     _layouts: dict[int, Layout] = field(default_factory=dict)
 
     def __reduce__(self) -> tuple[type["Prompting"], tuple[object, ...]]:
         """Go to another process without the layouts: it makes those of its own lanes."""
-        return Prompting, (self.wording, self.cost, self.salt, self.shared_prefix)
+        made_of = (self.wording, self.cost, self.salt, self.shared_prefix, self.live_opening)
+        return Prompting, made_of
 
     def level(self, concurrency: int, attempt: int, repeat: int = 1) -> PromptSources:
         """Return what makes the prompts of a level's plays; nothing is shared between levels, nor
@@ -82,9 +95,12 @@ class Prompting:
         """
         keys = LevelKeys(self.salt, concurrency, attempt, self.shared_prefix, repeat)
 
-        def source(planned: PlannedPlay, lane: int, ordinal: int) -> PlayComposer:
+        def source(planned: PlannedPlay, lane: int, ordinal: int) -> PromptSource:
             layout = self._layout(planned)
-            return PlayComposer(layout, self.wording, keys, lane=lane, ordinal=ordinal)
+            composer = PlayComposer(layout, self.wording, keys, lane=lane, ordinal=ordinal)
+            if self.live_opening is None:
+                return composer
+            return LiveComposer(composer, layout, self.cost, self.live_opening)
 
         return source
 

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from agentx_replay.prompts.keys import LevelKeys, counter_mixes, key64
 from agentx_replay.prompts.layout import Layout, RequestLayout
 from agentx_replay.prompts.messages import Message, parting
-from agentx_replay.prompts.prompt import Prompt
+from agentx_replay.prompts.prompt import Answer, Prompt
 from agentx_replay.prompts.text import BlockText, Wording
 from agentx_replay.traces.model import NO_BLOCK, RecordedRequest
 
-_MOST_WORDS = 1 << 62
+SAME_WORDS = 1 << 62
 """A position after every word: two prompts alike to it are alike to the end."""
 
 
@@ -110,6 +110,9 @@ class PlayComposer:
             declared_tokens=path.system_blocks * self._layout.block_size,
         )
 
+    def answered(self, request_index: int, answer: Answer) -> None:
+        """Do nothing: words stand for answers (``live.py`` says them)."""
+
     def forget(self, stream: int) -> None:
         """Release what is held for a stream that has ended."""
         self._paths.pop(stream, None)
@@ -177,7 +180,7 @@ class PlayComposer:
             head, _ = wording.around(rest[0].role, rest[0].place)
             words_at = before.starts[whole] + len(head)
             kept = words_at + width * (position - rest[0].start)
-        text = self._words(stream, laid, position)
+        text = self.words(stream, laid, position)
         parts: list[bytes | memoryview] = [memoryview(before.json)[:kept]]
         size = kept
         for message in rest:
@@ -199,11 +202,11 @@ class PlayComposer:
         if before.laid is None:
             return 0
         if before.laid.private_seed == laid.private_seed:
-            return _MOST_WORDS
+            return SAME_WORDS
         shared = self._layout.common_blocks(before.laid.tip_block, laid.tip_block)
         return shared * self._layout.block_size
 
-    def _words(self, stream: int, laid: RequestLayout, position: int) -> memoryview:
+    def words(self, stream: int, laid: RequestLayout, position: int) -> memoryview:
         """Compose a prompt's words from ``position`` on, all in one look-up."""
         size = self._layout.block_size
         first, end = position // size, -(-laid.last.end // size)

@@ -48,7 +48,8 @@ class RequestLayout:
     block an id as well). Words past the path are private; requests of one stream with the same
     ``private_seed`` have the same ones. ``known_blocks`` of the whole ones are recorded as sent
     earlier; ``known_blocks_as_sent`` of these an earlier prompt has in common with this one as
-    both are sent.
+    both are sent. ``follows`` is the earlier request, by its index, whose answer comes next where
+    the sharing ends (None: nothing is shared).
     """
 
     last: Message
@@ -60,6 +61,7 @@ class RequestLayout:
     private_seed: int
     known_blocks: int
     known_blocks_as_sent: int
+    follows: int | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -159,9 +161,9 @@ class _History:
     def add(self, request: RecordedRequest) -> None:
         """Lay out the next request in recorded order."""
         if request.known_blocks == 0:
-            last, as_sent = self._open(request), 0
+            last, as_sent, follows = self._open(request), 0, None
         else:
-            last, as_sent = self._extend(request)
+            last, as_sent, follows = self._extend(request)
         whole = _whole_blocks(request, self._session.block_size)
         partial_tip = whole < request.block_count
         tip = request.tip_block
@@ -175,6 +177,7 @@ class _History:
             private_seed=self._private_seed(request, whole),
             known_blocks=min(request.known_blocks, whole),
             known_blocks_as_sent=min(as_sent, whole),
+            follows=follows,
         )
         self._remember(request)
 
@@ -195,8 +198,10 @@ class _History:
             self._prefixes.append(SystemPrefix(request.first_new_block, shared, *lengths, rank))
         return open_conversation(request.input_tokens, system_end, cost)
 
-    def _extend(self, request: RecordedRequest) -> tuple[Message, int]:
-        """Return the messages of a request that shares blocks, and the blocks shared as sent."""
+    def _extend(self, request: RecordedRequest) -> tuple[Message, int, int]:
+        """Return the messages of a request that shares blocks, the blocks shared as sent, and the
+        request it follows.
+        """
         size, known = self._session.block_size, request.known_blocks
         cut = known * size
         new = known < request.block_count
@@ -212,7 +217,7 @@ class _History:
             alike_tokens(earlier.last, last, cut, self._cost)
             for earlier in (donor, self._laid_out[previous])
         )
-        return last, min(known, alike // size)
+        return last, min(known, alike // size), previous
 
     def _private_seed(self, request: RecordedRequest, whole_blocks: int) -> int:
         """Return the first request with the same path and length: a prompt sent again is the same.

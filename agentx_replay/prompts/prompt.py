@@ -1,4 +1,6 @@
-"""One prompt as a value: how long it is, which blocks it holds, and its bytes when asked for."""
+"""One prompt as a value: how long it is, which blocks it holds, and its bytes when asked for; and
+what was answered to one.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,3 +31,14 @@ class Prompt:
     messages_json: Callable[[], bytes]
     declared_blocks: int = 0
     declared_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a server answered: ``text``, of ``tokens`` (at least 1), and what it counted of the
+    prompt, chat template included (None: not told).
+    """
+
+    text: str
+    tokens: int
+    prompt_tokens: int | None = None

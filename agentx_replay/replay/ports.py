@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from agentx_replay.prompts.prompt import Prompt
+from agentx_replay.prompts.prompt import Answer, Prompt
 from agentx_replay.traces.model import RecordedRequest
 
 
@@ -111,6 +111,7 @@ class Response:
     ahead of it or when it was sent; None on one that had been used before.
     ``retries`` counts requests sent again because a reused idle connection was found closed
     before any byte of a response. ``replica`` is which server it was, where there are several.
+    ``answer`` is what was said, where that is fed back and the response is sound.
     """
 
     status: Status
@@ -131,6 +132,7 @@ class Response:
     error_text: str | None = None
     retries: int = 0
     replica: int = 0
+    answer: Answer | None = None
 
     @property
     def first_token_ns(self) -> int | None:
@@ -172,6 +174,9 @@ class PromptSource(Protocol):
 
     def prompt(self, stream: int, request: RecordedRequest) -> Prompt:
         """Return the prompt of a request that is about to be sent on ``stream``."""
+
+    def answered(self, request_index: int, answer: Answer) -> None:
+        """Say what was answered to a request of the play, by its place in the session."""
 
     def forget(self, stream: int) -> None:
         """Say that the stream has ended: its text may go."""

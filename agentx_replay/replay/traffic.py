@@ -44,6 +44,9 @@ class Traffic:
         try:
             response = task.result()
             self.recorder.record(dispatch, response)
+            if response.answer is not None and dispatch.phase is Phase.WINDOW:
+                # One token of the warm-up is no answer.
+                lane.prompts.answered(dispatch.request_index, response.answer)
             if self.on_ended is not None:
                 self.on_ended(lane, step, dispatch, response)
         except BaseException as error:

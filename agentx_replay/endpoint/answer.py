@@ -1,0 +1,72 @@
+"""What a stream says, kept beside what it is measured by: only for runs that feed it back.
+
+Events are split and parsed a second time, so that measuring alone costs nothing more.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import orjson
+
+from agentx_replay.endpoint.parsing import Body, EventSink
+from agentx_replay.endpoint.sse import Event, EventSplitter
+from agentx_replay.prompts.prompt import Answer
+
+
+class AnswerSink:
+    """An event stream, read as an ``EventSink`` reads it, and the content of its deltas, joined.
+
+    Reasoning and tool calls are left out, as agents and chat templates leave them out of later
+    prompts. The tokens of what is left are its share of the token events, and of the completion
+    tokens; where the server does not count these, or nothing is left, there is no answer.
+    """
+
+    __slots__ = ("_contents", "_done", "_measured", "_splitter", "finished", "too_large")
+
+    def __init__(self) -> None:
+        self._measured = EventSink()
+        self._splitter = EventSplitter()
+        self._contents: list[str] = []
+        self._done = False
+        self.too_large = False
+        self.finished = False
+
+    def feed(self, piece: bytes, stamp_ns: int) -> None:
+        """Read the events that the piece completes."""
+        self._measured.feed(piece, stamp_ns)
+        self.too_large, self.finished = self._measured.too_large, self._measured.finished
+        if not self.too_large:
+            self._read(self._splitter.feed(piece))
+
+    def _read(self, events: list[Event]) -> None:
+        for event in events:
+            self._done = self._done or event.data.startswith(b"[DONE]")
+            content = None if self._done else _content(event.data)
+            if content:
+                self._contents.append(content)
+
+    def body(self, *, complete: bool) -> Body:
+        """Return the stream; a last event without its blank line counts only where complete."""
+        if complete and not self.too_large:
+            self._read(self._splitter.rest())
+        body = self._measured.body(complete=complete)
+        stream = body.stream
+        if stream is None or not stream.completion_tokens or not self._contents:
+            return body
+        events = max(len(self._contents), len(stream.arrival_ns))
+        tokens = max(1, round(stream.completion_tokens * len(self._contents) / events))
+        answer = Answer("".join(self._contents), tokens, stream.prompt_tokens)
+        return replace(body, stream=replace(stream, answer=answer))
+
+
+def _content(data: bytes) -> str | None:
+    """Return the text of an event's first choice, None where it has none."""
+    try:
+        chunk: Any = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return None
+    choices = chunk.get("choices") if isinstance(chunk, dict) else None
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    delta = choice.get("delta") if isinstance(choice, dict) else None
+    content = delta.get("content") if isinstance(delta, dict) else None
+    return content if isinstance(content, str) else None

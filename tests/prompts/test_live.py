@@ -1,0 +1,240 @@
+"""What a play says where the server's own answers are fed back (``--live-history``).
+
+Under ChatML's cost a prompt is 3 tokens, and a message 6 with its opening word; an answer opens
+with a word of its own, so its message is 5 tokens and the answer's.
+"""
+
+import json
+import tracemalloc
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from calibrated_plays import UnlimitedCache, predicted_blocks, small_sessions
+
+from agentx_replay.prompts.compose import PlayComposer
+from agentx_replay.prompts.keys import LevelKeys
+from agentx_replay.prompts.layout import lay_out
+from agentx_replay.prompts.live import LiveComposer, cut_text
+from agentx_replay.prompts.prompt import Answer, Prompt
+from agentx_replay.prompts.template import CHATML
+from agentx_replay.prompts.text import chat_wording
+from agentx_replay.prompts.vocabulary import builtin_vocabulary
+from agentx_replay.simulator.tokens import WordRenderer
+from agentx_replay.traces.model import Session
+
+Record = Callable[..., Session]
+
+WORDS = builtin_vocabulary()
+
+
+def worded(session: Session) -> PlayComposer:
+    layout = lay_out(session, CHATML)
+    keys = LevelKeys("salt", 1, 0)
+    return PlayComposer(layout, chat_wording(WORDS), keys, lane=0, ordinal=0)
+
+
+def live(session: Session) -> LiveComposer:
+    return LiveComposer(worded(session), lay_out(session, CHATML), CHATML, WORDS.opening)
+
+
+def said(tokens: int) -> str:
+    """What the simulator answers: a word a token."""
+    return " word" * tokens
+
+
+def answer(tokens: int, prompt_tokens: int | None = None) -> Answer:
+    return Answer(said(tokens), tokens, prompt_tokens)
+
+
+def messages(prompt: Prompt) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = json.loads(prompt.messages_json())
+    return found
+
+
+def talk(
+    session: Session, answers: dict[int, Answer], streams: Sequence[int] = (0,) * 9
+) -> list[Prompt]:
+    """Send a session's requests in order, each answered before the next."""
+    play = live(session)
+    prompts = []
+    for request in session.requests():
+        prompts.append(play.prompt(streams[request.index], request))
+        if request.index in answers:
+            play.answered(request.index, answers[request.index])
+    return prompts
+
+
+TWO = ((150, 20, "ab"), (300, 5, "abcd"))
+"""The second goes on from all of the first: 150 tokens, two whole blocks and 22."""
+
+
+def test_the_answer_stands_after_the_whole_of_the_prompt_that_it_answers(record: Record) -> None:
+    first, second = map(messages, talk(record(TWO), {0: answer(20)}))
+    assert second[:2] == [*first, {"role": "assistant", "content": said(20)}]
+    assert [message["role"] for message in second] == ["user", "assistant", "user"]
+
+
+@pytest.mark.parametrize(
+    ("answered", "counted", "user_words"),
+    [
+        # 300 - 3 - (first message: 150 - 3) - 5 - answer - 5 of the last message's 6
+        (8, None, 132),
+        (20, None, 120),
+        (60, None, 80),
+        (60, 150, 80),
+        (60, 153, 77),  # the server counted three more in the first: made up for
+        (60, 148, 82),
+    ],
+)
+def test_the_users_message_makes_up_for_the_length_of_what_came_before(
+    record: Record, answered: int, counted: int | None, user_words: int
+) -> None:
+    second = talk(record(TWO), {0: answer(answered, counted)})[1]
+    assert len(messages(second)[2]["content"].split()) == user_words
+    assert second.tokens == 300
+
+
+def test_an_answer_longer_than_the_prompt_grew_is_cut(record: Record) -> None:
+    # 300 - 3 - 147 - 5 - the user's 6 = 139
+    second = messages(talk(record(TWO), {0: answer(200)})[1])
+    assert second[1]["content"] == said(139)
+    assert second[2]["content"] == WORDS.opening
+
+
+def test_an_answer_is_said_letter_by_letter(record: Record) -> None:
+    text = ' "so"\n\t\\ \u00e9\u4e16\U0001f600 </s>'
+    second = messages(talk(record(TWO), {0: Answer(text, 12)})[1])
+    assert second[1] == {"role": "assistant", "content": text}
+
+
+def test_what_was_said_once_stays_as_it_was(record: Record) -> None:
+    lines = (*TWO, (420, 5, "abcdef"), (700, 5, "abcdefghij"))
+    prompts = talk(record(lines), {0: answer(20), 1: answer(30), 2: answer(40)})
+    for earlier, later in pairwise(prompts):
+        assert later.messages_json().startswith(earlier.messages_json()[:-1])
+    texts = [message["content"] for message in messages(prompts[3])]
+    assert texts[1::2] == [said(20), said(30), said(40)]
+
+
+def test_a_cut_inside_an_answer_keeps_its_beginning(record: Record) -> None:
+    # The answer's first word is at position 150 - 3 = 147; three blocks end at 192: 1 + 45 tokens.
+    lines = ((150, 100, "ab"), (400, 5, "abcdef"), (330, 5, "abcxy"))
+    third = messages(talk(record(lines), {0: answer(100)})[2])
+    assert third[1] == {"role": "assistant", "content": said(46)}
+    assert third[2]["role"] == "user"
+
+
+def test_another_stream_that_goes_on_from_the_same_prompt_says_the_same_answer(
+    record: Record,
+) -> None:
+    lines = (*TWO, (310, 5, "abxy"))
+    _, second, third = talk(record(lines), {0: answer(20), 1: answer(30)}, streams=(0, 0, 1))
+    assert messages(third)[:2] == messages(second)[:2]
+
+
+def test_a_stream_goes_on_from_its_own_prompt_though_another_sent_it_later(record: Record) -> None:
+    lines = ((150, 20, "abp"), (150, 20, "abq"), (300, 5, "abcd"))
+    _, _, third = talk(record(lines), {0: answer(20), 1: answer(30)}, streams=(0, 1, 0))
+    assert messages(third)[1]["content"] == said(20)
+
+
+def test_a_stream_goes_on_from_anothers_prompt_where_it_shares_more_of_it(record: Record) -> None:
+    lines = (*TWO, (500, 5, "abcdefg"))
+    _, second, third = talk(record(lines), {0: answer(20), 1: answer(30)}, streams=(0, 1, 0))
+    assert messages(third)[:3] == messages(second)
+    assert messages(third)[3]["content"] == said(30)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ((150, 20, "ab"), (300, 5, "abcd")),
+        ((150, 20, "ab"), (250, 5, "abc")),
+        ((150, 200, "ab"), (300, 5, "abcd"), (300, 5, "abcd"), (220, 5, "abx")),
+    ],
+)
+def test_where_nothing_was_answered_the_prompts_are_those_of_words(
+    record: Record, lines: Sequence[Any]
+) -> None:
+    session, play = record(lines), worded(record(lines))
+    words = [play.prompt(0, request).messages_json() for request in session.requests()]
+    assert [prompt.messages_json() for prompt in talk(session, {})] == words
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        (180, 5, "ab"),  # grew by less than a message of words takes
+        (250, 5, "axy"),  # keeps one block of two
+        (150, 20, "ab"),  # the same again
+        (250, 5, "xyz"),  # keeps nothing
+    ],
+)
+def test_a_prompt_that_does_not_go_on_from_the_whole_says_no_answer(
+    record: Record, line: tuple[int, int, str]
+) -> None:
+    lines = ((150, 20, "ab"), line)
+    answered, words = talk(record(lines), {0: answer(20)}), talk(record(lines), {})
+    assert answered[1].messages_json() == words[1].messages_json()
+
+
+def test_an_answer_that_came_after_the_next_prompt_was_made_is_not_said(record: Record) -> None:
+    session = record((*TWO, (310, 5, "abxy")))
+    first, second, third = session.requests()
+    play = live(session)
+    play.prompt(0, first)
+    early = messages(play.prompt(1, second))
+    play.answered(0, answer(20))
+    late = messages(play.prompt(2, third))
+    assert early[1]["content"].startswith(WORDS.opening)
+    assert late[1]["content"] == said(20)
+
+
+def test_what_was_answered_counts_as_held(record: Record) -> None:
+    # 150 + 60 - 1 (the last token of an answer is computed only when it is read) = 209: 3 blocks
+    _, second = talk(record(TWO), {0: answer(60)})
+    assert second.reusable_tokens == 192
+    assert talk(record(TWO), {})[1].reusable_tokens == 128
+
+
+def test_blocks_are_named_up_to_the_first_answer(record: Record) -> None:
+    # The answer begins at 147: two blocks are words for sure.
+    with_words, with_answer = talk(record(TWO), {})[1], talk(record(TWO), {0: answer(20)})[1]
+    assert with_answer.block_ids.tolist() == with_words.block_ids[:2].tolist()
+
+
+@pytest.mark.parametrize("tokens", [1, 7, 64, 150])
+def test_lengths_and_sharing_are_the_recorded_ones_whatever_was_answered(tokens: int) -> None:
+    """Counted and cached as the simulator does both."""
+    renderer = WordRenderer()
+    for session in small_sessions():
+        play, cache = live(session), UnlimitedCache(64)
+        for request in sorted(session.requests(), key=lambda each: each.recorded_order):
+            prompt = renderer.chat(messages(play.prompt(0, request)), [])
+            assert len(prompt) == request.input_tokens
+            assert cache.blocks_hit(prompt) >= predicted_blocks(request, 64)
+            play.answered(request.index, answer(tokens, len(prompt)))
+
+
+def test_text_that_nothing_goes_on_from_is_let_go(record: Record) -> None:
+    """Each of 40 prompts of 250 blocks (80 kB) shares nothing with the one before."""
+    letters = [chr(0x100 + n) for n in range(40 * 250)]
+    lines = [(16_000, 5, "".join(letters[250 * n : 250 * (n + 1)])) for n in range(40)]
+    session = record(lines)
+    play = live(session)
+    tracemalloc.start()
+    for request in session.requests():
+        play.prompt(0, request).messages_json()
+        play.answered(request.index, answer(5))
+    held_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held_bytes < 5 * 80_000
+
+
+def test_a_text_of_words_is_cut_to_the_token() -> None:
+    assert cut_text("able bird call dark", 4, 2) == "able bird"
+    assert cut_text(said(7), 7, 3) == said(3)
+    assert cut_text("able", 1, 1) == "able"
+    assert cut_text("ab", 9, 2) == "a"
