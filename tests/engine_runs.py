@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, TypeVar
+from urllib.request import Request, urlopen
 
 import duckdb
 import uvloop
@@ -24,6 +25,7 @@ from agentx_replay.plan.selection import select_sessions
 from agentx_replay.prompts.compose import PlayComposer
 from agentx_replay.prompts.keys import LevelKeys
 from agentx_replay.prompts.layout import lay_out
+from agentx_replay.prompts.live import LiveComposer
 from agentx_replay.prompts.template import TemplateCost
 from agentx_replay.prompts.text import chat_wording
 from agentx_replay.prompts.vocabulary import builtin_vocabulary
@@ -48,9 +50,12 @@ DEEPSEEK = TemplateCost(
 Ask = Callable[[str, bytes, int], Awaitable[Response]]
 
 
-def converse(url: str, conversation: Callable[[Ask], Awaitable[_T]]) -> _T:
-    """Run a conversation of single requests: ``ask(stream, messages_json, max_tokens)``."""
-    settings = EndpointSettings(parse_base_url(url), "tiny")
+def converse(url: str, conversation: Callable[[Ask], Awaitable[_T]], **more: Any) -> _T:
+    """Run a conversation of single requests: ``ask(stream, messages_json, max_tokens)``.
+
+    ``more`` are fields of ``EndpointSettings``.
+    """
+    settings = EndpointSettings(parse_base_url(url), "tiny", **more)
 
     async def run() -> _T:
         client, requests = Client(settings), ChatRequests(settings)
@@ -93,26 +98,44 @@ def recorded(session: Session) -> list[Counted]:
     ]
 
 
-def counted_by(url: str, session: Session) -> list[Counted]:
-    """What the server counts when a play's prompts are sent one after another."""
-    play = PlayComposer(
-        lay_out(session, DEEPSEEK),
-        chat_wording(builtin_vocabulary()),
-        LevelKeys(token_hex(8), 1, 0),  # one server for all tests: what one sends is cached
-        lane=0,
-        ordinal=0,
-    )
+def counted_by(
+    url: str, session: Session, *, live: bool = False, token: int | None = None
+) -> list[Counted]:
+    """What the server counts when a play's prompts are sent one after another.
+
+    Each asks for one token, or, where every ``token`` of the answers is given, for as many as are
+    recorded; ``live`` feeds the answers back.
+    """
+    layout = lay_out(session, DEEPSEEK)
+    wording = chat_wording(builtin_vocabulary())
+    # One server for all tests: what one sends is cached.
+    composer = PlayComposer(layout, wording, LevelKeys(token_hex(8), 1, 0), lane=0, ordinal=0)
+    opening = builtin_vocabulary().opening
+    play = LiveComposer(composer, layout, DEEPSEEK, opening) if live else composer
+    body = {} if token is None else {"logit_bias": [[token, 100]]}
 
     async def conversation(ask: Ask) -> list[Counted]:
         found = []
         for request in in_recorded_order(session):
-            response = await ask("s", play.prompt(0, request).messages_json(), 1)
+            limit = 1 if token is None else request.output_tokens
+            response = await ask("s", play.prompt(0, request).messages_json(), limit)
+            if response.answer is not None:
+                play.answered(request.index, response.answer)
             cached = response.cached_tokens
             blocks = None if cached is None else cached // BLOCK_TOKENS
             found.append(Counted(response.prompt_tokens, blocks))
         return found
 
-    return converse(url, conversation)
+    return converse(url, conversation, keeps_answers=live, extra_body=body)
+
+
+def tokens_of(url: str, text: str) -> list[int]:
+    """What the server's tokenizer makes of a text."""
+    question = Request(f"{url}/tokenize", json.dumps({"content": text}).encode())
+    question.add_header("Content-Type", "application/json")
+    with urlopen(question) as answer:
+        tokens: list[int] = json.load(answer)["tokens"]
+    return tokens
 
 
 def in_recorded_order(session: Session) -> list[RecordedRequest]:

@@ -337,15 +337,18 @@ def same_work(contenders: Sequence[Contender]) -> list[Fact]:
         _fact("corpus", corpora),
         _fact("scenario", scenarios),
         Fact("plan", same_plan, plans),
-        *_tool_messages(runs),
+        *_asked(runs, "tool_messages", "tool messages", "sent"),
+        *_asked(runs, "live_history", "answers", "fed back"),
     ]
 
 
-def _tool_messages(runs: Sequence[Run]) -> list[Fact]:
-    """Return whether the runs sent tool messages; nothing where none did."""
-    sent = [run.sweep.get("tool_messages") is True for run in runs]
-    said = tuple("sent" if each else "not sent" for each in sent)
-    return [Fact("tool messages", all(sent), said)] if any(sent) else []
+def _asked(runs: Sequence[Run], key: str, name: str, done: str) -> list[Fact]:
+    """Return whether the runs were asked for what ``sweep.json`` has under ``key``; nothing where
+    none was.
+    """
+    asked = [run.sweep.get(key) is True for run in runs]
+    said = tuple(done if each else f"not {done}" for each in asked)
+    return [Fact(name, all(asked), said)] if any(asked) else []
 
 
 def _said(document: Mapping[str, object], part: str, key: str) -> str | None:

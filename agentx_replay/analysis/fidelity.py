@@ -6,7 +6,7 @@ out where the plan is at hand. Nothing here judges whether a point is valid.
 """
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -91,7 +91,8 @@ class Conformity:
     ``repeated_prompts`` were sent again whole, as recorded. ``dropped_requests`` are left out by
     the scenario's reading, ``abandoned_requests`` were never sent as their stream overflowed.
     ``empty_subagents`` have no request, ``unawaited_streams`` are agents that no request waits for.
-    The other counts are of the sessions that were played.
+    The other counts are of the sessions that were played. ``prefixes``, ``resets_sent`` and
+    ``reset_kept_tokens_sent`` are None where they are not known (``without_prefixes``).
     """
 
     requests: int
@@ -99,12 +100,12 @@ class Conformity:
     joins: int
     spawns: int
     gaps: Excess | None
-    prefixes: int
+    prefixes: int | None
     overdeclared: int
     resets_recorded: int
-    resets_sent: int
+    resets_sent: int | None
     reset_kept_tokens_recorded: int
-    reset_kept_tokens_sent: int
+    reset_kept_tokens_sent: int | None
     repeated_prompts: int
     dropped_requests: int
     abandoned_requests: int
@@ -155,7 +156,7 @@ class Fidelity:
             ("sent before a subagent they wait for was over", of.joins),
             ("sent before the request that spawns them", of.spawns),
             ("sent earlier than the recorded gap", of.gaps.early if of.gaps else 0),
-            ("with another prefix than recorded", of.prefixes),
+            ("with another prefix than recorded", of.prefixes or 0),
             ("with more shared prefix than recorded", of.overdeclared),
             (
                 f"{'block' if self.shared_between_plays == 1 else 'blocks'} shared between plays",
@@ -204,6 +205,14 @@ def fidelity(
         system_skipped_s=system_skipped_s,
         tree_skipped_s=tree_skipped_s,
     )
+
+
+def without_prefixes(report: Fidelity) -> Fidelity:
+    """Return the report of a point whose prompts held the server's own answers: by words, which
+    are all that is on record, nothing can be said of what such prompts shared.
+    """
+    of = replace(report.conformity, prefixes=None, resets_sent=None, reset_kept_tokens_sent=None)
+    return replace(report, reuse_sent=None, conformity=of)
 
 
 def skipped_s(plays: pa.Table) -> tuple[float | None, float | None]:

@@ -5,6 +5,7 @@ import secrets
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,9 @@ from agentx_replay.cli.options import (
     config_option,
     duplicates_option,
     levels,
+    live_history_option,
     one_level,
+    refuse_without_messages,
     repeats_option,
     resolve_scenario,
     scenario_option,
@@ -88,15 +91,16 @@ _OPTIONS = (
         "--tokenizer",
         type=NamedPath(path_type=Path, dir_okay=False),
         metavar="FILE",
-        help="A tokenizer.json to take one-token words from (needs the extra 'tokenizers').",
+        help="Take one-token words from a tokenizer.json.",
     ),
     click.option(
         "--calibration",
         type=NamedPath(path_type=Path, dir_okay=False),
         metavar="FILE",
-        help="Prove and use the calibration.json of an earlier run instead of making one.",
+        help="Prove and use an earlier run's calibration.json.",
     ),
     tool_messages_option,
+    live_history_option,
     click.option(
         "--workers",
         default="auto",
@@ -189,10 +193,15 @@ def _as_before(
 
 
 def _measure(concurrency: tuple[int, ...], options: dict[str, Any]) -> None:
-    target_options = TargetOptions.taken_from(options)
+    live_history = options["live_history"]
+    target_options = replace(TargetOptions.taken_from(options), keeps_answers=live_history)
     as_json, at = options.pop("as_json"), options.pop("at")
     if target_options.virtual and options["workers"] is not None:
         raise UsageError("--virtual has one clock and no processes", "leave --workers out")
+    if live_history:
+        refuse_without_messages(
+            virtual="--virtual" if target_options.virtual else None, api=target_options.endpoint
+        )
     settings = _settings(concurrency, options)
     try:
         interrupted = _run_levels(settings, target_options)
@@ -265,6 +274,7 @@ def _settings(concurrency: tuple[int, ...], options: dict[str, Any]) -> Settings
         resume=resume,
         accept_differences=resume and ALONE in options["override"],
         repeats=options["repeats"] or 1,
+        live_history=options["live_history"],
     )
 
 

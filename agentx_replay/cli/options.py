@@ -220,8 +220,33 @@ def tool_messages_option(command: _F) -> _F:
     return click.option(
         "--tool-messages",
         is_flag=True,
-        help="Send answers as tool calls, and what follows as their results. Not comparable.",
+        help="Send answers as tool calls, and then their results.",
     )(command)
+
+
+def live_history_option(command: _F) -> _F:
+    """``--live-history``."""
+    return click.option(
+        "--live-history",
+        is_flag=True,
+        help="Feed what the server answers back into later prompts.",
+    )(command)
+
+
+def refuse_without_messages(*, virtual: str | None, api: str = "chat") -> None:
+    """Refuse ``--live-history`` where nothing is said, by the option ``virtual``, or where there
+    are no messages to say it in.
+    """
+    if virtual is not None:
+        raise UsageError(
+            f"--live-history feeds back what a server says, and {virtual} has no server",
+            "leave one of them out",
+        )
+    if api != "chat":
+        raise UsageError(
+            f"--live-history says answers in messages, and --endpoint {api} has none",
+            "leave one of them out",
+        )
 
 
 def resolve_scenario(name: str, overrides: tuple[str, ...]) -> Scenario:

@@ -14,6 +14,8 @@ from agentx_replay.cli.options import (
     config_option,
     duplicates_option,
     levels,
+    live_history_option,
+    refuse_without_messages,
     repeats_option,
     resolve_scenario,
     scenario_option,
@@ -51,6 +53,7 @@ _TOOL_MESSAGES = (
     "Answers are sent as tool calls and what follows as their results: not comparable with plain "
     "messages."
 )
+_LIVE_HISTORY = "Later prompts say what the server answered: not comparable with runs that do not."
 
 
 @click.command(cls=SectionedCommand)
@@ -75,6 +78,7 @@ _TOOL_MESSAGES = (
 @duplicates_option
 @tool_messages_option
 @click.option("--skip-bad", is_flag=True, help="Leave out trace files that cannot be read.")
+@live_history_option
 @click.option("--simulate", is_flag=True, help="Play it in virtual time on the simulator, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 @config_option
@@ -89,6 +93,7 @@ def plan(
     keep_one_of_duplicates: bool,
     tool_messages: bool,
     skip_bad: bool,
+    live_history: bool,
     simulate: bool,
     as_json: bool,
 ) -> None:
@@ -97,6 +102,8 @@ def plan(
     \b
     agentx-replay plan --traces DIRECTORY --scenario agentx --concurrency 8
     """
+    if live_history and simulate:
+        refuse_without_messages(virtual="--simulate")
     rules = resolve_scenario(scenario, override)
     source = SessionSource(
         traces or shipped_directory("traces"),
@@ -108,16 +115,21 @@ def plan(
     )
     corpus, selection = source.read()
     library = GraphLibrary(selection, rules)
-    plans = [level_plan(Plan(rules, corpus.fingerprint, library, level)) for level in concurrency]
+    plans = [
+        level_plan(Plan(rules, corpus.fingerprint, library, level), live_history=live_history)
+        for level in concurrency
+    ]
     times = repeats or 1
     points = _simulated(source, rules, concurrency, times, tool_messages) if simulate else []
     if as_json:
         document = _document(corpus, selection, rules, plans, times, points)
-        say_document(document | {"tool_messages": tool_messages})
+        say_document(document | {"tool_messages": tool_messages, "live_history": live_history})
         return
     say("\n".join(_lines(corpus, selection, rules, plans, times)))
     if tool_messages:
         say(_TOOL_MESSAGES)
+    if live_history:
+        say(_LIVE_HISTORY)
     if points:
         from agentx_replay.report.points_table import points_table
 

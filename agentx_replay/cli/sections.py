@@ -16,7 +16,7 @@ _SECTIONS = {
         "url", "model", "api_key_env", "endpoint", "header", "body", "session_headers", "ca_file",
         "insecure", "keepalive", "timeout", "metrics_url", "virtual", "gpus",
     ),
-    "Prompts": ("tokenizer", "calibration", "tool_messages"),
+    "Prompts": ("tokenizer", "calibration", "tool_messages", "live_history"),
     "Running and reporting": (
         "out", "resume", "workers", "at", "json", "config", "help",
     ),

@@ -79,9 +79,7 @@ target_options = (
         metavar="URL",
         help="An engine's metrics page to keep on record. Default: the server's own, if any.",
     ),
-    click.option(
-        "--virtual", is_flag=True, help="Replay in virtual time against the modelled engine."
-    ),
+    click.option("--virtual", is_flag=True, help="Replay in virtual time on a modelled engine."),
 )
 
 
@@ -102,6 +100,7 @@ class TargetOptions:
     timeout: float | None = None
     metrics_url: tuple[str, ...] = ()
     virtual: bool = False
+    keeps_answers: bool = False
 
     @classmethod
     def taken_from(cls, options: dict[str, Any]) -> "TargetOptions":
@@ -207,6 +206,7 @@ def _endpoint_settings(options: TargetOptions, url: str) -> "EndpointSettings":
         tls=TlsSettings(options.ca_file, options.insecure),
         keepalive_s=options.keepalive,
         timeout_s=options.timeout,
+        keeps_answers=options.keeps_answers,
     )
 
 

@@ -19,7 +19,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from agentx_replay.analysis.fidelity import COLUMNS, Conformity, Fidelity, excess, fidelity
+from agentx_replay.analysis.fidelity import (
+    COLUMNS,
+    Conformity,
+    Fidelity,
+    excess,
+    fidelity,
+    without_prefixes,
+)
 from agentx_replay.analysis.window import Window
 from agentx_replay.experiment.cut_off import cut_off_plays, lanes_on_record, with_live_plays
 from agentx_replay.plan.graph import Step, StepId, Stream
@@ -72,12 +79,17 @@ class _Tally:
 
 
 def level_fidelity(
-    plan: Plan, directory: Path, window: Window | None, *, killed: bool = False
+    plan: Plan,
+    directory: Path,
+    window: Window | None,
+    *,
+    killed: bool = False,
+    live_history: bool = False,
 ) -> Fidelity | None:
     """Return the fidelity report of the point in ``directory``; None where no window opened.
 
     Of a point that was ``killed``, live trees are counted on the lanes and up to the moment that
-    the records tell of.
+    the records tell of; of one with ``live_history`` nothing is said of prefixes.
     """
     if window is None:
         return None
@@ -89,7 +101,8 @@ def level_fidelity(
     if killed or cut_off:
         plays = with_live_plays(requests, plays)
         trees = lanes_on_record(plays)
-    return fidelity(requests, plays, window, trees, found)
+    report = fidelity(requests, plays, window, trees, found)
+    return without_prefixes(report) if live_history else report
 
 
 def conformity(

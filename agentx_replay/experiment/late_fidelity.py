@@ -58,7 +58,8 @@ class _Recording:
                 "report it with the version of agentx-replay that ran it",
             )
         directory, window = level.stored.directory, level.point.facts.window
-        return level_fidelity(plan, directory, window, killed=True)
+        live_history = level.point.facts.rules.live_history
+        return level_fidelity(plan, directory, window, killed=True, live_history=live_history)
 
     def _read(self) -> tuple[GraphLibrary, str]:
         if self._library is None:

@@ -242,7 +242,12 @@ def _point(level: Level, replayed: _Replayed, directory: Path) -> Point:
         series = chain(latency_series(records, window), lag)
         write_log(latency_log(directory), series, replayed.origin_unix_s)
     point = measure_point(records, samples, facts, _status(result))
-    return replace(point, fidelity=level_fidelity(level.plan, directory, window))
+    return replace(
+        point,
+        fidelity=level_fidelity(
+            level.plan, directory, window, live_history=level.rules.live_history
+        ),
+    )
 
 
 def _status(result: ReplayResult) -> PointStatus:

@@ -136,6 +136,7 @@ def _facts(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     yield "sending tool messages", document.get("tool_messages", False)
     yield "the template's cost", document["calibration"]["cost"]
     yield "the salt", document["salt"]
+    yield "feeding live output back", document.get("live_history", False)
     yield "the number of GPUs", document["gpus"]
 
 

@@ -146,6 +146,7 @@ class Sweep:
             "gpus": settings.gpus,
             "salt": settings.salt,
             "tool_messages": settings.tool_messages,
+            "live_history": settings.live_history,
             "calibration": summary_document(self.calibration),
             "target": self._target.facts,
         }
@@ -177,6 +178,7 @@ def rules_of(
         requests_left_out=sum(out.requests for out in selection.left_out if out.cause == "request"),
         other_corpus=_BUNDLED if settings.traces == shipped_directory("traces") else None,
         tool_messages=settings.tool_messages,
+        live_history=settings.live_history,
         no_server=_NO_SERVER.get(str(target.get("kind"))),
         sessions=len(selection.sessions),
         max_sessions=settings.scenario.max_sessions,

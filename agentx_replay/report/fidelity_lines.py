@@ -13,7 +13,9 @@ def kept_line(fidelity: Fidelity) -> str:
     parts = _lengths(fidelity)
     if fidelity.reuse_sent is not None and fidelity.reuse_recorded is not None:
         parts.append(f"reuse {fidelity.reuse_sent:.1%} of {fidelity.reuse_recorded:.1%}")
-    if of.resets_sent != of.resets_recorded:
+    if of.prefixes is None:
+        parts.append("prefixes not compared (--live-history)")
+    elif of.resets_sent != of.resets_recorded:
         parts.append(f"resets {of.resets_sent} of {of.resets_recorded}")
     if of.gaps is not None:
         parts.append(f"gaps late {of.gaps.p99_ms:.1f} ms P99")

@@ -348,8 +348,13 @@ def fidelity_section(run: Run) -> str:
         for concurrency, report in reports
         for what, number in report.violations
     ]
-    said = broken or ["Every request was sent in the order, with the waits and the prefix of its "
-                      "recording."]  # fmt: skip
+    compared = all(report.conformity.prefixes is not None for _, report in reports)
+    kept = (
+        "the waits and the prefix of its recording"
+        if compared
+        else "the waits of its recording; prefixes are not compared where live output was fed back"
+    )
+    said = broken or [f"Every request was sent in the order, with {kept}."]
     shown = paragraphs(said, "reason" if broken else "") + table(heads, named)
     return shown + paragraphs([_WORDS], "small")
 
@@ -372,7 +377,7 @@ _FIDELITY_ROWS = (
 
 
 def _fidelity_column(of: Fidelity) -> list[str]:
-    gaps = of.conformity.gaps
+    gaps, resets = of.conformity.gaps, of.conformity.resets_sent
     return [
         f"{of.conformity.requests:,}",
         _exact(of.prompt_lengths),
@@ -381,7 +386,7 @@ def _fidelity_column(of: Fidelity) -> list[str]:
         f"{share(of.reuse_sent)} / {share(of.reuse_recorded)}",
         ABSENT if gaps is None else f"{rate(gaps.p50_ms)} / {rate(gaps.p99_ms)}",
         f"{of.trees_least}–{of.trees_most} of {of.trees_wanted}",
-        f"{of.conformity.resets_sent} / {of.conformity.resets_recorded}",
+        f"{ABSENT if resets is None else resets} / {of.conformity.resets_recorded}",
     ]
 
 
@@ -523,8 +528,15 @@ def _load_answer(run: Run) -> list[str]:
         f"{', '.join(f'{length:g}' for length in sorted(lengths))} s.",
         f"Rules: {rules_words(scenario)}.",
         f"Prompts, as calibrated: {prompts_words(prompts) if prompts else 'not recorded'}.",
+        *([_LIVE_HISTORY] if run.sweep.get("live_history") else []),
         f"Server, as it told: {server_words(_part(run.sweep, 'target'))}.",
     ]
+
+
+_LIVE_HISTORY = (
+    "Live output was fed back: later prompts of a session said what the server had answered "
+    "(--live-history)."
+)
 
 
 def _played(run: Run) -> str:

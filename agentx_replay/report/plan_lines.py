@@ -13,6 +13,8 @@ from agentx_replay.wording import counted
 _TEXT_BYTES_PER_TOKEN = 5
 _COPIES_IN_USE = 3
 """A play's JSON, the next one being built from it, and the request on its way out."""
+_ANSWER_BYTES_PER_TOKEN = 16
+"""A token of an answer that is kept: four characters, each of the four bytes it may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +81,19 @@ def _named(planned: PlannedPlay, stream: int, turn: int) -> tuple[str, int, int]
     return of.name, turn, of.steps[turn].request.input_tokens
 
 
-def level_plan(plan: Plan) -> LevelPlan:
-    """Return a level's plan, worked out without sending anything."""
+def level_plan(plan: Plan, *, live_history: bool = False) -> LevelPlan:
+    """Return a level's plan, worked out without sending anything.
+
+    With ``live_history`` its plays also hold the texts that their prompts consist of.
+    """
     plays = [plan.play(lane, 0) for lane in range(plan.concurrency)]
     lanes = tuple(lane_plan(lane, play) for lane, play in enumerate(plays))
     ahead = [request for play in plays for request in _ahead(play)]
     leads_s = [primer.lead_s for play in plays for primer in play.start.primers]
     spread_s = max(leads_s) - min(leads_s) if leads_s else 0.0
     scenario = plan.scenario
-    peaks = sorted(map(_peak_tokens, plan.library.selection.sessions), reverse=True)
-    largest = [peaks[i % len(peaks)] for i in range(plan.concurrency)]
+    held = [_text_bytes(each, live_history) for each in plan.library.selection.sessions]
+    largest = sorted(held, reverse=True)
     return LevelPlan(
         concurrency=plan.concurrency,
         fingerprint=plan.fingerprint,
@@ -101,7 +106,7 @@ def level_plan(plan: Plan) -> LevelPlan:
         first_input_tokens=sum(request.input_tokens for request in ahead),
         first_output_tokens=sum(max(1, request.output_tokens) for request in ahead),
         wrapping=wrapping(plan),
-        text_bytes=sum(largest) * _TEXT_BYTES_PER_TOKEN * _COPIES_IN_USE,
+        text_bytes=sum(largest[i % len(largest)] for i in range(plan.concurrency)),
         window_s=scenario.window_s,
         grace_s=scenario.grace_s,
         least_s=spread_s + scenario.window_s,
@@ -119,8 +124,15 @@ def _ahead(planned: PlannedPlay) -> list[RecordedRequest]:
     ]
 
 
-def _peak_tokens(session: Session) -> int:
-    return max(map(context_tokens, session.requests()))
+def _text_bytes(session: Session, live_history: bool) -> int:
+    """Return the most that a play of a session may hold of text."""
+    requests = session.requests()
+    size_bytes = max(map(context_tokens, requests)) * _TEXT_BYTES_PER_TOKEN * _COPIES_IN_USE
+    if live_history:
+        words = (len(session.blocks) + len(requests)) * session.block_size
+        size_bytes += words * _TEXT_BYTES_PER_TOKEN
+        size_bytes += sum(each.output_tokens for each in requests) * _ANSWER_BYTES_PER_TOKEN
+    return size_bytes
 
 
 def selection_totals(selection: Selection) -> dict[str, Any]:

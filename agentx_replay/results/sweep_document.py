@@ -46,6 +46,7 @@ class _Sweep:
     gpus: int | None
     salt: str
     tool_messages: bool
+    live_history: bool
     calibration: dict[str, object]
     target: _Target
     resumed: tuple[dict[str, object], ...]

@@ -11,6 +11,7 @@ from agentx_replay.analysis.bootstrap import Interval
 from agentx_replay.analysis.comparison import (
     Comparison,
     Contender,
+    Fact,
     Ratio,
     Spread,
     compare,
@@ -199,6 +200,16 @@ def test_prompts_of_tool_messages_are_not_the_same_work_as_plain_ones(tmp_path: 
     both = compare([runs[0], runs[0]], (50.0,))
     assert both.did_same_work
     assert len(compare(runs[1:], (50.0,)).same_work) == 3
+
+
+def test_a_run_with_its_answers_fed_back_did_other_work(tmp_path: Path) -> None:
+    fed = contender(tmp_path / "a", MI355X[2:4], live_history=True)
+    worded = contender(tmp_path / "b", B300[2:4], live_history=False)
+    comparison = compare([fed, worded], (50.0,))
+    assert not comparison.did_same_work
+    assert comparison.same_work[3] == Fact("answers", False, ("fed back", "not fed back"))
+    assert compare([fed, fed], (50.0,)).did_same_work
+    assert len(compare([worded, worded], (50.0,)).same_work) == 3
 
 
 def test_runs_without_a_common_level_are_not_known_to_have_played_one_plan(tmp_path: Path) -> None:

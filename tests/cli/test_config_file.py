@@ -23,6 +23,12 @@ def options(command: click.Command, directory: Path, text: str) -> dict[str, obj
     return context.params
 
 
+@pytest.mark.parametrize("command", [run, sweep, plan])
+def test_live_history_is_said_in_a_file(tmp_path: Path, command: click.Command) -> None:
+    assert options(command, tmp_path, "")["live_history"] is False
+    assert options(command, tmp_path, "live-history = true")["live_history"] is True
+
+
 @pytest.mark.parametrize(
     ("line", "told"),
     [

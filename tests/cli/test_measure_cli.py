@@ -57,6 +57,20 @@ def test_levels_that_are_not_are_refused(tmp_path: Path, levels: str, told: str)
     assert not out.exists()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("run", "--virtual"), "what a server says, and --virtual has no server"),
+        (("plan", "--simulate"), "what a server says, and --simulate has no server"),
+        (("run", "--endpoint", "completions"), "in messages, and --endpoint completions has none"),
+    ],
+)
+def test_live_history_needs_a_server_that_answers_in_messages(
+    arguments: tuple[str, ...], told: str
+) -> None:
+    assert told in refused(agentx(*arguments, "--live-history"))
+
+
 def test_an_unknown_scenario_names_those_there_are(tmp_path: Path) -> None:
     result = agentx("sweep", "--virtual", "--scenario", "nope", "--out", str(tmp_path / "o"))
     assert "agentx, agentx-faithful, agentx-fast, look, quick" in refused(result)

@@ -230,3 +230,18 @@ def test_what_one_level_sends_is_told_for_all_its_repeats(tmp_path: Path) -> Non
         "min in all 16 requests of warm-ups, and first sessions of 24 requests, 8,448 tokens in"
     ) in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= 100
+
+
+def test_a_plan_with_live_history_says_so_and_counts_the_text_that_is_kept(tmp_path: Path) -> None:
+    corpus(tmp_path, session("s", request(0, range(2), out=100), request(9, range(6), out=20)))
+    arguments = ("--traces", str(tmp_path), "--concurrency", "2")
+    fed = document("--live-history", *arguments)
+    words = document(*arguments)
+    assert (fed["live_history"], words["live_history"]) == (True, False)
+    (fed_level,), (level,) = fed["levels"], words["levels"]
+    # Two plays: 6 blocks and the ends of 2 prompts, 5 bytes a word; answers, 16 bytes a token.
+    kept_bytes = 2 * ((6 + 2) * 64 * 5 + 120 * 16)
+    assert fed_level["text_bytes"] - level["text_bytes"] == kept_bytes
+    assert fed_level["fingerprint"] == level["fingerprint"]
+    told = planned("--live-history", *arguments)
+    assert "Later prompts say what the server answered: not comparable" in told

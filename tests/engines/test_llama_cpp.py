@@ -18,8 +18,10 @@ from engine_runs import (
     small_sessions,
     sweep,
     sweep_command,
+    tokens_of,
 )
 from llama_cpp_server import LlamaServer
+from small_corpus import corpus, request, session
 
 from agentx_replay.endpoint.readiness import ask_server
 from agentx_replay.endpoint.settings import EndpointSettings
@@ -52,6 +54,31 @@ def test_every_prompt_has_the_recorded_length_and_the_recorded_sharing(
 ) -> None:
     """As the server counts both, to the token and to the block, on every request of a play."""
     assert counted_by(llama_server.url, session) == recorded(session)
+
+
+@pytest.mark.parametrize(
+    ("live", "cached_blocks"),
+    [
+        (False, [0, 2, 6]),  # the recorded ones
+        (True, [0, 3, 9]),  # 150 + 100 - 1 = 249 tokens, 400 + 200 - 1 = 599
+    ],
+)
+def test_the_next_request_finds_the_answer_cached_with_live_history_alone(
+    llama_server: LlamaServer, tmp_path: Path, live: bool, cached_blocks: list[int]
+) -> None:
+    """The model is made to say one word, a token wherever it stands: what random weights say is not
+    read again as the tokens that it was.
+    """
+    (word,) = tokens_of(llama_server.url, " able")
+    lines = (
+        request(0, range(2), in_=150, out=100),
+        request(9, range(6), in_=400, out=200),
+        request(18, range(12), in_=800, out=5),
+    )
+    (session_of,) = corpus(tmp_path, session("s", *lines)).sessions
+    found = counted_by(llama_server.url, session_of, live=live, token=word)
+    assert [counted.tokens for counted in found] == [150, 400, 800]
+    assert [counted.cached_blocks for counted in found] == cached_blocks
 
 
 def test_connections_closed_despite_the_announced_keep_alive_fail_nothing(

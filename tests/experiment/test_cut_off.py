@@ -48,7 +48,7 @@ def killed(
     return conformity(plan, table, cut_off_plays(table, plays_table(over)))
 
 
-def breaches(found: Conformity) -> tuple[int, int, int, int]:
+def breaches(found: Conformity) -> tuple[int, int, int, int | None]:
     return found.order, found.joins, found.spawns, found.prefixes
 
 

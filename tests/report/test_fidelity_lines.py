@@ -1,6 +1,12 @@
 from dataclasses import replace
 
-from agentx_replay.analysis.fidelity import Conformity, Excess, Fidelity, LengthErrors
+from agentx_replay.analysis.fidelity import (
+    Conformity,
+    Excess,
+    Fidelity,
+    LengthErrors,
+    without_prefixes,
+)
 from agentx_replay.report.fidelity_lines import broken_line, counted_line, kept_line
 
 EXACT = LengthErrors(790, 1.0, 0, 0.0, 0.0, 0, 0.0)
@@ -88,6 +94,15 @@ def test_length_errors_are_told_by_their_range() -> None:
     assert kept_line(replace(KEPT, prompt_lengths=off)).startswith(
         "prompt lengths 25.0% exact, off by -2 to +5 (+0.12% in all), output lengths exact, reuse"
     )
+
+
+def test_prefixes_are_said_not_to_be_compared_where_live_output_was_fed_back() -> None:
+    fed_back = without_prefixes(KEPT)
+    assert kept_line(fed_back) == (
+        "lengths exact, prefixes not compared (--live-history), gaps late 3.1 ms P99, order, "
+        "joins, isolation kept"
+    )
+    assert broken_line(fed_back) is None
 
 
 def test_what_the_server_did_not_tell_is_left_out() -> None:
