@@ -87,7 +87,8 @@ def _repeats_part(run: Run, curve: Curve) -> str:
     heads, *rows = repeat_rows(curve, run.points)
     if not rows:
         return ""
-    notes = paragraphs([f"{note[:1].upper()}{note[1:]}" for note in repeat_notes(curve)])
+    said = [f"{note[:1].upper()}{note[1:]}." for note in repeat_notes(curve)]
+    notes = paragraphs(said, "small")
     return f"<h3>From run to run</h3>{table(heads, rows)}{notes}"
 
 

@@ -123,10 +123,11 @@ def _command(run: Run) -> str:
 def _verdicts(points: Sequence[Point]) -> str:
     valid = sum(point.verdict.valid for point in points)
     all_valid = valid == len(points)
+    what = "repeat" if any(point.measurement.repeat > 1 for point in points) else "level"
     badges = [
         (
             "good" if all_valid else "warn",
-            f"{'✓' if all_valid else '!'} {valid} of {counted(len(points), 'level')} valid",
+            f"{'✓' if all_valid else '!'} {valid} of {counted(len(points), what)} valid",
         )
     ]
     badges.append(

@@ -15,7 +15,7 @@ from agentx_replay.wording import wrapped
 _READING = (
     "run to run: a level's point is the mean of its valid repeats (speed: that of their mean P90 "
     "ITL). runs: where the repeats lie around it; sessions: the "
-    f"{CONFIDENCE:.0%} interval of a single run."
+    f"{CONFIDENCE:.0%} interval of a single run"
 )
 
 

@@ -196,6 +196,13 @@ def test_a_ratio_takes_in_how_far_runs_differ(tmp_path: Path) -> None:
 FAR = Level(16, 50.0, 12_000.0, repeat=2)
 
 
+def test_a_level_whose_repeats_played_different_plans_is_no_equal(tmp_path: Path) -> None:
+    mixed = (AGREE[0], Level(16, 50.0, 10_000.0, repeat=2, plan="another"))
+    runs = [run_of(tmp_path / "mixed", *mixed), run_of(tmp_path / "agree", *AGREE)]
+    found = compare([Contender(run.path.name, run, None, None) for run in runs], (50.0,))
+    assert (found.paired, found.did_same_work) == ((False,), False)
+
+
 def test_runs_that_are_compared_differ_independently(tmp_path: Path) -> None:
     runs = [Contender(name, run_of(tmp_path / name, *DIFFER), None, None) for name in "ab"]
     (ratio,) = compare(runs, (50.0,)).targets[0].ratios

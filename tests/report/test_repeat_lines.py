@@ -89,6 +89,7 @@ def test_the_page_shows_the_repeats(tmp_path: Path) -> None:
     assert "one repeat of a level, whose mean is its point" in page
     assert ">16-r2</label>" in page
     assert "16 lanes, repeat 2" in page
+    assert "✓ 3 of 3 repeats valid" in page
     assert NOT_COVERED not in page
 
 
