@@ -181,12 +181,15 @@ class LiveComposer:
         if not keeps_all or laid.tokens - whole < 2 * size:
             return None
         planned = sent_tokens(before.last, self._cost)
-        counted = planned if answer.prompt_tokens is None else answer.prompt_tokens
-        last = go_on(before.last, answer.tokens, counted - planned, laid.tokens, self._cost)
+        uncounted = 0 if answer.prompt_tokens is None else answer.prompt_tokens - planned
+        if uncounted <= -_tokens(before.last):
+            uncounted = 0  # more than the last message has: no count of the prompt
+        last = go_on(before.last, answer.tokens, uncounted, laid.tokens, self._cost)
         if last is None or last.before is None:
             return None
         said = last.before
-        held = counted + _tokens(said) - 1  # the last token of an answer is never computed upon
+        # The last token of an answer is never computed upon.
+        held = planned + uncounted + _tokens(said) - 1
         return replace(
             self._worded(stream, request, before, last, SAME_WORDS, answer),
             words_end=said.start if before.words_end is None else before.words_end,

@@ -86,6 +86,8 @@ def test_the_answer_stands_after_the_whole_of_the_prompt_that_it_answers(record:
         (60, 150, 80),
         (60, 153, 77),  # the server counted three more in the first: made up for
         (60, 148, 82),
+        (60, 8, 80),  # 142 too few, and the last message has 142: no count of the prompt
+        (60, 0, 80),
     ],
 )
 def test_the_users_message_makes_up_for_the_length_of_what_came_before(
