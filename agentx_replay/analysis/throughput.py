@@ -180,9 +180,14 @@ def _windowed_tokens(
     return _Tokens(prompt + output, None if uncached is None else uncached + output, output)
 
 
+def worth_explaining(difference: Difference | None) -> bool:
+    """Whether the throughputs differ by more than 3 %."""
+    return difference is not None and abs(difference.relative) > WORTH_EXPLAINING
+
+
 def explanation(difference: Difference) -> str | None:
-    """Say why the throughputs differ, or None where they do by no more than 3 %."""
-    if abs(difference.relative) <= WORTH_EXPLAINING:
+    """Say why the throughputs differ, or None where that is not ``worth_explaining``."""
+    if not worth_explaining(difference):
         return None
     return (
         f"windowed throughput is {difference.relative:+.1%} from the headline: "

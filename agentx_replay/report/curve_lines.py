@@ -1,11 +1,12 @@
 """What a run's curve says in a terminal: throughput at target speeds, frontier, uncertainty."""
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from itertools import groupby
 from typing import Any
 
-from agentx_replay.analysis.curve import Curve
+from agentx_replay.analysis.curve import Curve, TargetValue
 from agentx_replay.analysis.point import Point
 from agentx_replay.analysis.repeats import run_to_run
 from agentx_replay.report.numerals import columns, speed, target_note, target_text, throughput_unit
@@ -23,11 +24,11 @@ def curve_lines(curve: Curve, points: Sequence[Point], width: int = 100) -> list
     rows = [["at tok/s/user", unit, ""]]
     rows += [
         [
-            speed(value.at.target),
+            ", ".join(speed(each.at.target) for each in values),
             target_text(value),
             "; ".join([target_note(value, unit), *cautions_at(value, points)]),
         ]
-        for value in curve.values
+        for value, values in _beyond_together(curve.values)
     ]
     heads = columns([row[:2] for row in rows], left=0)
     lines = []
@@ -40,6 +41,17 @@ def curve_lines(curve: Curve, points: Sequence[Point], width: int = 100) -> list
     frontier = ", ".join(str(point.concurrency) for point in curve.frontier)
     lines.append(f"frontier (points no other is better than in both): concurrency {frontier}")
     return [*lines, *repeat_lines(curve, points, width)]
+
+
+def _beyond_together(
+    values: Sequence[TargetValue],
+) -> Iterator[tuple[TargetValue, list[TargetValue]]]:
+    """Yield values to be said in one: those beyond the same end of the curve with the nearest of
+    them, of which what is said holds for the others too; every other one alone.
+    """
+    for _, group in groupby(values, lambda v: v.at.every_level_is or v.at.target):
+        found = sorted(group, key=lambda value: value.at.target)
+        yield found[-1 if found[0].at.every_level_is == "faster" else 0], found
 
 
 def curve_json(curve: Curve) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from agentx_replay.analysis.caution import cautions, token_itl_trusted
 from agentx_replay.analysis.metrics import Counts
 from agentx_replay.analysis.point import Point
-from agentx_replay.analysis.throughput import explanation
+from agentx_replay.analysis.throughput import worth_explaining
 from agentx_replay.report.fidelity_lines import broken_line, counted_line, kept_line
 from agentx_replay.report.numerals import UNTRUSTED
 from agentx_replay.report.verdict_lines import comparability_lines
@@ -107,13 +107,22 @@ def _client(point: Point) -> str | None:
 
 
 def _window(point: Point) -> str | None:
-    difference = point.summary.rates.difference if point.summary is not None else None
-    return explanation(difference) if difference is not None else None
+    of = point.summary.rates.difference if point.summary is not None else None
+    if of is None or not worth_explaining(of):
+        return None
+    return (
+        f"{of.relative:+.1%}: drain {counted(round(of.drained_tokens), 'token')}, cut "
+        f"{counted(round(of.cut_tokens), 'token')}, ramp {of.ramp_s:.1f} s, end {of.drain_s:+.1f} s"
+    )
 
 
 _AUDITS: tuple[tuple[str, Callable[[Point], str | None]], ...] = (
     ("fidelity to the recording, by concurrency (more in report.html and point.json):", _kept),
     ("clamped, dropped, repeated or skipped, by concurrency:", _counts),
     ("the client's own error, by concurrency (lags P99, the busiest worker):", _client),
-    ("throughput in the window, by concurrency:", _window),
+    (
+        "throughput in the window, by concurrency, from total (drain: came after the window; "
+        "cut: in it, of cut responses; ramp: opening to first send; end: close to last end):",
+        _window,
+    ),
 )
