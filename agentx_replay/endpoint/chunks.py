@@ -108,17 +108,17 @@ class ChunkReader:
             kind, ids = self._read_choice(choices[0])
         if kind == _USAGE_ONLY and used == _UNKNOWN:
             return
-        self._add(stamp_ns, kind, used, ids)
-
-    def read_text(self, stamp_ns: int) -> None:
-        """Take in an event that is known to carry text and to say no more (alike.py)."""
-        self._add(stamp_ns, _TEXT, _UNKNOWN, _UNKNOWN)
-
-    def _add(self, stamp_ns: int, kind: int, used: int, ids: int) -> None:
         self._stamps.append(stamp_ns)
         self._kinds.append(kind)
         self._used.append(used)
         self._ids.append(ids)
+
+    def read_text(self, stamp_ns: int) -> None:
+        """Take in an event that is known to carry text and to say no more (alike.py)."""
+        self._stamps.append(stamp_ns)
+        self._kinds.append(_TEXT)
+        self._used.append(_UNKNOWN)
+        self._ids.append(_UNKNOWN)
 
     def _read_choice(self, choice: dict[str, Any]) -> tuple[int, int]:
         finish = choice.get("finish_reason")

@@ -120,9 +120,9 @@ class EventSink:
             self._alike = None
             self.finished = self._reader.malformed is not None
         elif self._reader.events >= self._learn_at and len(events) == 1:
-            # Not from each that differs: a server may let every event differ.
-            self._learn_at = self._reader.events + _LEARN_EVERY
-            self._alike = alike_of(piece)
+            # Soon at first, for a role may come alone; not from each, for each may differ.
+            self._learn_at += min(self._reader.events, _LEARN_EVERY)
+            self._alike = alike_of(piece) or alike
 
     def _read(self, events: list[Event]) -> None:
         for event in events:
