@@ -50,7 +50,7 @@ ALONE = ""
 
 MOST_LANES = 10_000
 """Lanes of one level: five times what one machine was ever shown to drive."""
-MOST_REPEATS = 1_000
+MOST_REPEATS = 100
 MOST_GPUS = 1_000_000
 MOST_TOKENS = 1_000_000_000
 _MOST_SECONDS = 1e9
