@@ -23,14 +23,14 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def ended_by(number: signal.Signals, place: Path) -> int:
+def ended_by(number: signal.Signals, place: Path, *more: str) -> int:
     """Run in ``place`` until a signal ends it in its window; return the exit code."""
     turns = [request(2 * n, range(10 + n), out=4) for n in range(100)]
     corpus(place / "traces", *(session(f"s{n}", *turns) for n in range(3)))
     out = place / "out"
     arguments = (
         "run", "--traces", str(place / "traces"), "--concurrency", "3", "--workers", "1",
-        "--override", "window_s=600", *SHORT, "--out", str(out),
+        "--override", "window_s=600", *SHORT, "--out", str(out), *more,
     )  # fmt: skip
     with started(place, *arguments) as command:
         command.wait_until_it_says("c=3 window")
@@ -59,6 +59,13 @@ def test_a_killed_run_tells_what_it_kept(killed: Path) -> None:
     assert "no fidelity report" not in said
     page = (killed / "out" / "report.html").read_text()
     assert "plays alive, least–most of wanted" in page
+
+
+def test_a_killed_run_with_live_history_compares_no_prefixes(tmp_path: Path) -> None:
+    assert ended_by(signal.SIGKILL, tmp_path, "--live-history") == -signal.SIGKILL
+    said = reported(tmp_path / "out")
+    assert "3: lengths exact, prefixes not compared (--live-history)" in said
+    assert "NOT KEPT" not in said
 
 
 def test_an_interrupted_run_tells_what_it_kept_without_its_sessions(tmp_path: Path) -> None:

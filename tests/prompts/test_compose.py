@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from drawn_recordings import SYSTEM_TOKENS, Line, recordings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,7 +23,6 @@ from agentx_replay.prompts.vocabulary import Vocabulary, builtin_vocabulary, wor
 from agentx_replay.traces.model import Session
 
 Record = Callable[..., Session]
-Line = tuple[int, int, str]
 
 WORDS = builtin_vocabulary()
 ONE_WORD = Vocabulary(word_table(["bird"]), "able", "a test's")
@@ -104,26 +104,6 @@ def blocks_in_common(one: Sequence[str], other: Sequence[str]) -> int:
             break
         alike += 1
     return alike // 64
-
-
-@st.composite
-def recordings(draw: st.DrawFn) -> list[Line]:
-    """Return requests that grow, cut back, fork, repeat, start again and share nothing."""
-    lines: list[Line] = []
-    letter = iter(range(0x100, 0x1000))
-    for _ in range(draw(st.integers(1, 8))):
-        base = draw(st.sampled_from([line[2] for line in lines] + [""]))
-        kept = draw(st.one_of(st.just(len(base)), st.integers(0, len(base))))
-        grown = base[:kept] + "".join(chr(next(letter)) for _ in range(draw(st.integers(0, 4))))
-        missing = draw(st.sampled_from([0, 0, 0, 2]))
-        partial = draw(st.integers(0, 63))
-        lines.append((64 * (len(grown) + missing) + partial, draw(st.integers(0, 300)), grown))
-        if draw(st.booleans()):
-            lines.append(lines[-1])
-    return lines
-
-
-SYSTEM_TOKENS = st.sampled_from([0, 64, 130, 200])
 
 
 @pytest.mark.parametrize("cost", [CHATML, LONG, LENGTHY, TOOLS, ODD_TOOLS])

@@ -8,10 +8,14 @@ import json
 import tracemalloc
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from random import Random
 from typing import Any
 
 import pytest
 from calibrated_plays import UnlimitedCache, predicted_blocks, small_sessions
+from drawn_recordings import SYSTEM_TOKENS, Line, recordings
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from agentx_replay.prompts.compose import PlayComposer
 from agentx_replay.prompts.keys import LevelKeys
@@ -218,6 +222,46 @@ def test_lengths_and_sharing_are_the_recorded_ones_whatever_was_answered(tokens:
             assert len(prompt) == request.input_tokens
             assert cache.blocks_hit(prompt) >= predicted_blocks(request, 64)
             play.answered(request.index, answer(tokens, len(prompt)))
+
+
+@settings(max_examples=200)
+@given(
+    lines=recordings(),
+    system_tokens=SYSTEM_TOKENS,
+    chance=st.randoms(use_true_random=False),
+)
+def test_any_answers_leave_a_conversation_of_the_recorded_length(
+    record: Record, lines: list[Line], system_tokens: int, chance: Random
+) -> None:
+    """On three streams, some of whose requests are answered and some of which end."""
+    session = record(lines, system_tokens=system_tokens)
+    layout, play = lay_out(session, CHATML), live(session)
+    for request in session.requests():
+        prompt = play.prompt(chance.randrange(3), request)
+        conversation = messages(prompt)
+        counted = len(WordRenderer().chat(conversation, []))
+        assert counted == prompt.tokens == layout.requests[request.index].tokens
+        roles = [message["role"] for message in conversation if message["role"] != "system"]
+        assert roles == ["user", *["assistant", "user"] * (len(roles) // 2)]
+        if chance.random() < 0.8:
+            play.answered(request.index, answer(chance.choice((1, 20, 100, 400)), counted))
+        if chance.random() < 0.1:
+            play.forget(chance.randrange(3))
+
+
+@settings(max_examples=200)
+@given(lines=recordings(), chance=st.randoms(use_true_random=False))
+def test_counts_of_the_server_that_cannot_be_break_no_conversation(
+    record: Record, lines: list[Line], chance: Random
+) -> None:
+    session = record(lines)
+    play = live(session)
+    for request in session.requests():
+        prompt = play.prompt(0, request)
+        roles = [message["role"] for message in messages(prompt)]
+        assert roles == ["user", *["assistant", "user"] * (len(roles) // 2)]
+        told = chance.choice((0, 1, 10**9, prompt.tokens + chance.randint(-200, 200)))
+        play.answered(request.index, answer(chance.choice((1, 20, 400)), told))
 
 
 def test_text_that_nothing_goes_on_from_is_let_go(record: Record) -> None:
