@@ -23,7 +23,7 @@ from agentx_replay.cli.options import (
     levels,
     live_history_option,
     one_level,
-    refuse_without_messages,
+    refuse_live_history_with,
     repeats_option,
     resolve_scenario,
     scenario_option,
@@ -199,8 +199,10 @@ def _measure(concurrency: tuple[int, ...], options: dict[str, Any]) -> None:
     if target_options.virtual and options["workers"] is not None:
         raise UsageError("--virtual has one clock and no processes", "leave --workers out")
     if live_history:
-        refuse_without_messages(
-            virtual="--virtual" if target_options.virtual else None, api=target_options.endpoint
+        refuse_live_history_with(
+            virtual=target_options.virtual,
+            completions=target_options.endpoint == "completions",
+            tool_messages=options["tool_messages"],
         )
     settings = _settings(concurrency, options)
     try:

@@ -233,20 +233,23 @@ def live_history_option(command: _F) -> _F:
     )(command)
 
 
-def refuse_without_messages(*, virtual: str | None, api: str = "chat") -> None:
-    """Refuse ``--live-history`` where nothing is said, by the option ``virtual``, or where there
-    are no messages to say it in.
+_NO_LIVE_HISTORY = {
+    "virtual": "--virtual has no server to give any",
+    "simulate": "--simulate has no server to give any",
+    "completions": "--endpoint completions has no messages to say them in",
+    "tool_messages": "--tool-messages makes calls of them",
+}
+
+
+def refuse_live_history_with(**others: bool) -> None:
+    """Refuse ``--live-history`` with what leaves nothing to feed back, or no message to say it in:
+    each of ``_NO_LIVE_HISTORY``, by whether it was asked for.
     """
-    if virtual is not None:
-        raise UsageError(
-            f"--live-history feeds back what a server says, and {virtual} has no server",
-            "leave one of them out",
-        )
-    if api != "chat":
-        raise UsageError(
-            f"--live-history says answers in messages, and --endpoint {api} has none",
-            "leave one of them out",
-        )
+    for name, why in _NO_LIVE_HISTORY.items():
+        if others.get(name):
+            raise UsageError(
+                f"--live-history says answers again, and {why}", "leave one of them out"
+            )
 
 
 def resolve_scenario(name: str, overrides: tuple[str, ...]) -> Scenario:

@@ -15,7 +15,7 @@ from agentx_replay.cli.options import (
     duplicates_option,
     levels,
     live_history_option,
-    refuse_without_messages,
+    refuse_live_history_with,
     repeats_option,
     resolve_scenario,
     scenario_option,
@@ -102,8 +102,8 @@ def plan(
     \b
     agentx-replay plan --traces DIRECTORY --scenario agentx --concurrency 8
     """
-    if live_history and simulate:
-        refuse_without_messages(virtual="--simulate")
+    if live_history:
+        refuse_live_history_with(simulate=simulate, tool_messages=tool_messages)
     rules = resolve_scenario(scenario, override)
     source = SessionSource(
         traces or shipped_directory("traces"),

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from agentx_replay.endpoint.scrape import MetricsPage
-from agentx_replay.errors import UsageError
 from agentx_replay.plan.selection import ContextPolicy
 from agentx_replay.replay.driver import Progress
 from agentx_replay.replay.instrument import ClientLoad
@@ -28,8 +27,6 @@ class Settings:
     ``repeats`` is how often each level is measured;
     ``resume`` goes on with the run in ``out``, with ``accept_differences`` even as another one;
     ``live_history`` has later prompts say what the server answered, in place of words.
-
-    Raises UsageError for options that exclude each other.
     """
 
     traces: Path
@@ -51,13 +48,6 @@ class Settings:
     accept_differences: bool = False
     repeats: int = 1
     live_history: bool = False
-
-    def __post_init__(self) -> None:
-        if self.live_history and self.tool_messages:
-            raise UsageError(
-                "--live-history says what was answered, and --tool-messages makes calls of it",
-                "leave one of them out",
-            )
 
 
 @dataclass(frozen=True, slots=True)

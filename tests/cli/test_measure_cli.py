@@ -60,9 +60,11 @@ def test_levels_that_are_not_are_refused(tmp_path: Path, levels: str, told: str)
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("run", "--virtual"), "what a server says, and --virtual has no server"),
-        (("plan", "--simulate"), "what a server says, and --simulate has no server"),
-        (("run", "--endpoint", "completions"), "in messages, and --endpoint completions has none"),
+        (("run", "--virtual"), "--virtual has no server to give any"),
+        (("plan", "--simulate"), "--simulate has no server to give any"),
+        (("run", "--endpoint", "completions"), "--endpoint completions has no messages to say"),
+        (("sweep", "--tool-messages"), "--tool-messages makes calls of them"),
+        (("plan", "--tool-messages"), "--tool-messages makes calls of them"),
     ],
 )
 def test_live_history_needs_a_server_that_answers_in_messages(

@@ -13,8 +13,6 @@ from agentx_replay.endpoint.chat import ChatRequests
 from agentx_replay.endpoint.client import Client
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.endpoint.url import parse_base_url
-from agentx_replay.errors import UsageError
-from agentx_replay.experiment.settings import Settings
 from agentx_replay.prompts.compose import PlayComposer
 from agentx_replay.prompts.keys import LevelKeys
 from agentx_replay.prompts.layout import lay_out
@@ -22,7 +20,6 @@ from agentx_replay.prompts.live import LiveComposer
 from agentx_replay.prompts.template import CHATML
 from agentx_replay.prompts.text import chat_wording
 from agentx_replay.prompts.vocabulary import builtin_vocabulary
-from agentx_replay.scenario import load_scenario
 from agentx_replay.simulator.engine import EngineModel
 from agentx_replay.simulator.server import ServerConfig, running_server
 from agentx_replay.traces.model import Session
@@ -85,20 +82,6 @@ def test_the_next_request_finds_the_answer_cached_with_live_history_alone(
     found = counted(recorded, live=live)
     assert [tokens for tokens, _ in found] == [150, 400, 800]
     assert [tokens for _, tokens in found] == cached
-
-
-def test_answers_are_not_fed_back_as_tool_calls(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="--tool-messages makes calls of it"):
-        Settings(
-            traces=tmp_path,
-            scenario=load_scenario("quick"),
-            levels=(1,),
-            out=tmp_path / "out",
-            salt="salt",
-            command=(),
-            tool_messages=True,
-            live_history=True,
-        )
 
 
 # --- by the command line ------------------------------------------------------------------------
