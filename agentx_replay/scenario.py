@@ -108,7 +108,7 @@ def load_scenario(name_or_path: str) -> Scenario:
         values = parsed_toml(raw.decode())
     except ValueError as error:
         raise UsageError(f"{what} is not TOML ({error})", "mend that line") from None
-    return _scenario(path.stem, values, str(path))
+    return scenario_of(path.stem, values, str(path))
 
 
 _NUMBERS = {
@@ -126,7 +126,8 @@ _WHOLE = {"warmup_requests", "seed", "max_sessions"}
 _CHOICES = {"reading": get_args(Reading), "shared_prefix": get_args(SharedPrefix)}
 
 
-def _scenario(name: str, values: Mapping[str, Any], where: str) -> Scenario:
+def scenario_of(name: str, values: Mapping[str, Any], where: str) -> Scenario:
+    """Return the scenario of these rules. Raises ``UsageError`` naming ``where`` one is wrong."""
     rules = _checked_rules(values, where)
     required = {
         field.name

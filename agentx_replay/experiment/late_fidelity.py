@@ -15,8 +15,9 @@ from agentx_replay.experiment.conformity import level_fidelity
 from agentx_replay.experiment.sessions import SessionSource
 from agentx_replay.plan.plan import GraphLibrary, Plan
 from agentx_replay.results.run_directory import PointStatus
-from agentx_replay.results.typed import typed
-from agentx_replay.scenario import Scenario
+from agentx_replay.scenario import Scenario, scenario_of
+
+_NO_RULES = ("name", "fingerprint", "overridden")
 
 
 def with_late_fidelity(run: Run) -> tuple[Run, list[str]]:
@@ -84,11 +85,11 @@ class _Recording:
             ) from error
 
     def _scenario(self) -> Scenario:
-        rules = {**self.sweep.get("scenario", {})}
-        rules.pop("fingerprint", None)
+        told = self.sweep.get("scenario", {})
+        rules = {k: v for k, v in told.items() if k not in _NO_RULES and v is not None}
         try:
-            return typed(Scenario, rules, "scenario")
-        except ValueError as error:
+            return scenario_of(told.get("name", ""), rules, "sweep.json")
+        except UsageError as error:
             raise UsageError(
                 "it was not finished, and was run by other rules than this version knows",
                 "report it with the version of agentx-replay that ran it",

@@ -43,4 +43,7 @@ class SessionSource:
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> "SessionSource":
         """Return what ``document`` wrote. Raises ValueError for anything else."""
-        return typed(cls, document, "source")
+        found = typed(cls, document, "source")
+        if any(each is not None and each < 1 for each in (found.max_context, found.max_sessions)):
+            raise ValueError("source.max_context or source.max_sessions is not above 0")
+        return found

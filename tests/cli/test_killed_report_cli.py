@@ -105,6 +105,8 @@ def test_with_other_sessions_in_their_place_it_says_so(moved: Path) -> None:
     ("change", "told"),
     [
         ({"source": {}}, "sweep.json does not say where its recorded sessions are"),
+        ({"source__max_sessions": 0}, "sweep.json does not say where its recorded sessions are"),
+        ({"scenario__start_fraction": [1.5, 0.5]}, "by other rules than this version knows"),
         ({"scenario": {"name": "old", "unknown": 1}}, "by other rules than this version knows"),
     ],
 )
@@ -113,7 +115,10 @@ def test_a_run_of_another_version_has_none(
 ) -> None:
     out = tmp_path / "out"
     shutil.copytree(killed / "out", out)
-    document = orjson.loads((out / "sweep.json").read_bytes()) | change
+    document = orjson.loads((out / "sweep.json").read_bytes())
+    for name, value in change.items():
+        part, _, field = name.partition("__")
+        document[part] = document[part] | {field: value} if field else value
     (out / "sweep.json").write_bytes(orjson.dumps(document))
     assert told in reported(out)
 
