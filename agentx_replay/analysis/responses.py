@@ -22,7 +22,7 @@ from agentx_replay.results.sums import begins
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-BATCH_EVENTS = 1 << 16
+BATCH_EVENTS = 1 << 15
 """Token events in a batch, about: what a fold holds at once, with some ten arrays of its own."""
 
 _NS_PER_US = 1000
