@@ -42,6 +42,12 @@ class _Call:
     def cancel(self) -> None:
         self.call = None
 
+    def make(self) -> None:
+        """Make the call, unless it was taken back, if only by one of the same expiry."""
+        call, self.call = self.call, None
+        if call is not None:
+            call()
+
 
 class TimerFdClock:
     """The ``Clock`` port with exact timers. Close it when the loop has no more use for it."""
@@ -96,9 +102,6 @@ class TimerFdClock:
         self._armed_ns = None
         now_ns = self.now_ns()
         while self._heap and self._heap[0][0] <= now_ns:
-            pending = heapq.heappop(self._heap)[2]
-            call, pending.call = pending.call, None
-            if call is not None:
-                self._loop.call_soon(call)
+            self._loop.call_soon(heapq.heappop(self._heap)[2].make)
         # After the calls, which may arrange for earlier ones: the timer is then set only once.
         self._loop.call_soon(self._arm)

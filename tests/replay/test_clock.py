@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from contextlib import nullcontext
 
 import pytest
 import uvloop
@@ -77,6 +78,32 @@ def test_a_call_taken_back_is_not_made_and_others_are() -> None:
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         assert runner.run(main()) == ["later"]
+
+
+@pytest.mark.parametrize("of_kernel", [True, False])
+def test_a_call_may_be_taken_back_by_one_that_is_due_with_it(of_kernel: bool) -> None:
+    if of_kernel and not kernel_has_timerfd():
+        pytest.skip("needs Linux")
+
+    async def main() -> list[str]:
+        log: list[str] = []
+        loop = asyncio.get_running_loop()
+        with real_clock(loop) if of_kernel else nullcontext(LoopClock(loop)) as clock:
+            now_ns = clock.now_ns()
+            done = loop.create_future()
+
+            def first() -> None:
+                log.append("first")
+                second.cancel()
+
+            clock.call_at(now_ns - 2 * MS, first)
+            second = clock.call_at(now_ns - MS, lambda: log.append("second"))
+            clock.call_at(now_ns + 2 * MS, lambda: done.set_result(None))
+            await done
+        return log
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(main()) == ["first"]
 
 
 def test_now_is_the_monotonic_clock() -> None:
