@@ -9,6 +9,8 @@ import select
 import stat
 import time
 from contextlib import suppress
+from functools import partial
+from itertools import islice
 from pathlib import Path
 
 from agentx_replay.errors import UsageError
@@ -17,6 +19,7 @@ MOST_BYTES = 64 * 2**20
 """Of what is read whole; far more than any run writes."""
 
 PIPE_WAIT_S = 10.0
+_PIECE_BYTES = 2**20
 
 
 def refuse_unfit(
@@ -48,7 +51,9 @@ def read_given(
     try:
         if path.is_file():
             with path.open("rb") as file:
-                found = file.read(most_bytes + 1)
+                # Asked for at once, so many bytes would be set aside for the smallest of files.
+                pieces = iter(partial(file.read, _PIECE_BYTES), b"")
+                found = b"".join(islice(pieces, most_bytes // _PIECE_BYTES + 1))
         else:
             found = _piped(path, most_bytes + 1, time.monotonic() + PIPE_WAIT_S)
     except TimeoutError:

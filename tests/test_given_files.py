@@ -2,6 +2,7 @@
 
 import os
 import threading
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -106,3 +107,23 @@ def test_a_pipe_without_end_is_read_up_to_the_limit() -> None:
         read_given(path, "mine", "stop", most_bytes=999, pipe=True)
     os.close(reader)
     os.close(writer)
+
+
+def test_reading_a_small_file_takes_little_room(tmp_path: Path) -> None:
+    path = tmp_path / "small.json"
+    path.write_bytes(b"{}")
+    tracemalloc.start()
+    try:
+        assert read_given(path, "the file", "name another") == b"{}"
+        assert tracemalloc.get_traced_memory()[1] < 3 * 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_file_of_several_pieces_is_whole_up_to_the_limit(tmp_path: Path) -> None:
+    path = tmp_path / "large.json"
+    text = b"0123456789abcdef" * (3 * 2**16)  # three MiB
+    path.write_bytes(text)
+    assert read_given(path, "the file", "name another", most_bytes=3 * 2**20) == text
+    with pytest.raises(UsageError, match="the file is larger than 2 MiB"):
+        read_given(path, "the file", "name another", most_bytes=3 * 2**20 - 1)
