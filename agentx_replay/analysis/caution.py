@@ -44,4 +44,6 @@ def cautions(point: Point) -> tuple[str, ...]:
         )
     if (unused := unused_cache_counts(point.summary.counts)) is not None:
         found.append(unused)
+    if point.agreement is not None and point.agreement.disagreement is not None:
+        found.append(point.agreement.disagreement)
     return tuple(found)

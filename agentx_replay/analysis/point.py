@@ -14,7 +14,9 @@ from agentx_replay.analysis.instrument import InstrumentReport, Samples, examine
 from agentx_replay.analysis.metrics import PointSummary, summarise
 from agentx_replay.analysis.percentiles import Distribution
 from agentx_replay.analysis.responses import Records, stored_records
+from agentx_replay.analysis.server import CacheAgreement, cache_agreement, metrics_of
 from agentx_replay.analysis.throughput import Throughput
+from agentx_replay.analysis.timeline import TIMELINE_COLUMNS, requests_of
 from agentx_replay.analysis.validity import (
     Conduct,
     Rules,
@@ -26,6 +28,7 @@ from agentx_replay.analysis.window import Window, observed_window
 from agentx_replay.errors import UsageError
 from agentx_replay.results.layout import Measurement, point_file
 from agentx_replay.results.run_directory import PointStatus, StoredPoint
+from agentx_replay.results.server_metrics import Metric, read_server_metrics
 from agentx_replay.results.typed import typed
 
 
@@ -46,7 +49,8 @@ class PointFacts:
 @dataclass(frozen=True, slots=True)
 class Point:
     """One point as it is shown; ``summary`` and ``fidelity`` are None where the window never
-    opened, ``fidelity`` also where the run was killed.
+    opened, ``fidelity`` also where the run was killed. ``agreement`` is known of a stored point
+    whose server tells of its cache.
     """
 
     status: PointStatus
@@ -55,6 +59,7 @@ class Point:
     instrument: InstrumentReport | None
     verdict: Verdict
     fidelity: Fidelity | None = None
+    agreement: CacheAgreement | None = None
 
     @property
     def concurrency(self) -> int:
@@ -125,7 +130,20 @@ def point_from_records(stored: StoredPoint, records: Records) -> Point:
         conduct = Conduct(failure="not finished: still running, or killed")
         facts = replace(facts, window=window, conduct=conduct)
     point = measure_point(records, samples_of(stored.instrument()), facts, stored.status)
-    return replace(point, fidelity=_fidelity_of(stored))
+    return replace(
+        point, fidelity=_fidelity_of(stored), agreement=_agreement_of(stored, facts.window)
+    )
+
+
+def _agreement_of(stored: StoredPoint, window: Window | None) -> CacheAgreement | None:
+    """Return how the server's cache counters and the responses agree; None where not told."""
+    if window is None:
+        return None
+    metrics = metrics_of(read_server_metrics(stored.directory), window)
+    if Metric.CACHE_QUERIES not in metrics:
+        return None  # spares reading the requests once more
+    requests = requests_of(stored.requests(TIMELINE_COLUMNS), window)
+    return cache_agreement(metrics, requests, window.length_s)
 
 
 def _fidelity_of(stored: StoredPoint) -> Fidelity | None:

@@ -9,10 +9,8 @@ from agentx_replay.analysis.instrument import lag_p99_by_second, samples_of
 from agentx_replay.analysis.responses import Floats
 from agentx_replay.analysis.run import MeasuredLevel
 from agentx_replay.analysis.server import (
-    CacheAgreement,
     Metrics,
     Speculation,
-    cache_agreement,
     gauge_over_time,
     growth_in,
     growth_over_time,
@@ -52,10 +50,9 @@ _COUNTERS = (
 
 @dataclass(frozen=True, slots=True)
 class LevelFigures:
-    """The figures of a level as HTML, and what its server's metrics say."""
+    """The figures of a level as HTML, and what its server says of speculative decoding."""
 
     html: str
-    agreement: CacheAgreement | None
     speculation: Speculation | None
 
 
@@ -85,7 +82,6 @@ def level_figures(level: MeasuredLevel) -> LevelFigures | None:
     ]
     return LevelFigures(
         "".join(figures),
-        cache_agreement(metrics, requests, window.length_s),
         speculation(metrics, window.length_s),
     )
 

@@ -6,6 +6,7 @@ from record_cases import SECOND, dispatch, recorded, response
 from agentx_replay.analysis.caution import cautions, few_responses, token_itl_trusted
 from agentx_replay.analysis.instrument import InstrumentReport
 from agentx_replay.analysis.point import Point, PointFacts, measure_point
+from agentx_replay.analysis.server import CacheAgreement
 from agentx_replay.analysis.throughput import Difference
 from agentx_replay.analysis.validity import Conduct, Rules
 from agentx_replay.analysis.window import Window
@@ -55,6 +56,17 @@ def test_a_point_of_few_responses_or_of_two_unlike_throughputs_has_a_caution(
 def test_a_caution_leaves_the_verdict_as_it_is() -> None:
     assert point(2, 1.45).verdict.valid
     assert len(cautions(point(2, 1.45))) == 2
+
+
+def test_a_server_that_somebody_else_used_is_a_caution_and_one_that_was_ours_alone_is_not() -> None:
+    ours, shared = (CacheAgreement(0.8, 0.8, 0.8, 0.8, beyond) for beyond in (0.05, 0.4))
+    assert cautions(replace(point(30), agreement=ours)) == ()
+    of = replace(point(30), agreement=shared)
+    assert cautions(of) == (
+        "the server looked up 40% more prompt tokens than this run sent: somebody else used it, "
+        "or it computed prompts again",
+    )
+    assert of.verdict.valid
 
 
 def test_where_nothing_was_measured_there_is_nothing_to_be_cautious_of() -> None:
