@@ -62,7 +62,7 @@ def _interpreter_shared_finely() -> Iterator[None]:
 
 def _warm_up() -> None:
     """Make and write one row in memory. What Arrow imports and sets up for the first time may
-    take a quarter of a second, in which nobody else runs; better now than while tokens arrive.
+    take 50 ms, in which nobody else runs; better now than while tokens arrive.
     """
     table = pa.Table.from_batches([request_batch([blank_row()])])
     write_groups(io.BytesIO(), arrow_schema(REQUESTS), [table])

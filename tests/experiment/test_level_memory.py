@@ -14,29 +14,29 @@ def selection(blocks: int) -> Selection:
 
 
 def test_every_part_of_the_bound_is_counted_once_a_process() -> None:
-    # Two workers and the parent: 3 programs of 160 MB, 3 corpora of 1,000,000 blocks at 8 bytes;
+    # Two workers and the parent: 3 programs of 130 MB, 3 corpora of 1,000,000 blocks at 8 bytes;
     # for each worker 64 MiB of raw events, and 16,000,000 events at 12 bytes of records.
     memory = level_memory(selection(1_000_000), 500_000_000, 2)
     assert memory == LevelMemory(
         processes=3,
-        program_bytes=480_000_000,
+        program_bytes=390_000_000,
         corpus_bytes=24_000_000,
         text_bytes=500_000_000,
         raw_event_bytes=134_217_728,
         record_bytes=384_000_000,
     )
-    assert memory.total_bytes == 1_522_217_728
+    assert memory.total_bytes == 1_432_217_728
     assert memory.lines() == (
-        "memory: at most 1,522 MB in 3 processes; of that, in MB:",
-        "  program 480, corpus 24, text 500, events 134, records 384",
+        "memory: at most 1,432 MB in 3 processes; of that, in MB:",
+        "  program 390, corpus 24, text 500, events 134, records 384",
     )
 
 
 def test_one_worker_is_the_process_itself() -> None:
     memory = level_memory(selection(0), 0, 1)
-    assert (memory.processes, memory.program_bytes) == (1, 160_000_000)
-    # 160 + 67.1 + 192
-    assert memory.lines()[0] == "memory: at most 419 MB in 1 process; of that, in MB:"
+    assert (memory.processes, memory.program_bytes) == (1, 130_000_000)
+    # 130 + 67.1 + 192
+    assert memory.lines()[0] == "memory: at most 389 MB in 1 process; of that, in MB:"
 
 
 def test_the_line_fits_the_screen_for_the_largest_runs() -> None:
