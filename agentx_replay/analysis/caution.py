@@ -3,12 +3,17 @@
 No verdict: a caution changes neither validity nor the exit code.
 """
 
-from agentx_replay.analysis.metrics import unused_cache_counts
+from collections.abc import Sequence
+from itertools import pairwise
+
+from agentx_replay.analysis.metrics import PromptLengths, unused_cache_counts
 from agentx_replay.analysis.point import Point
 
 FEW_RESPONSES = 30
 FAR_APART = 0.20
 """Relative difference of windowed and headline throughput above which neither stands alone."""
+FAR_LONGER = 1.5
+"""Ratio of two neighbouring levels' mean prompts above which they did not do the same work."""
 
 
 def few_responses(point: Point) -> bool:
@@ -47,3 +52,34 @@ def cautions(point: Point) -> tuple[str, ...]:
     if point.agreement is not None and point.agreement.disagreement is not None:
         found.append(point.agreement.disagreement)
     return tuple(found)
+
+
+def curve_cautions(points: Sequence[Point]) -> tuple[str, ...]:
+    """Return what is to be kept in mind of the curve through the valid ``points``, of any order.
+
+    Lane k plays the k-th session, so few lanes see other sessions than many.
+    """
+    told: dict[int, list[PromptLengths]] = {}
+    for point in points:
+        lengths = point.summary.prompt_lengths if point.summary is not None else None
+        if point.verdict.valid and lengths is not None:
+            told.setdefault(point.concurrency, []).append(lengths)
+    means = {level: _mean_prompt(told[level]) for level in sorted(told)}
+    apart = {
+        level
+        for pair in pairwise(means)
+        if max(means[at] for at in pair) > FAR_LONGER * min(means[at] for at in pair)
+        for level in pair
+    }
+    if not apart:
+        return ()
+    lengths_at = [f"{means[level]:,.0f} tokens at {level}" for level in means if level in apart]
+    return (
+        "neighbouring levels did not do the same work, since few lanes play other sessions than "
+        f"many: mean prompt by concurrency {', '.join(lengths_at)}",
+    )
+
+
+def _mean_prompt(repeats: Sequence[PromptLengths]) -> float:
+    """Return the mean prompt of a level over all responses of its repeats, in tokens."""
+    return sum(of.count * of.mean_tokens for of in repeats) / sum(of.count for of in repeats)

@@ -68,11 +68,12 @@ class Counts:
 class PromptLengths:
     """Prompt tokens as the server counts them against the recorded, over measured responses.
 
-    ``share_exact`` had no error; ``largest_error_tokens`` is the one farthest from 0;
-    ``aggregate_error`` is the sum of errors over the recorded tokens.
+    ``mean_tokens`` are the server's; ``share_exact`` had no error; ``largest_error_tokens`` is the
+    one farthest from 0; ``aggregate_error`` is the sum of errors over the recorded tokens.
     """
 
     count: int
+    mean_tokens: float
     share_exact: float
     largest_error_tokens: int
     aggregate_error: float
@@ -185,6 +186,7 @@ def prompt_lengths(ok: Responses) -> PromptLengths | None:
     errors = told.prompt_tokens - told.recorded_input_tokens
     return PromptLengths(
         count=len(told),
+        mean_tokens=float(told.prompt_tokens.mean()),
         share_exact=float((errors == 0).mean()),
         largest_error_tokens=int(errors[np.argmax(np.abs(errors))]),
         aggregate_error=float(errors.sum() / max(told.recorded_input_tokens.sum(), 1.0)),

@@ -9,7 +9,7 @@ from html import escape
 from typing import Any
 
 from agentx_replay.analysis.by_server import served_by_level, urls_of
-from agentx_replay.analysis.caution import cautions, token_itl_trusted
+from agentx_replay.analysis.caution import cautions, curve_cautions, token_itl_trusted
 from agentx_replay.analysis.curve import Curve
 from agentx_replay.analysis.fidelity import Fidelity, LengthErrors
 from agentx_replay.analysis.point import Point
@@ -137,7 +137,8 @@ def _verdicts(points: Sequence[Point]) -> str:
         if not any(map(comparable_and_valid, points))
         else ("warn", "! not every level is comparable")
     )
-    if any(map(cautions, points)):
+    of_curve = curve_cautions(points)
+    if of_curve or any(map(cautions, points)):
         badges.append(("warn", "! read with caution"))
     marks = "".join(f'<span class="badge {style}">{escape(text)}</span>' for style, text in badges)
     reasons = [
@@ -150,6 +151,7 @@ def _verdicts(points: Sequence[Point]) -> str:
         for point in points
         for caution in cautions(point)
     ]
+    reasons += [f"Caution: {caution}." for caution in of_curve]
     reasons += [f"{_capital(line)}." for line in comparability_lines(points)]
     return f'<p class="badges">{marks}</p>{paragraphs(reasons, "reason")}'
 

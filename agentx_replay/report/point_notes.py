@@ -6,7 +6,7 @@ level has one line of a kind; the whole is on the page and in ``point.json``.
 
 from collections.abc import Callable, Sequence
 
-from agentx_replay.analysis.caution import cautions, token_itl_trusted
+from agentx_replay.analysis.caution import cautions, curve_cautions, token_itl_trusted
 from agentx_replay.analysis.metrics import Counts
 from agentx_replay.analysis.point import Point
 from agentx_replay.analysis.throughput import worth_explaining
@@ -28,6 +28,7 @@ def invalid_lines(points: Sequence[Point]) -> list[str]:
 def warning_lines(points: Sequence[Point]) -> list[str]:
     """Return what to mind about points, and what holds for the whole run once."""
     lines = [f"{_label(point)}: {line}" for point in points for line in _warnings(point)]
+    lines += [f"CAUTION: {caution}" for caution in curve_cautions(points)]
     lines += comparability_lines(points)
     if any(point.facts.gpus is None for point in points):
         lines.append("throughput is the whole system's: no GPU count was given (--gpus)")

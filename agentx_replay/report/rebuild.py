@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from agentx_replay.analysis.by_server import served_by_level
+from agentx_replay.analysis.caution import curve_cautions
 from agentx_replay.analysis.curve import Curve, curve_of
 from agentx_replay.analysis.point import point_row
 from agentx_replay.analysis.run import Run, read_run
@@ -57,6 +58,7 @@ class Report:
         return {
             "out": str(self.run.path),
             "points": points_json(self.run.points),
+            "cautions": curve_cautions(self.run.points),
             "not_measured": [
                 of._asdict() | {"why": why} for of, why in unmeasured(self.run).items()
             ],

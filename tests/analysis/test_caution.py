@@ -3,12 +3,18 @@ from dataclasses import replace
 import pytest
 from record_cases import SECOND, dispatch, recorded, response
 
-from agentx_replay.analysis.caution import cautions, few_responses, token_itl_trusted
+from agentx_replay.analysis.caution import (
+    cautions,
+    curve_cautions,
+    few_responses,
+    token_itl_trusted,
+)
 from agentx_replay.analysis.instrument import InstrumentReport
+from agentx_replay.analysis.metrics import PromptLengths
 from agentx_replay.analysis.point import Point, PointFacts, measure_point
 from agentx_replay.analysis.server import CacheAgreement
 from agentx_replay.analysis.throughput import Difference
-from agentx_replay.analysis.validity import Conduct, Rules
+from agentx_replay.analysis.validity import Conduct, Rules, Verdict
 from agentx_replay.analysis.window import Window
 from agentx_replay.results.run_directory import PointStatus
 
@@ -84,3 +90,61 @@ def test_where_nothing_was_measured_there_is_nothing_to_be_cautious_of() -> None
 def test_token_itl_is_trusted_where_the_client_kept_up() -> None:
     assert token_itl_trusted(point(30))
     assert not token_itl_trusted(point(30, trusted=False))
+
+
+def level(
+    concurrency: int, mean_prompt: float, *, count: int = 100, repeat: int = 1, valid: bool = True
+) -> Point:
+    """A point whose prompts had such a mean over so many responses."""
+    of = point(1)
+    assert of.summary is not None
+    lengths = PromptLengths(count, mean_prompt, 1.0, 0, 0.0)
+    return replace(
+        of,
+        facts=replace(FACTS, concurrency=concurrency, repeat=repeat),
+        summary=replace(of.summary, prompt_lengths=lengths),
+        verdict=Verdict(() if valid else ("interrupted",), ()),
+    )
+
+
+@pytest.mark.parametrize(
+    ("levels", "expected"),
+    [
+        # 6,592 / 1,818 is over 1.5, 8,174 / 6,592 is not: the pair apart is named.
+        (
+            [level(16, 8174.0), level(2, 1818.0), level(8, 6592.0)],
+            "1,818 tokens at 2, 6,592 tokens at 8",
+        ),
+        ([level(2, 301.0), level(4, 200.0)], "301 tokens at 2, 200 tokens at 4"),
+        ([level(2, 300.0), level(4, 200.0)], None),
+        ([level(2, 100.0), level(4, 140.0), level(8, 190.0)], None),
+        # Of a level that is not valid nothing is on the curve; those beside it are neighbours.
+        (
+            [level(2, 100.0), level(4, 140.0, valid=False), level(8, 190.0)],
+            "100 tokens at 2, 190 tokens at 8",
+        ),
+        # Repeats are one level: (100 * 100 + 300 * 260) / 400 = 220.
+        (
+            [level(2, 140.0), level(4, 100.0), level(4, 260.0, count=300, repeat=2)],
+            "140 tokens at 2, 220 tokens at 4",
+        ),
+        ([level(2, 0.0), level(4, 0.0)], None),
+        ([level(2, 100.0)], None),
+        ([], None),
+    ],
+)
+def test_a_curve_whose_neighbouring_levels_had_prompts_of_unlike_length_has_one_caution(
+    levels: list[Point], expected: str | None
+) -> None:
+    said = (
+        "neighbouring levels did not do the same work, since few lanes play other sessions than "
+        f"many: mean prompt by concurrency {expected}"
+    )
+    assert curve_cautions(levels) == (() if expected is None else (said,))
+
+
+def test_a_point_whose_server_tells_no_prompt_tokens_is_held_against_nothing() -> None:
+    silent = level(4, 0.0)
+    assert silent.summary is not None
+    silent = replace(silent, summary=replace(silent.summary, prompt_lengths=None))
+    assert curve_cautions([level(2, 100.0), silent]) == ()

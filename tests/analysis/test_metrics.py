@@ -137,6 +137,7 @@ def test_prompt_lengths_are_compared_with_the_recording() -> None:
     lengths = summarise(by_hand(), WINDOW, 2).prompt_lengths
     assert lengths is not None
     assert lengths.count == 3
+    assert lengths.mean_tokens == pytest.approx(200.0)  # (100 + 200 + 300) / 3
     assert lengths.share_exact == pytest.approx(1 / 3)
     assert lengths.largest_error_tokens == -2
     assert lengths.aggregate_error == pytest.approx(-1 / 601)  # (0 + 1 − 2) / (100 + 199 + 302)

@@ -15,7 +15,7 @@ from agentx_replay.analysis.validity import (
 from agentx_replay.analysis.window import Window
 
 FINE = Counts(1000, 1000, 0, 0, 0, 0, 0, 0, ())
-EXACT = PromptLengths(1000, 1.0, 0, 0.0)
+EXACT = PromptLengths(1000, 100.0, 1.0, 0, 0.0)
 
 
 def summary(**changes: object) -> PointSummary:
