@@ -93,8 +93,9 @@ def _repeats_part(run: Run, curve: Curve) -> str:
 def _latency_part(run: Run) -> str:
     found = latency_figures(run)
     text = (
-        "How latency grows towards the slowest. One line a level, named by its concurrency at its "
-        "end; over the responses that ended well, token ITL over their tokens."
+        "How latency grows towards the slowest. One line a level or repeat, named in the legend, "
+        "and by its concurrency at its end where there is room; over the responses that ended "
+        "well, token ITL over their tokens."
     )
     return f'<h2>Latency</h2>{paragraphs([text])}<div class="pair">{found}</div>' if found else ""
 

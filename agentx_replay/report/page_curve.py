@@ -194,22 +194,24 @@ def _spread_figure(
         repeat = f", repeat {of.repeat}" if of.repeat > 1 else ""
         legend = f"{mark}{counted(of.concurrency, 'lane')}{repeat}"
         chart.line(found.shares, ys, f"ramp r{shade}{dashed}", legend)
+    # Repeats of a level end beside each other: one of them bears its name, the legend tells all.
+    firsts = {of.concurrency: (of, found) for of, found in reversed(spreads)}
     ends = [
         (
-            f"{UNTRUSTED if c in untrusted else ''}{c}",
-            float(f.shares[-1]),
-            float(f.values_s[-1]) * scale,
+            f"{UNTRUSTED if of in untrusted else ''}{of.concurrency}",
+            float(found.shares[-1]),
+            float(found.values_s[-1]) * scale,
         )
-        for c, f in spreads
+        for of, found in firsts.values()
     ]
     _name_ends(chart, ends)
     return chart.html()
 
 
 def _name_ends(chart: Chart, ends: Sequence[tuple[str, float, float]]) -> None:
-    """Write each level at the end of its line, where there is room: the highest level first."""
+    """Write names, in their order, at the ends of their lines, where there is room."""
     named: list[tuple[float, float]] = []
-    for name, share, value in reversed(ends):
+    for name, share, value in ends:
         if value <= 0:
             continue
         at = float(chart.x.place([share])[0]), float(chart.y.place([value])[0])

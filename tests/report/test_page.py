@@ -237,6 +237,28 @@ def test_sessions_played_are_counted_from_what_was_sent(tmp_path: Path) -> None:
     assert "Sessions played in the window, at least in part, by concurrency: 6: 4." in html
 
 
+REPEATS = tuple(
+    Level(level, speed, 1000.0, repeat=repeat)
+    for level, speed in ((8, 62.0), (12, 60.0), (1024, 20.0))
+    for repeat in (1, 2, 3)
+)
+
+
+def test_a_latencys_lines_are_all_in_its_legend_and_bear_a_levels_name_once(
+    tmp_path: Path,
+) -> None:
+    html = Report.of(make_run(tmp_path / "r", REPEATS), (50.0,)).write().read_text()
+    figure = html.split("<h4>Response ITL</h4>")[1].split("</figure>")[0]
+    lines = re.findall(r"<li><i class=\"ramp [^\"]*\"></i>([^<]*)</li>", figure)
+    assert lines == [
+        f"{level} lanes{repeat}" for level in ("8", "12", "1,024")
+        for repeat in ("", ", repeat 2", ", repeat 3")
+    ]  # fmt: skip
+    # 8 lanes end where 12 do, within a few pixels: the higher level's name stands.
+    assert re.findall(r'<span class="label[^"]*" style="[^"]*">([^<]*)<', figure) == ["1024", "12"]
+    assert "by its concurrency at its end where there is room" in html
+
+
 # --- in a browser --------------------------------------------------------------------------------
 
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
@@ -262,5 +284,54 @@ def test_the_page_opens_whole_silent_and_alone(page: Path, width: int, dark: boo
             assert (background == "rgb(20, 22, 26)") == dark
             assert tab.errors == []
             assert tab.requests == [page.resolve().as_uri()]
+
+    asyncio.run(main())
+
+
+OUT_OF_THEIR_CARD = """
+[...document.querySelectorAll('figure .label')].filter(e => e.offsetParent !== null)
+  .filter(e => e.getBoundingClientRect().right > e.closest('figure').getBoundingClientRect().right)
+  .map(e => e.textContent)
+"""
+
+
+@needs_chromium
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_levels_name_stays_in_its_card(tmp_path: Path, width: int) -> None:
+    async def main() -> None:
+        async with browser() as tab:
+            await tab.open(path, width, dark=False)
+            assert await tab.evaluate("document.querySelectorAll('figure .label').length") > 3
+            assert await tab.evaluate(OUT_OF_THEIR_CARD) == []
+
+    path = Report.of(make_run(tmp_path / "r", REPEATS), (50.0,)).write()
+    asyncio.run(main())
+
+
+@needs_chromium
+@pytest.mark.parametrize("dark", [False, True])
+def test_a_wide_table_has_a_shadow_where_it_goes_on(page: Path, dark: bool) -> None:
+    async def main() -> None:
+        async with browser() as tab:
+            await tab.open(page, 390, dark=dark)
+            await tab.evaluate("table = document.querySelector('.scroll')")
+            await tab.evaluate("table.firstChild.style.visibility = 'hidden'")
+            box = await tab.evaluate("table.getBoundingClientRect().toJSON()")
+            height = await tab.evaluate("scrollY") + box["y"]
+
+            async def strip(x: float) -> object:
+                clip = {"x": x, "y": height, "width": 4, "height": 40, "scale": 1}
+                told = await tab.call(
+                    "Page.captureScreenshot", captureBeyondViewport=True, clip=clip
+                )
+                return told["data"]
+
+            left, right = box["x"], box["x"] + box["width"] - 4
+            plain = await strip(left + box["width"] / 2)
+            assert await strip(left) == plain
+            assert await strip(right) != plain
+            await tab.evaluate("table.scrollLeft = table.scrollWidth")
+            assert await strip(left) != plain
+            assert await strip(right) == plain
 
     asyncio.run(main())
