@@ -33,6 +33,13 @@ from agentx_replay.analysis.curve import (
 from agentx_replay.analysis.mix import MIX_PARTS, MixSummary, largest_gap, pooled, summary
 from agentx_replay.analysis.responses import Floats
 from agentx_replay.analysis.run import Run
+from agentx_replay.analysis.same_work import (
+    Fact,
+    PlansAgainst,
+    common_levels,
+    plans_against,
+    same_work,
+)
 from agentx_replay.analysis.sensitivity import DEFINITIONS, Definition, Reading, reading_at
 from agentx_replay.errors import UsageError
 
@@ -98,17 +105,6 @@ class AtOneTarget:
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
-    """One thing that decides whether runs did the same work. ``same`` is None where it is not
-    known of all.
-    """
-
-    name: str
-    same: bool | None
-    said: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class MixPart:
     """One property of the completed requests: a summary a run, and how far apart the first run's
     distribution and each other's are (``mix.largest_gap``).
@@ -150,8 +146,8 @@ class Sensitivity:
 class Comparison:
     """The whole comparison. ``per_system`` names the runs without a GPU count, for which all are
     compared as systems; none where throughput is per GPU. ``paired`` says for each run but the
-    first whether it draws the same clusters as the first; ``mix_levels`` at which concurrencies the
-    mixes are compared.
+    first whether it draws the same clusters as the first, ``plans`` at which levels the two have
+    the same plan; ``mix_levels`` at which concurrencies the mixes are compared.
     """
 
     contenders: tuple[Contender, ...]
@@ -159,6 +155,7 @@ class Comparison:
     curves: tuple[Curve, ...]
     targets: tuple[AtOneTarget, ...]
     same_work: tuple[Fact, ...]
+    plans: tuple[PlansAgainst, ...]
     paired: tuple[bool, ...]
     mix: tuple[MixPart, ...]
     mix_levels: tuple[int, ...]
@@ -176,8 +173,28 @@ class Comparison:
 
     @property
     def did_same_work(self) -> bool:
-        """Whether all that decides the work is known to be the same."""
+        """Whether all that decides the work is known to be the same, as far as levels are shared:
+        ``at_levels_of_one`` says whether ratios are read off others.
+        """
         return all(fact.same for fact in self.same_work)
+
+    @property
+    def at_levels_of_one(self) -> tuple[bool, ...]:
+        """Whether, for each run but the first, a ratio is read off a level that one of the two
+        alone ran; where there is no ratio, whether there is such a level.
+        """
+        return tuple(
+            not self._levels_used(number) <= plans.same
+            for number, plans in enumerate(self.plans, 1)
+        )
+
+    def _levels_used(self, number: int) -> set[int]:
+        """Return the levels that the ratios over this run are read off; all where there is none."""
+        reached = [at for at in self.targets if at.ratios[number - 1].throughput is not None]
+        values = [at.values[each].at for at in reached for each in (0, number)]
+        used = {level for at in values for level in at.between or ()}
+        curves = (self.curves[0], self.curves[number])
+        return used or {point.concurrency for curve in curves for point in curve.points}
 
 
 def compare(contenders: Sequence[Contender], targets: Sequence[float]) -> Comparison:
@@ -197,20 +214,22 @@ def compare(contenders: Sequence[Contender], targets: Sequence[float]) -> Compar
                 f"{contender.name} has no valid point to compare",
                 f"see why with: agentx-replay report {contender.run.path}",
             )
-    paired = [plays_same_plan(runs[0], run) for run in runs[1:]]
+    plans = [plans_against(runs[0], run) for run in runs[1:]]
+    paired = [each.same_where_shared for each in plans]
     draws = _draws(runs, paired)
     curves = [
         curve_from_draws(run, targets, each, SEED + number)
         for number, (run, each) in enumerate(zip(runs, draws, strict=True))
     ]
     at_targets = [_at(contenders, curves, number) for number in range(len(targets))]
-    levels = _common_levels(runs)
+    levels = common_levels(runs)
     return Comparison(
         contenders=tuple(contenders),
         per_system=per_system,
         curves=tuple(curves),
         targets=tuple(at_targets),
-        same_work=tuple(same_work(contenders)),
+        same_work=tuple(same_work(runs, plans)),
+        plans=tuple(plans),
         paired=tuple(paired),
         mix=tuple(_mix(runs, levels)),
         mix_levels=tuple(levels),
@@ -235,23 +254,6 @@ def _lacking(
     """Return the runs without a number that others have; none where nobody has it."""
     names = tuple(each.name for each in contenders if number(each) is None)
     return names if len(names) < len(contenders) else ()
-
-
-def plays_same_plan(a: Run, b: Run) -> bool:
-    """Whether the runs have equal plan fingerprints at every level they share, and share one."""
-    plans = [_plans(run) for run in (a, b)]
-    common = plans[0].keys() & plans[1].keys()
-    return bool(common) and all(
-        None not in plans[0][level] and plans[0][level] == plans[1][level] for level in common
-    )
-
-
-def _plans(run: Run) -> dict[int, set[str | None]]:
-    """Return the plan fingerprints of each level's repeats: one, but where runs were mixed."""
-    found: dict[int, set[str | None]] = {}
-    for level in run.levels:
-        found.setdefault(level.point.concurrency, set()).add(level.plan_fingerprint)
-    return found
 
 
 def _draws(runs: Sequence[Run], paired: Sequence[bool]) -> list[list[Counts]]:
@@ -312,60 +314,7 @@ def replicate_ratios(first: Floats, other: Floats) -> Floats:
     return np.where(both, np.where(first != other, first, np.nan), ratios)
 
 
-# --- the same work? ------------------------------------------------------------------------------
-
-
-def same_work(contenders: Sequence[Contender]) -> list[Fact]:
-    """Return whether the runs replayed the same corpus by the same rules and plans, and in
-    messages of the same kind.
-    """
-    runs = [contender.run for contender in contenders]
-    corpora = [_said(run.sweep, "corpus", "fingerprint") for run in runs]
-    scenarios = [_said(run.sweep, "scenario", "fingerprint") for run in runs]
-    shared = [_common_levels([runs[0], run]) for run in runs[1:]]
-    same_plan: bool | None = all(plays_same_plan(runs[0], run) for run in runs[1:])
-    if not all(shared):
-        same_plan = None
-    plans = tuple(
-        "no common concurrency"
-        if not levels
-        else f"{'same' if plays_same_plan(runs[0], run) else 'different'} at "
-        + ", ".join(map(str, levels))
-        for run, levels in zip(runs[1:], shared, strict=True)
-    )
-    return [
-        _fact("corpus", corpora),
-        _fact("scenario", scenarios),
-        Fact("plan", same_plan, plans),
-        *_asked(runs, "tool_messages", "tool messages", "sent"),
-        *_asked(runs, "live_history", "answers", "fed back"),
-    ]
-
-
-def _asked(runs: Sequence[Run], key: str, name: str, done: str) -> list[Fact]:
-    """Return whether the runs were asked for what ``sweep.json`` has under ``key``; nothing where
-    none was.
-    """
-    asked = [run.sweep.get(key) is True for run in runs]
-    said = tuple(done if each else f"not {done}" for each in asked)
-    return [Fact(name, all(asked), said)] if any(asked) else []
-
-
-def _said(document: Mapping[str, object], part: str, key: str) -> str | None:
-    inner = document.get(part)
-    value = inner.get(key) if isinstance(inner, Mapping) else None
-    return None if value is None else str(value)
-
-
-def _fact(name: str, said: Sequence[str | None]) -> Fact:
-    same = None if None in said else len(set(said)) == 1
-    return Fact(name, same, tuple(each or "not recorded" for each in said))
-
-
-def _common_levels(runs: Sequence[Run]) -> list[int]:
-    """Return the concurrencies at which every run has a point on its curve."""
-    levels = [{point.concurrency for point in run.curve} for run in runs]
-    return sorted(set.intersection(*levels))
+# --- what they completed -------------------------------------------------------------------------
 
 
 def _mix(runs: Sequence[Run], levels: Sequence[int]) -> list[MixPart]:

@@ -22,7 +22,9 @@ from agentx_replay.analysis.comparison import (
     excludes_one,
 )
 from agentx_replay.analysis.cost import dollars_per_million_tokens, tokens_per_dollar
+from agentx_replay.analysis.curve import TargetValue
 from agentx_replay.analysis.mix import MixSummary
+from agentx_replay.analysis.same_work import PlansAgainst, listed
 from agentx_replay.report.curve_lines import curve_json
 from agentx_replay.report.numerals import (
     ABSENT,
@@ -107,6 +109,11 @@ def compare_json(comparison: Comparison, price_source: str | None) -> dict[str, 
         "without_gpu_count": comparison.per_system,
         "did_same_work": comparison.did_same_work,
         "same_work": [asdict(fact) for fact in comparison.same_work],
+        "plans": [
+            {name: sorted(levels) for name, levels in asdict(each).items()}
+            for each in comparison.plans
+        ],
+        "at_levels_of_one": comparison.at_levels_of_one,
         "paired": comparison.paired,
         "targets": [asdict(at) for at in comparison.targets],
         "mix_levels": comparison.mix_levels,
@@ -141,7 +148,8 @@ def _target_section(comparison: Comparison, at: AtOneTarget) -> _Section:
     if comparison.per_system:
         notes.append(f"per system: no GPU count of {', '.join(comparison.per_system)} (--gpus).")
     first = comparison.contenders[0].name
-    notes += [line for ratio in at.ratios for line in ratio_lines(first, ratio)]
+    for ratio, other in zip(at.ratios, at.values[1:], strict=True):
+        notes += [*ratio_lines(first, ratio), *_other_levels(first, ratio, at.values[0], other)]
     return _Section(f"At {speed(at.target)} tok/s/user", rows, notes)
 
 
@@ -170,13 +178,29 @@ def ratio_lines(first: str, ratio: Ratio) -> list[str]:
             f"{said and f' {said}'}{_undecided(ratio.cost_interval)}; "
             f"cost per token {cost.cost_change:+.1%}"
         )
-    if cost is not None and cost.throughput_share is not None and cost.price_share is not None:
+    won = ratio.told_apart and excludes_one(ratio.cost_interval)
+    if won and cost and cost.throughput_share is not None and cost.price_share is not None:
         lines.append(
             f"which is throughput {cost.throughput_ratio:.3f} × price {cost.price_ratio:.3f}: of "
             f"the advantage per dollar, {_percent(cost.throughput_share)} comes from throughput "
             f"and {_percent(cost.price_share)} from price (shares of its logarithm)"
         )
     return lines
+
+
+def _other_levels(first: str, ratio: Ratio, a: TargetValue, b: TargetValue) -> list[str]:
+    """Return that the two were read off other levels, where a ratio was."""
+    if a.at.between is None or b.at.between is None or a.at.between == b.at.between:
+        return []
+    return [
+        f"{first} / {ratio.over}: read off concurrency {_pair(a.at.between)} of {first} and "
+        f"{_pair(b.at.between)} of {ratio.over}, so the ratio depends on the choice of levels, too"
+    ]
+
+
+def _pair(between: tuple[int, int]) -> str:
+    low, high = between
+    return str(low) if low == high else f"{low} and {high}"
 
 
 def _percent(share: float) -> str:
@@ -218,9 +242,11 @@ def _price_section(comparison: Comparison, source: str | None) -> list[_Section]
 def _work_section(comparison: Comparison) -> _Section:
     words = {True: "same", False: "DIFFERENT", None: "not known"}
     facts = [[fact.name, words[fact.same], " / ".join(fact.said)] for fact in comparison.same_work]
+    if comparison.did_same_work and any(comparison.at_levels_of_one):
+        facts[[fact.name for fact in comparison.same_work].index("plan")][1] = "in part"
     rows = [["what", "is it the same", "said"], *facts]
     if comparison.did_same_work:
-        notes = ["The runs replayed the same work by the same rules."]
+        notes = _same_work_notes(comparison)
     else:
         notes = ["NOT KNOWN TO BE THE SAME WORK: the ratios compare runs, not systems."]
     names = [each.name for each in comparison.contenders]
@@ -230,6 +256,26 @@ def _work_section(comparison: Comparison) -> _Section:
     notes += _validity_notes(comparison)
     covers = uncertainty(dict(zip(names, comparison.curves, strict=True)))
     return _Section("Did they do the same work?", rows, [*notes, covers])
+
+
+def _same_work_notes(comparison: Comparison) -> list[str]:
+    """Return that the runs did the same work, and at which levels, where others count too."""
+    if not any(comparison.at_levels_of_one):
+        return ["The runs replayed the same work by the same rules."]
+    first, *others = (each.name for each in comparison.contenders)
+    each_pair = zip(others, comparison.plans, comparison.at_levels_of_one, strict=True)
+    return [
+        f"{first} and {other} replayed the same work by the same rules"
+        f"{_shared_alone(first, other, plans) if of_one else ''}."
+        for other, plans, of_one in each_pair
+    ]
+
+
+def _shared_alone(first: str, other: str, plans: PlansAgainst) -> str:
+    """Return at which levels, and which ones one of the two ran alone."""
+    levels = ((first, plans.first_alone), (other, plans.other_alone))
+    alone = " and ".join(f"{listed(own)} was run by {name} alone" for name, own in levels if own)
+    return f" at concurrency {listed(plans.same)}, and nowhere else: {alone}"
 
 
 def _validity_notes(comparison: Comparison) -> list[str]:

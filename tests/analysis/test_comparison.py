@@ -11,7 +11,6 @@ from agentx_replay.analysis.bootstrap import Interval
 from agentx_replay.analysis.comparison import (
     Comparison,
     Contender,
-    Fact,
     Ratio,
     Spread,
     compare,
@@ -20,6 +19,7 @@ from agentx_replay.analysis.comparison import (
 )
 from agentx_replay.analysis.cost import advantage
 from agentx_replay.analysis.run import read_run
+from agentx_replay.analysis.same_work import Fact, PlansAgainst
 from agentx_replay.errors import UsageError
 from agentx_replay.replay.ports import Status
 
@@ -186,6 +186,43 @@ def test_another_corpus_is_not_the_same_work(tmp_path: Path) -> None:
     assert [(fact.name, fact.same) for fact in comparison.same_work] == [
         ("corpus", False), ("scenario", True), ("plan", False),
     ]  # fmt: skip
+
+
+FAST = (Level(2, 80.0, 1000.0), Level(4, 60.0, 1900.0), Level(12, 20.0, 3000.0))
+SLOW = (Level(2, 80.0, 1000.0), Level(4, 60.0, 1900.0), Level(6, 20.0, 2500.0))
+
+
+@pytest.mark.parametrize(
+    ("target", "of_one"),
+    [
+        (70.0, False),  # both between 2 and 4
+        (50.0, True),  # 4 and 12 of the one, 4 and 6 of the other
+        (90.0, True),  # neither reaches it: every level counts
+    ],
+)
+def test_plans_are_the_same_at_the_levels_that_both_ran_and_those_of_one_are_named(
+    tmp_path: Path, target: float, of_one: bool
+) -> None:
+    runs = [contender(tmp_path / "a", FAST), contender(tmp_path / "b", SLOW)]
+    comparison = compare(runs, (target,))
+    (plans,) = comparison.plans
+    assert plans == PlansAgainst(
+        same=frozenset({2, 4}),
+        different=frozenset(),
+        first_alone=frozenset({12}),
+        other_alone=frozenset({6}),
+    )
+    assert comparison.same_work[2].said == ("same at 2, 4; in one alone: 6, 12",)
+    assert comparison.at_levels_of_one == (of_one,)
+
+
+def test_the_levels_whose_plans_differ_are_told_from_those_that_do_not(tmp_path: Path) -> None:
+    other = (SLOW[0], replace(SLOW[1], plan="another"), FAST[2])
+    runs = [contender(tmp_path / "a", FAST), contender(tmp_path / "b", other)]
+    comparison = compare(runs, (70.0,))
+    fact = Fact("plan", False, ("same at 2, 12; different at 4",))
+    assert comparison.same_work[2] == fact
+    assert comparison.paired == (False,)
 
 
 def test_prompts_of_tool_messages_are_not_the_same_work_as_plain_ones(tmp_path: Path) -> None:

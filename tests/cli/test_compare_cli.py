@@ -88,6 +88,27 @@ def test_without_an_interval_no_winner_is_named(tmp_path: Path) -> None:
     assert "THE WINNER CHANGES" not in said
 
 
+@pytest.mark.parametrize(
+    ("factor", "uneven", "split"),
+    [
+        (1.244, 0.0, True),
+        # Lanes that differ by a fifth either way, drawn for b alone: 4.5 % tell nobody apart.
+        (1.045, 0.2, False),
+    ],
+)
+def test_an_advantage_is_split_only_where_a_winner_is_named(
+    tmp_path: Path, factor: float, uneven: float, split: bool
+) -> None:
+    other = [
+        Level(x.concurrency, x.interactivity, x.throughput / factor, plan="other", uneven=uneven)
+        for x in A
+    ]
+    pair = (make_run(tmp_path / "a", A), make_run(tmp_path / "b", other))
+    said = agentx("compare", *pair, "--at", "50", "--price", "a=1,b=2").stdout.split("\n\n")[0]
+    assert "in tokens per dollar" in said
+    assert ("not told apart" in said, "comes from throughput" in said) == (not split, split)
+
+
 def test_json_is_one_object_and_markdown_has_the_same_numbers(runs: tuple[Path, Path]) -> None:
     found = json.loads(agentx("compare", *runs, "--at", "50", "--json").stdout)
     assert found["did_same_work"] is True
@@ -109,6 +130,35 @@ def test_without_a_ratio_or_without_the_same_work_the_exit_code_is_1(
     other = agentx("compare", runs[0], make_run(tmp_path / "o", B, corpus="0ther"), "--at", "50")
     assert other.returncode == 1
     assert "NOT KNOWN TO BE THE SAME WORK" in other.stdout
+
+
+def test_levels_that_one_run_has_alone_qualify_the_same_work_and_the_ratio(
+    tmp_path: Path,
+) -> None:
+    fast = (Level(2, 80.0, 1000.0), Level(4, 60.0, 1900.0), Level(12, 20.0, 3000.0))
+    slow = (*fast[:2], Level(6, 20.0, 2500.0))
+    pair = (make_run(tmp_path / "a", fast), make_run(tmp_path / "b", slow))
+    apart = agentx("compare", *pair, "--at", "50")
+    said = " ".join(apart.stdout.split())
+    assert apart.returncode == 0
+    assert (
+        "a / b: read off concurrency 4 and 12 of a and 4 and 6 of b, so the ratio depends on the "
+        "choice of levels, too"
+    ) in said
+    assert (
+        "a and b replayed the same work by the same rules at concurrency 2, 4, and nowhere else: "
+        "12 was run by a alone and 6 was run by b alone."
+    ) in said
+    assert "plan in part same at 2, 4; in one alone: 6, 12" in said
+    assert "The runs replayed the same work" not in said
+    found = json.loads(agentx("compare", *pair, "--at", "50", "--json").stdout)
+    assert found["at_levels_of_one"] == [True]
+    assert found["plans"] == [
+        {"same": [2, 4], "different": [], "first_alone": [12], "other_alone": [6]}
+    ]
+    shared = agentx("compare", *pair, "--at", "70").stdout
+    assert "The runs replayed the same work by the same rules." in shared
+    assert "depends on the choice of levels" not in shared
 
 
 def test_two_runs_called_the_same_are_named_by_their_paths(

@@ -1,0 +1,115 @@
+"""Whether runs that are compared did the same work, and at which levels they can have.
+
+Fingerprints decide: of the corpus, of the rules, and of the plan of each level. Not for what the
+runs completed of it, which differs with their speed.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from agentx_replay.analysis.run import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One thing that decides whether runs did the same work. ``same`` is None where it is not
+    known of all.
+    """
+
+    name: str
+    same: bool | None
+    said: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlansAgainst:
+    """The concurrencies on the curves of the first run and another one: where both have the same
+    plan, where they have not or it is not known, and which one of the two has alone.
+    """
+
+    same: frozenset[int]
+    different: frozenset[int]
+    first_alone: frozenset[int]
+    other_alone: frozenset[int]
+
+    @property
+    def same_where_shared(self) -> bool:
+        """Whether they share a level, and have the same plan at each that they share."""
+        return bool(self.same) and not self.different
+
+
+def plans_against(first: Run, other: Run) -> PlansAgainst:
+    """Return at which levels on their curves two runs have equal plan fingerprints."""
+    a, b = _plans(first), _plans(other)
+    shared = a.keys() & b.keys()
+    same = frozenset(level for level in shared if a[level] == b[level] and None not in a[level])
+    of_one = (frozenset(a.keys() - b.keys()), frozenset(b.keys() - a.keys()))
+    return PlansAgainst(same, frozenset(shared) - same, *of_one)
+
+
+def _plans(run: Run) -> dict[int, set[str | None]]:
+    """Return the plan fingerprints of the repeats of each level on the curve: one, but where runs
+    were mixed.
+    """
+    found: dict[int, set[str | None]] = {}
+    for level in run.levels:
+        if level.evidence is not None:
+            found.setdefault(level.point.concurrency, set()).add(level.plan_fingerprint)
+    return found
+
+
+def same_work(runs: Sequence[Run], plans: Sequence[PlansAgainst]) -> list[Fact]:
+    """Return whether the runs replayed the same corpus by the same rules and plans, and in
+    messages of the same kind. ``plans`` are those of each run but the first against the first.
+    """
+    corpora = [_said(run.sweep, "corpus", "fingerprint") for run in runs]
+    scenarios = [_said(run.sweep, "scenario", "fingerprint") for run in runs]
+    same_plan: bool | None = all(each.same_where_shared for each in plans)
+    if not all(each.same or each.different for each in plans):
+        same_plan = None
+    return [
+        _fact("corpus", corpora),
+        _fact("scenario", scenarios),
+        Fact("plan", same_plan, tuple(map(_said_of_plans, plans))),
+        *_asked(runs, "tool_messages", "tool messages", "sent"),
+        *_asked(runs, "live_history", "answers", "fed back"),
+    ]
+
+
+def _said_of_plans(plans: PlansAgainst) -> str:
+    if not plans.same and not plans.different:
+        return "no common concurrency"
+    parts = [("same at", plans.same), ("different at", plans.different)]
+    parts.append(("in one alone:", plans.first_alone | plans.other_alone))
+    return "; ".join(f"{what} {listed(levels)}" for what, levels in parts if levels)
+
+
+def listed(levels: frozenset[int]) -> str:
+    """Return concurrencies in order: 2, 4."""
+    return ", ".join(map(str, sorted(levels)))
+
+
+def _asked(runs: Sequence[Run], key: str, name: str, done: str) -> list[Fact]:
+    """Return whether the runs were asked for what ``sweep.json`` has under ``key``; nothing where
+    none was.
+    """
+    asked = [run.sweep.get(key) is True for run in runs]
+    said = tuple(done if each else f"not {done}" for each in asked)
+    return [Fact(name, all(asked), said)] if any(asked) else []
+
+
+def _said(document: Mapping[str, object], part: str, key: str) -> str | None:
+    inner = document.get(part)
+    value = inner.get(key) if isinstance(inner, Mapping) else None
+    return None if value is None else str(value)
+
+
+def _fact(name: str, said: Sequence[str | None]) -> Fact:
+    same = None if None in said else len(set(said)) == 1
+    return Fact(name, same, tuple(each or "not recorded" for each in said))
+
+
+def common_levels(runs: Sequence[Run]) -> list[int]:
+    """Return the concurrencies at which every run has a point on its curve."""
+    levels = [{point.concurrency for point in run.curve} for run in runs]
+    return sorted(set.intersection(*levels))
