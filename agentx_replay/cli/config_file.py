@@ -9,13 +9,15 @@ from typing import Any
 
 import click
 
+from agentx_replay.cli.sections import OPTION_NAMES
 from agentx_replay.errors import UsageError, shown
 from agentx_replay.given_files import read_given
 from agentx_replay.scenario import MOST_TOML_BYTES, parsed_toml
 
 
 def read_config(ctx: click.Context, _: click.Parameter, path: Path | None) -> None:
-    """Make a TOML file's keys the defaults of the command's options.
+    """Make a TOML file's keys the defaults of the command's options; those that another command
+    has are passed over, so that one file serves all.
 
     Raises ``UsageError`` for a file that is no TOML, an option that is none, one that is named
     twice and a value of another kind than the option's.
@@ -29,14 +31,17 @@ def read_config(ctx: click.Context, _: click.Parameter, path: Path | None) -> No
         if isinstance(each, click.Option) and not each.is_eager  # which --config itself is
     }
     defaults: dict[str, Any] = {}
+    named: set[str] = set()
     for key, value in values.items():
-        option = options.get(key.replace("_", "-"))
-        if option is None or option.name is None:
-            raise UsageError(
-                f"{path} has an unknown option {shown(key)}", "use the long option names of --help"
-            )
-        if option.name in defaults:
+        name = key.replace("_", "-")
+        if name not in OPTION_NAMES:
+            raise UsageError(f"{path} has an unknown option {shown(key)}", _way_out(name))
+        if name in named:
             raise UsageError(f"{path} names {key} twice, with _ and with -", "keep one of them")
+        named.add(name)
+        option = options.get(name)
+        if option is None or option.name is None:
+            continue
         fits, wanted = _kind(option)
         if not fits(value):
             if isinstance(value, str) and "\0" in value:
@@ -54,6 +59,13 @@ def _read(path: Path) -> Mapping[str, Any]:
         return parsed_toml(raw.decode())
     except ValueError as error:
         raise UsageError(f"{path} is not TOML ({error})", "mend that line") from None
+
+
+def _way_out(name: str) -> str:
+    from difflib import get_close_matches  # for a mistake alone: a start does without
+
+    nearest = get_close_matches(name, sorted(OPTION_NAMES), n=1)
+    return f"use {nearest[0]}" if nearest else "use the long option names of --help"
 
 
 def _long_name(option: click.Option) -> str:

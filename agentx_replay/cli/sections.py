@@ -23,6 +23,14 @@ _SECTIONS = {
 }  # fmt: skip
 """Titles, and under each the options by the first long name, ``-`` as ``_``."""
 
+_OF_CHECK = frozenset({"streams", "rate"})
+OPTION_NAMES = frozenset(
+    name.replace("_", "-") for name in _OF_CHECK.union(*_SECTIONS.values()) - {"config", "help"}
+)
+"""The options that ``run``, ``sweep``, ``plan`` or ``check`` take from a config file, any of them
+in the file of any, by the long name: known without reading in the other commands.
+"""
+
 
 class SectionedCommand(click.Command):
     """A command whose help groups its options; what has no section comes last, as it is."""

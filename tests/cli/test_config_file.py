@@ -8,6 +8,7 @@ import pytest
 from agentx_replay.cli.check import check
 from agentx_replay.cli.measure import run, sweep
 from agentx_replay.cli.plan import plan
+from agentx_replay.cli.sections import OPTION_NAMES
 from agentx_replay.errors import UsageError
 
 WHOLE = "not a whole number"
@@ -137,6 +138,47 @@ def test_every_command_with_a_config_file_reads_it_alike(tmp_path: Path) -> None
     with pytest.raises(UsageError, match=r"streams is 1\.5, not a whole number"):
         options(check, tmp_path, "streams = 1.5")
     assert options(check, tmp_path, "rate = 40")["rate"] == 40.0
+
+
+@pytest.mark.parametrize("command", [run, sweep, plan, check])
+def test_a_file_may_name_what_another_command_has(tmp_path: Path, command: click.Command) -> None:
+    lines = """
+        url = "http://127.0.0.1:9/v1"
+        concurrency = [2]
+        at = [30, 50]
+        tool-messages = true
+        resume = true
+        simulate = true
+        streams = 4
+    """
+    found = options(command, tmp_path, lines)
+    assert found["tool_messages"] is True
+    with pytest.raises(UsageError, match=r"names max-context twice"):
+        options(command, tmp_path, "max_context = 5\nmax-context = 6")
+
+
+@pytest.mark.parametrize("command", [run, sweep, plan, check])
+def test_every_option_of_these_commands_is_known_in_every_file(command: click.Command) -> None:
+    names = {name.lstrip("-") for each in command.params for name in each.opts}
+    assert names - OPTION_NAMES == {"config"}
+
+
+@pytest.mark.parametrize(
+    ("key", "way_out"),
+    [
+        ("concurency", "use concurrency"),
+        ("max_contxt", "use max-context"),
+        ("stream", "use streams"),
+        ("help", "use the long option names of --help"),
+        ("zzz", "use the long option names of --help"),
+    ],
+)
+def test_what_no_command_has_is_refused_with_the_nearest_name(
+    tmp_path: Path, key: str, way_out: str
+) -> None:
+    with pytest.raises(UsageError, match=f"unknown option '{key}'") as refused:
+        options(plan, tmp_path, f"{key} = 1")
+    assert refused.value.what_to_do == way_out
 
 
 def test_a_file_that_is_no_utf_8_is_refused(tmp_path: Path) -> None:
