@@ -45,6 +45,8 @@ _END = b"\r\n\r\n"
 """Of a head, and of a chunked body."""
 
 _END_BYTES = len(_END)
+_PROTOCOL = b"HTTP/"
+_NOT_HTTP = "the answer is not HTTP"
 _OK = 200
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 """``struct linger``: on, for no time."""
@@ -243,13 +245,15 @@ class Connection(asyncio.Protocol):
 
     def _check_head(self, stamp_ns: int) -> None:
         head = self._head
-        if not head.startswith(b"HTTP/"[: len(head)]):
-            self._give_up(Ending.MALFORMED, "the answer is not HTTP", stamp_ns)
+        if not head.startswith(_PROTOCOL[: len(head)]):
+            self._give_up(Ending.MALFORMED, _NOT_HTTP, stamp_ns)
         elif len(head) > _MAX_HEAD_BYTES:
             self._give_up(Ending.MALFORMED, "a response head without end", stamp_ns)
 
     def _take_head(self, exchange: Exchange, head: bytes) -> str | None:
         """Take one head in (an interim one says nothing); return what is wrong with it."""
+        if not head.startswith(_PROTOCOL):  # the parser passes over line ends before it
+            return _NOT_HTTP
         reader = _Head()
         try:
             status, keep_alive = reader.read(head)

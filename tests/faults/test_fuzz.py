@@ -65,6 +65,7 @@ def test_chunks_do_not_depend_on_how_they_are_cut(at: bytes, body: bytes) -> Non
     chunks(at + body)
 
 
+@example(b"\x07", b"\n" + HEAD, LAST_CHUNK)
 @example(b"\x02", HEAD, LAST_CHUNK + b"more after the end")
 @given(cuts, heads, bodies | st.just(chunk(TWO_TOKENS) + LAST_CHUNK))
 @settings(max_examples=300)
