@@ -8,12 +8,14 @@ from itertools import pairwise
 
 from agentx_replay.analysis.metrics import PromptLengths, unused_cache_counts
 from agentx_replay.analysis.point import Point
+from agentx_replay.results.run_directory import PointStatus
 
 FEW_RESPONSES = 30
 FAR_APART = 0.20
 """Relative difference of windowed and headline throughput above which neither stands alone."""
 FAR_LONGER = 1.5
 """Ratio of two neighbouring levels' mean prompts above which they did not do the same work."""
+_NOT_TO_ITS_END = (PointStatus.INTERRUPTED, PointStatus.RUNNING)
 
 
 def few_responses(point: Point) -> bool:
@@ -34,8 +36,10 @@ def token_itl_trusted(point: Point) -> bool:
 
 
 def cautions(point: Point) -> tuple[str, ...]:
-    """Return every caution on a point; none where nothing was measured."""
-    if point.summary is None:
+    """Return every caution on a point; none where nothing was measured, or the point was not played
+    to its end, which says more than what follows from it.
+    """
+    if point.summary is None or point.status in _NOT_TO_ITS_END:
         return ()
     found = []
     itl, difference = point.summary.response_itl, point.summary.rates.difference

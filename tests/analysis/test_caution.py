@@ -75,6 +75,15 @@ def test_a_server_that_somebody_else_used_is_a_caution_and_one_that_was_ours_alo
     assert of.verdict.valid
 
 
+@pytest.mark.parametrize("status", [PointStatus.INTERRUPTED, PointStatus.RUNNING])
+def test_a_point_that_was_not_played_to_its_end_has_no_caution_beside_that(
+    status: PointStatus,
+) -> None:
+    shared = CacheAgreement(0.8, 0.8, 0.8, 0.8, 0.4)
+    assert len(cautions(replace(point(2, -0.386), agreement=shared))) == 3
+    assert cautions(replace(point(2, -0.386), agreement=shared, status=status)) == ()
+
+
 def test_where_nothing_was_measured_there_is_nothing_to_be_cautious_of() -> None:
     empty = measure_point(
         recorded([(dispatch(), response())]),
