@@ -125,7 +125,6 @@ def test_without_a_ratio_or_without_the_same_work_the_exit_code_is_1(
     far = agentx("compare", *runs, "--at", "500")
     assert far.returncode == 1
     assert "a / b: not reached, so no ratio" in far.stdout
-    assert "No run reaches it under any definition." in far.stdout
     assert "b: no valid level is as fast as 500 (fastest: 60.0 at concurrency 12" in far.stdout
     other = agentx("compare", runs[0], make_run(tmp_path / "o", B, corpus="0ther"), "--at", "50")
     assert other.returncode == 1
@@ -159,6 +158,20 @@ def test_levels_that_one_run_has_alone_qualify_the_same_work_and_the_ratio(
     shared = agentx("compare", *pair, "--at", "70").stdout
     assert "The runs replayed the same work by the same rules." in shared
     assert "depends on the choice of levels" not in shared
+
+
+def test_the_definitions_are_left_out_at_a_target_that_no_run_reaches(
+    runs: tuple[Path, Path],
+) -> None:
+    # Of 101 tokens in 100 s, with TTFT every run makes 1.01 tok/s/user: that row alone has values.
+    blocks = agentx("compare", *runs, "--at", "1.01,50").stdout.split("\n\n")
+    (left_out, shown) = [block for block in blocks if block.startswith("Sensitivity")]
+    assert left_out == "Sensitivity at 1.01 tok/s/user: left out, since no run reaches it"
+    assert "ITL with TTFT: end to end / output tokens" in shown
+    (row,) = json.loads(
+        agentx("compare", *runs, "--at", "1.01", "--json").stdout
+    )["sensitivity"][0]["rows"][7:8]  # fmt: skip
+    assert None not in row["values"]
 
 
 def test_two_runs_called_the_same_are_named_by_their_paths(
