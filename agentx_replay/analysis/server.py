@@ -33,6 +33,10 @@ some of those told, none is taken.
 """
 MAX_HIT_DIFFERENCE = 0.01
 MAX_FOREIGN_SHARE = 0.05
+OLDEST_S = 2.0
+"""How old a sample of a counter may be: a scrape's interval for an answer on its way, and another
+for an engine, or what collects for it, that brings its page up to date no more often than that.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -157,9 +161,10 @@ class CacheAgreement:
     """Cache hit between the same two scrapes, by the server's counters and by the usage that the
     client was told.
 
-    A prompt is counted by the server somewhere between its send and its first token, so one that
-    straddles a scrape may stand on either side of it. ``client_hit`` counts it as of its first
-    token; ``least_hit`` and ``most_hit`` are what it may be with those prompts left out or in.
+    A prompt is counted by the server somewhere between its send (vLLM, when it is scheduled) and
+    its end (SGLang, when it is finished), and the page may be ``OLDEST_S`` old: a prompt under way
+    then may stand on either side of a scrape. ``client_hit`` counts it as of its first token;
+    ``least_hit`` and ``most_hit`` are what it may be with those prompts left out or in.
     ``foreign_share`` is how many more prompt tokens the server looked up than this client can have
     sent, relatively; below 0, how many fewer than it certainly sent.
     """
@@ -208,8 +213,8 @@ def cache_agreement(metrics: Metrics, requests: Requests, length_s: float) -> Ca
     sent = np.nan_to_num(np.where(requests.good, requests.prompt, requests.planned))
     cached = np.nan_to_num(requests.cached)
     counted = requests.good & (requests.first_s > max(after)) & (requests.first_s <= min(until))
-    surely = counted & (requests.send_s > max(after))
-    maybe = (requests.send_s <= max(until)) & (requests.first_s > min(after)) & ~surely
+    surely = counted & (requests.send_s > max(after)) & (requests.end_s <= min(until) - OLDEST_S)
+    maybe = (requests.send_s <= max(until)) & (requests.end_s > min(after) - OLDEST_S) & ~surely
     if not queries or not sent[counted].sum():
         return None
     certain, possible = float(sent[surely].sum()), float(sent[surely | maybe].sum())

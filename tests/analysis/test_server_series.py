@@ -144,6 +144,36 @@ def test_a_prompt_under_way_at_a_scrape_may_be_counted_on_either_side_or_in_part
 
 
 @pytest.mark.parametrize(
+    ("send_s", "end_s", "queries", "beyond"),
+    [
+        # 20 prompts of 100 tokens between the scrapes at 0 and 9 s, and one more of 1,000 tokens
+        (-3.0, -1.5, 3000, 0.0),  # ended before the first scrape, whose page may be that old
+        (-3.0, -2.5, 3000, 0.5),  # no page is that old
+        (-3.0, 20.0, 3000, 0.0),  # under way all the time: counted when scheduled, or finished
+        (8.0, 20.0, 2000, 0.0),  # sent before the last scrape, not yet counted or not yet told
+        (6.0, 7.5, 2000, 0.0),  # ended before it: its page may be older
+        (3.0, 6.5, 2000, 2000 / 3000 - 1),  # no page is that old
+        (9.5, 20.0, 3000, 0.5),  # sent after the last scrape, so not in it
+    ],
+)
+def test_a_prompt_under_way_while_a_page_may_be_from_is_counted_on_either_side(
+    send_s: float, end_s: float, queries: float, beyond: float
+) -> None:
+    sent = np.append(np.linspace(1.0, 5.0, 20), send_s)
+    ends = np.append(np.linspace(1.5, 5.5, 20), end_s)
+    prompt = np.append(np.full(20, 100.0), 1000.0)
+    made = Requests(
+        lane=np.zeros(21, np.int64), is_main=np.ones(21, bool), good=np.ones(21, bool),
+        send_s=sent, first_s=sent + 0.1, end_s=ends,
+        prompt=prompt, cached=prompt / 2, planned=prompt, reusable=prompt / 2,
+    )  # fmt: skip
+    agreement = cache_agreement(counters(queries / 2, queries), made, 10.0)
+    assert agreement is not None
+    assert agreement.foreign_share == pytest.approx(beyond)
+    assert (agreement.disagreement is None) == (beyond == 0.0)
+
+
+@pytest.mark.parametrize(
     ("hits", "queries", "beyond"),
     [(320, 400, 400 / 300 - 1), (80, 100, 100 / 200 - 1)],
 )
