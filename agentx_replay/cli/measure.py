@@ -43,8 +43,9 @@ from agentx_replay.experiment.sweep import Sweep
 from agentx_replay.report.progress import ProgressScreen
 from agentx_replay.report.sweep_lines import sweep_lines
 from agentx_replay.results.compaction import request_files
+from agentx_replay.results.going_on import going_on
 from agentx_replay.results.layout import sweep_file
-from agentx_replay.results.run_directory import read_points
+from agentx_replay.results.run_directory import read_points, read_sweep
 from agentx_replay.shipped import shipped_directory
 
 _LOOK_LEVELS = (2, 8, 16)
@@ -187,7 +188,8 @@ def _as_before(
         raise UsageError("--resume does not say which run", "name its directory with --out")
     earlier = earlier_run(options["out"])
     options["salt"] = options["salt"] or earlier.salt
-    options["calibration"] = options["calibration"] or earlier.calibration
+    if options["tool_messages"] == earlier.document.get("tool_messages", False):
+        options["calibration"] = options["calibration"] or earlier.calibration
     options["repeats"] = options["repeats"] or earlier.repeats
     return concurrency or earlier.levels
 
@@ -247,7 +249,7 @@ def _interrupted(out: Path) -> UsageError:
         what, way_out = "interrupted before anything was measured", "nothing was written"
     elif not any(request_files(point.directory) for point in read_points(out)):
         what = "interrupted before anything was measured"
-        way_out = f"add --resume to go on in {out}"
+        way_out = f"{going_on(read_sweep(out), out)}\nor choose another --out"
     else:
         what = "interrupted"
         way_out = f"see what was measured with agentx-replay report {out}"

@@ -13,6 +13,7 @@ import orjson
 
 from agentx_replay.errors import UsageError
 from agentx_replay.prompts.calibration import from_document
+from agentx_replay.results.going_on import going_on
 from agentx_replay.results.layout import calibration_file, sweep_file
 from agentx_replay.results.run_directory import (
     PointStatus,
@@ -94,8 +95,8 @@ def resumed(earlier: Earlier, now: Mapping[str, Any], *, accept: bool) -> dict[s
     if found and not accept:
         raise UsageError(
             f"{earlier.path} cannot be resumed as the same experiment: {'; '.join(found)}",
-            "repeat the command it was begun with, choose another --out, or add "
-            "--override alone to mix them on record",
+            f"{going_on(earlier.document, earlier.path)}\nchoose another --out, or add --override "
+            "alone to mix them on record",
         )
     before = earlier.document
     begun = {key: before[key] for key in ("command", "started_unix_s")}

@@ -36,7 +36,7 @@ from agentx_replay.report.numerals import (
 )
 from agentx_replay.report.points_table import DEFINITIONS as POINT_DEFINITIONS
 from agentx_replay.report.repeat_lines import uncertainty
-from agentx_replay.report.unmeasured import unmeasured_lines
+from agentx_replay.report.unmeasured import go_on_lines, unmeasured_lines
 from agentx_replay.report.verdict_lines import (
     cautions_at,
     comparability_lines,
@@ -200,7 +200,7 @@ def points_section(run: Run) -> str:
         and point.summary.rates.difference is not None
         and (why := explanation(point.summary.rates.difference)) is not None
     ]
-    missing = paragraphs(unmeasured_lines(run), "reason")
+    missing = paragraphs([*unmeasured_lines(run), *go_on_lines(run)], "reason")
     return table(heads, rows) + missing + paragraphs([*notes, POINT_DEFINITIONS], "small")
 
 

@@ -49,6 +49,7 @@ def points_table(
     points: Sequence[Point],
     *,
     missing: Sequence[str] = (),
+    go_on: Sequence[str] = (),
     curve: Sequence[str] = (),
     audit: Sequence[str] = (),
     closing: Sequence[str] = (),
@@ -56,8 +57,8 @@ def points_table(
 ) -> str:
     """Return the points by rising concurrency and repeat as two tables, throughput and latency, no
     wider than 100 columns; then, wrapped to ``width``: why points are not valid and levels
-    ``missing``; the lines of the ``curve``; what to mind; what was kept, with the lines of an
-    ``audit``; and the definitions, ``closing`` last.
+    ``missing``, and as it is the command to ``go_on``; the lines of the ``curve``; what to mind;
+    what was kept, with the lines of an ``audit``; and the definitions, ``closing`` last.
     """
     ordered = sorted(points, key=lambda point: point.measurement)
     if not ordered:
@@ -65,7 +66,7 @@ def points_table(
     blocks = [
         _ruled(_throughput_columns(ordered)),
         _ruled(_latency_columns(ordered)),
-        _wrapped([*invalid_lines(ordered), *missing], width),
+        [*_wrapped([*invalid_lines(ordered), *missing], width), *go_on],
         curve,
         _wrapped(warning_lines(ordered), width),
         _wrapped([*audit_lines(ordered), *audit], width),

@@ -15,7 +15,7 @@ from agentx_replay.report.page import page
 from agentx_replay.report.points_table import points_json, points_table
 from agentx_replay.report.repeat_lines import uncertainty
 from agentx_replay.report.replica_lines import served_lines
-from agentx_replay.report.unmeasured import unmeasured, unmeasured_lines
+from agentx_replay.report.unmeasured import go_on_lines, unmeasured, unmeasured_lines
 from agentx_replay.results.durable import disk_faults_explained, write_bytes_durably
 from agentx_replay.results.layout import report_file
 from agentx_replay.results.run_directory import RunDirectory
@@ -48,6 +48,7 @@ class Report:
         return points_table(
             self.run.points,
             missing=unmeasured_lines(self.run),
+            go_on=go_on_lines(self.run),
             curve=curve_lines(self.curve, self.run.points),
             audit=served_lines(served_by_level(self.run)),
             closing=[uncertainty({"": self.curve})] if self._reaches_a_target else (),

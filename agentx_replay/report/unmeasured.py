@@ -1,6 +1,7 @@
 """The levels of a sweep that have no point to show, and why: nothing that was asked goes unsaid."""
 
 from agentx_replay.analysis.run import Run
+from agentx_replay.results.going_on import put_back, resuming_command
 from agentx_replay.results.layout import Measurement, measurement_of, point_file
 
 _NOT_BEGUN = "not begun"
@@ -42,7 +43,10 @@ def left_out(run: Run) -> dict[Measurement, str]:
 
 
 def unmeasured_lines(run: Run) -> list[str]:
-    """Return what to say of them: levels not begun in one line, each other one in its own."""
+    """Return what to say of them: levels not begun in one line, each other one in its own.
+
+    Where that is the last line, ``go_on_lines`` has what it announces.
+    """
     missing = unmeasured(run)
     not_begun = [str(level) for level, why in missing.items() if why == _NOT_BEGUN]
     lines = [
@@ -54,7 +58,16 @@ def unmeasured_lines(run: Run) -> list[str]:
     ]
     if not_begun:
         lines.append(
-            f"not measured: concurrency {', '.join(not_begun)}; "
-            f"agentx-replay sweep --resume --out {run.path} goes on"
+            f"not measured: concurrency {', '.join(not_begun)}; this goes on"
+            f"{put_back(_command(run))}:"
         )
     return lines
+
+
+def go_on_lines(run: Run) -> list[str]:
+    """Return the command that measures the levels not begun, to be copied: a line not wrapped."""
+    return [_command(run)] if _NOT_BEGUN in unmeasured(run).values() else []
+
+
+def _command(run: Run) -> str:
+    return resuming_command(run.sweep, run.path)

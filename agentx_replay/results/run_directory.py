@@ -17,6 +17,7 @@ from agentx_replay.errors import UsageError
 from agentx_replay.given_files import read_given
 from agentx_replay.results.compaction import play_files
 from agentx_replay.results.durable import disk_faults_explained, sync_directory, write_bytes_durably
+from agentx_replay.results.going_on import NOT_KEPT, going_on
 from agentx_replay.results.layout import (
     Measurement,
     calibration_file,
@@ -37,8 +38,6 @@ from agentx_replay.results.sample_parts import sample_files
 from agentx_replay.results.schema import INSTRUMENT, PLAYS, POINTS, Column, arrow_schema
 from agentx_replay.results.sweep_document import check_point, check_sweep
 from agentx_replay.secret_texts import without_secrets
-
-_NOT_KEPT = "(not kept)"
 
 
 class PointStatus(StrEnum):
@@ -201,10 +200,8 @@ def _refuse_what_it_holds(path: Path, *, resume: bool) -> None:
             "choose another --out; only a run of agentx-replay can be resumed",
         )
     if not resume:
-        go_on = f", or go on with the run in it by agentx-replay sweep --resume --out {path}"
-        raise UsageError(
-            f"{path} exists and is not empty", f"choose another --out{go_on if is_run else ''}"
-        )
+        go_on = f"{going_on(read_sweep(path), path)}\nor " if is_run else ""
+        raise UsageError(f"{path} exists and is not empty", f"{go_on}choose another --out")
 
 
 def _make(path: Path) -> None:
@@ -223,7 +220,7 @@ def _holds_anything(directory: Path) -> bool:
 def without(value: Any, secrets: Collection[str]) -> Any:
     """Return a JSON value in which no text, key or value, contains any of ``secrets``."""
     if isinstance(value, str):
-        return without_secrets(value, secrets, _NOT_KEPT)
+        return without_secrets(value, secrets, NOT_KEPT)
     if isinstance(value, list):
         return [without(item, secrets) for item in value]
     if isinstance(value, dict):

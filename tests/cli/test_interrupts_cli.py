@@ -151,11 +151,17 @@ def test_the_levels_an_interrupted_sweep_did_not_come_to_are_named(tmp_path: Pat
         assert command.ended() == INTERRUPTED
     told = json.loads((tmp_path / "stdout").read_text())
     assert told["not_measured"] == [
-        {"concurrency": 8, "why": "not begun"}, {"concurrency": 16, "why": "not begun"},
-    ]  # fmt: skip
+        {"concurrency": 8, "repeat": 1, "why": "not begun"},
+        {"concurrency": 16, "repeat": 1, "why": "not begun"},
+    ]
     again = finished("report", str(out))
     assert again.returncode == 1
-    assert "not measured: concurrency 8, 16; agentx-replay sweep --resume --out" in again.stdout
+    assert (
+        "not measured: concurrency 8, 16; this goes on:\n"
+        "agentx-replay sweep --workers 1 --override window_s=600 --override grace_s=1 "
+        "--override warmup_requests=1 --override primer_lead_s=0.1 --json --concurrency 4,8,16 "
+        f"--resume --out {out}\n"
+    ) in again.stdout
 
 
 def test_while_the_report_is_made_what_was_measured_is_named(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """``sweep --resume``: what is complete stands, the rest begins again, nothing is thrown away."""
 
 import json
+import shlex
 from pathlib import Path
 
 import orjson
@@ -93,6 +94,18 @@ def test_a_run_that_has_changed_is_refused_and_left_as_it_is(killed_run: Path) -
     assert finished(*changed, "--override").returncode == 0
     (again,) = read_sweep(killed_run)["resumed"]
     assert again["differences"] == ["the rule seed was 42 and is 7"]
+
+
+def test_the_command_that_a_refusal_names_goes_on(killed_run: Path) -> None:
+    refused = finished("sweep", "--virtual", "--resume", "--out", str(killed_run))
+    assert refused.returncode == 2
+    _, name, *options = shlex.split(refused.stderr.splitlines()[2])
+    assert (name, *options) == (
+        "sweep", "--virtual", "--override", "window_s=8", "--concurrency", "2,4",
+        "--resume", "--out", str(killed_run),
+    )  # fmt: skip
+    assert finished(name, *options).returncode == 0
+    assert str(read_points(killed_run)[1].status) == "complete"
 
 
 def test_there_must_be_a_run_to_resume(tmp_path: Path) -> None:

@@ -139,7 +139,11 @@ def test_differences_are_refused_all_at_once_and_accepted_only_on_record() -> No
         "run cannot be resumed as the same experiment: the rule seed was 42 and is 7; "
         "the server's model was m and is n"
     )
-    assert "--override" in refused.value.what_to_do
+    assert refused.value.what_to_do == (
+        "go on with its run:\n"
+        "  agentx-replay sweep --scenario quick --concurrency 2,4 --repeats 2 --resume --out run\n"
+        "choose another --out, or add --override alone to mix them on record"
+    )
     assert resumed(earlier, now, accept=True)["resumed"][0]["differences"] == [
         "the rule seed was 42 and is 7",
         "the server's model was m and is n",

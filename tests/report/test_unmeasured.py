@@ -37,7 +37,11 @@ def test_levels_that_were_not_begun_are_named_and_how_to_go_on(tmp_path: Path) -
         {"concurrency": 32, "repeat": 1, "why": "not begun"},
         {"concurrency": 64, "repeat": 1, "why": "not begun"},
     ]
-    assert "not measured: concurrency 32, 64; agentx-replay sweep --resume" in found.text()
+    go_on = (
+        "not measured: concurrency 32, 64; this goes on:\nagentx-replay sweep --scenario agentx "
+        f"--concurrency 16,64,12,32 --resume --out {tmp_path}/run\n"
+    )
+    assert go_on in found.text(), "a line that is not wrapped, so that it can be copied"
     assert not found.sound
     assert "not measured: concurrency 32, 64;" in found.write().read_text()
 
@@ -50,7 +54,7 @@ def test_repeats_that_were_not_begun_are_named(tmp_path: Path) -> None:
         {"concurrency": 12, "repeat": 2, "why": "not begun"},
         {"concurrency": 16, "repeat": 2, "why": "not begun"},
     ]
-    assert "not measured: concurrency 12-r2, 16-r2; agentx-replay sweep" in found.text()
+    assert "not measured: concurrency 12-r2, 16-r2; this goes on:\n" in found.text()
     assert not found.sound
 
 
