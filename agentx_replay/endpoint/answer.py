@@ -4,10 +4,8 @@ Events are split and parsed a second time, so that measuring alone costs nothing
 """
 
 from dataclasses import replace
-from typing import Any
 
-import orjson
-
+from agentx_replay.endpoint.chunks import read_json
 from agentx_replay.endpoint.parsing import Body, EventSink
 from agentx_replay.endpoint.sse import Event, EventSplitter
 from agentx_replay.prompts.prompt import Answer
@@ -55,16 +53,21 @@ class AnswerSink:
             return body
         events = max(len(self._contents), len(stream.arrival_ns))
         tokens = max(1, round(stream.completion_tokens * len(self._contents) / events))
-        answer = Answer("".join(self._contents), tokens, stream.prompt_tokens)
+        answer = Answer(_joined(self._contents), tokens, stream.prompt_tokens)
         return replace(body, stream=replace(stream, answer=answer))
+
+
+def _joined(contents: list[str]) -> str:
+    """Return the whole text: halves of a character that came one by one are joined, a half without
+    the other is U+FFFD.
+    """
+    halves = "".join(contents).encode("utf-16-le", "surrogatepass")
+    return halves.decode("utf-16-le", "replace")
 
 
 def _content(data: bytes) -> str | None:
     """Return the text of an event's first choice, None where it has none."""
-    try:
-        chunk: Any = orjson.loads(data)
-    except orjson.JSONDecodeError:
-        return None
+    chunk = read_json(data)
     choices = chunk.get("choices") if isinstance(chunk, dict) else None
     choice = choices[0] if isinstance(choices, list) and choices else None
     delta = choice.get("delta") if isinstance(choice, dict) else None

@@ -5,6 +5,7 @@ the metric definitions: what counts as a token event is decided once the whole r
 Not for: bytes and lines (sse.py), or what a failure is called in the records (outcome.py).
 """
 
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -89,10 +90,7 @@ class ChunkReader:
         if event.data.startswith(b"[DONE]"):
             self.done = True
             return
-        try:
-            chunk = orjson.loads(event.data)
-        except orjson.JSONDecodeError:
-            chunk = None
+        chunk = read_json(event.data)
         if event.name == b"error" or (isinstance(chunk, dict) and _has_error(chunk)):
             self.error = error_message(chunk, event.data)
         elif isinstance(chunk, dict):
@@ -235,6 +233,21 @@ def _tells(tokens: NDArray[np.int64], completion: int | None) -> bool:
 def _count(value: object, otherwise: int | None) -> int | None:
     is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31
     return value if is_count and isinstance(value, int) else otherwise
+
+
+def read_json(data: bytes) -> Any:
+    """Return what a server's JSON says, None where it is none.
+
+    What orjson refuses is read once more: engines that turn tokens into text one at a time may
+    send half of an emoji, escaped, and RFC 8259 (section 8.2) lets it stand.
+    """
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        try:
+            return json.loads(data.decode("utf-8", "surrogatepass"))
+        except (ValueError, RecursionError):
+            return None
 
 
 def _has_error(chunk: dict[str, Any]) -> bool:

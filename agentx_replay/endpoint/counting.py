@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 
 from agentx_replay.endpoint.chat import head_start, post
+from agentx_replay.endpoint.chunks import read_json
 from agentx_replay.endpoint.client import Client, ConnectError
 from agentx_replay.endpoint.connection import Exchange
 from agentx_replay.endpoint.outcome import short
@@ -261,10 +262,7 @@ def _messages(probe: Text | Conversation) -> list[dict[str, Any]]:
 
 
 def _json(exchange: Exchange) -> Any:
-    try:
-        return orjson.loads(exchange.body.text) if exchange.body is not None else None
-    except orjson.JSONDecodeError:
-        return None
+    return read_json(exchange.body.text) if exchange.body is not None else None
 
 
 def _length(answer: Any) -> Count:

@@ -8,9 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import orjson
-
-from agentx_replay.endpoint.chunks import ParsedStream, error_message
+from agentx_replay.endpoint.chunks import ParsedStream, error_message, read_json
 from agentx_replay.endpoint.connection import Ending, Exchange
 from agentx_replay.endpoint.parsing import MAX_TEXT_BYTES, Body
 from agentx_replay.endpoint.sse import MAX_EVENT_BYTES
@@ -120,7 +118,7 @@ def _stream_failure(stream: ParsedStream, exchange: Exchange) -> Failure | None:
 
 def _plain_failure(text: bytes) -> Failure:
     """A success that is no stream: the server's error, or an answer in one piece."""
-    answer = _json(text)
+    answer = read_json(text)
     if isinstance(answer, dict) and (answer.get("error") or answer.get("object") == "error"):
         return _server_error(error_message(answer, text))
     return _failed(ErrorCategory.MALFORMED, "the server answered in one piece, not as a stream")
@@ -140,7 +138,7 @@ def _lost(exchange: Exchange) -> Failure:
 
 
 def _http_failure(status: int, headers: dict[bytes, bytes], body: bytes) -> Failure:
-    text = f"HTTP {status}: {error_message(_json(body), body)}".rstrip(": ")
+    text = f"HTTP {status}: {error_message(read_json(body), body)}".rstrip(": ")
     for name in ("Retry-After", "Location"):
         if value := headers.get(name.lower().encode()):
             text = f"{text} ({name}: {value.decode('latin-1')})"
@@ -157,18 +155,12 @@ def overflows(text: str) -> bool:
 
 
 def short(text: str, secrets: Sequence[str] = ()) -> str:
-    """Return a text fit for a record: one line, bounded, the secrets out of it."""
+    """Return a text fit for a record: one line, bounded, no half characters, the secrets out."""
+    text = text.encode("utf-8", "replace").decode()
     longest = max(map(len, secrets), default=0)
     text = " ".join(text.split())[: MAX_ERROR_TEXT + longest * _MAX_ESCAPED]
     text = without_secrets(text, secrets)
     return text if len(text) <= MAX_ERROR_TEXT else text[: MAX_ERROR_TEXT - 1] + "…"
-
-
-def _json(text: bytes) -> object:
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return None
 
 
 def _failed(category: ErrorCategory, text: str) -> Failure:

@@ -113,6 +113,22 @@ def test_what_is_no_chunk_says_nothing(data: bytes, answer: Said | None) -> None
     assert read(sink, used(1)).answer == answer
 
 
+@pytest.mark.parametrize(
+    ("halves", "text"),
+    [
+        ((rb"a\ud83d", rb"\ude00b"), "a\U0001f600b"),
+        ((rb"a\ud83d", b"b"), "a\ufffdb"),
+    ],
+)
+def test_halves_of_an_emoji_are_joined_and_one_alone_is_replaced(
+    halves: tuple[bytes, bytes], text: str
+) -> None:
+    sink = AnswerSink()
+    for half in halves:
+        sink.feed(b'data: {"choices":[{"delta":{"content":"%b"}}]}\n\n' % half, 10)
+    assert read(sink, used(2)).answer == Said(text, 2, 9)
+
+
 def test_an_answer_is_the_same_however_its_bytes_are_cut() -> None:
     whole = event(delta(content=" \u00e9a")) + event(delta(content="b")) + event(used(2)) + DONE
     for cut in range(len(whole)):

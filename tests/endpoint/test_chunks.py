@@ -196,6 +196,14 @@ def test_an_event_that_is_no_json_object_is_malformed(data: bytes) -> None:
     assert len(reader.malformed or "") < 120
 
 
+@pytest.mark.parametrize("half", [rb"\ud83d", rb"\ude00", b"\xed\xa0\xbd"])
+def test_half_of_an_emoji_is_a_token_event(half: bytes) -> None:
+    reader = ChunkReader()
+    reader.read(Event(b"", b'{"choices":[{"delta":{"content":"%b"}}]}' % half), 7)
+    assert reader.malformed is None
+    assert reader.result().arrival_ns.tolist() == [7]
+
+
 def test_a_blank_keep_alive_is_nothing() -> None:
     reader = ChunkReader()
     reader.read(Event(b"", b" "), 1)

@@ -228,6 +228,12 @@ FAILURES: dict[str, tuple[Answer, ErrorCategory, str, int]] = {
     "an event that is no JSON": (
         [HEAD, chunk(token("a")), chunk(b"data: {oops\n\n"), LAST_CHUNK],
         ErrorCategory.MALFORMED, "no JSON object: {oops", 1),
+    "an error with half of an emoji in it": (
+        [HEAD, chunk(rb'data: {"error":"bad token \ud83d"}' + b"\n\n"), LAST_CHUNK],
+        ErrorCategory.STREAM_ERROR, "bad token ?", 0),
+    "404 with half of an emoji in it": (
+        [answer("404 Not Found", rb'{"message":"no model \ude00"}')],
+        ErrorCategory.NOT_FOUND, "HTTP 404: no model ?", 0),
     "an encoding that was not asked for": (
         [SSE + b"Content-Encoding: br\r\n\r\n"], ErrorCategory.MALFORMED, "'br'", 0),
     "a body that is not gzip": (
