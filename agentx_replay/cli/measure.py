@@ -37,7 +37,7 @@ from agentx_replay.cli.sections import SectionedCommand
 from agentx_replay.cli.target import TargetOptions, open_target, target_options
 from agentx_replay.errors import UsageError
 from agentx_replay.experiment.interrupts import INTERRUPTED_EXIT_CODE
-from agentx_replay.experiment.resumption import earlier_run
+from agentx_replay.experiment.resumption import earlier_run, stands
 from agentx_replay.experiment.settings import Settings
 from agentx_replay.experiment.sweep import Sweep
 from agentx_replay.report.progress import ProgressScreen
@@ -229,11 +229,12 @@ def _run_levels(settings: Settings, target_options: TargetOptions) -> bool:
             *sweep_lines(
                 sweep.corpus,
                 sweep.selection,
-                sweep.plans,
+                settings.scenario,
+                [p for p in sweep.plans if not stands(p.concurrency, settings.repeats, sweep.kept)],
                 settings.out,
                 servers=1 + len(target.replicas),
             ),
-            *(f"  concurrency {level}: complete, kept" for level in sweep.kept),
+            *(f"  concurrency {level}: complete, kept with its plan" for level in sweep.kept),
         ):
             screen.say(escaped(line))
         for _ in sweep.run(screen):

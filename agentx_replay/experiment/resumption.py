@@ -4,7 +4,7 @@ Two sweep documents are compared value by value; what may differ without harm (w
 machine it ran, the port of a simulator) is not looked at. Not for: moving or reading records.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import orjson
 from agentx_replay.errors import UsageError
 from agentx_replay.prompts.calibration import from_document
 from agentx_replay.results.going_on import going_on
-from agentx_replay.results.layout import calibration_file, sweep_file
+from agentx_replay.results.layout import Measurement, calibration_file, sweep_file
 from agentx_replay.results.run_directory import (
     PointStatus,
     StoredPoint,
@@ -90,6 +90,11 @@ def resumed(earlier: Earlier, now: Mapping[str, Any], *, accept: bool) -> dict[s
 
     Raises ``UsageError`` naming every difference, unless they are to be ``accept``-ed; then they
     are on record.
+def stands(level: int, repeats: int, kept: Collection[Measurement]) -> bool:
+    """Whether all repeats of a level are ``kept``, so that nothing of it is run."""
+    return all((level, repeat) in kept for repeat in range(1, repeats + 1))
+
+
     """
     found = differences(earlier.document, now)
     if found and not accept:
@@ -105,8 +110,14 @@ def resumed(earlier: Earlier, now: Mapping[str, Any], *, accept: bool) -> dict[s
         **now,
         **begun,
         "levels": sorted({*before["levels"], *now["levels"]}),
+    kept = [point.measurement for point in earlier.complete]
+    plans = {
+        level: plan
+        for level, plan in now["plans"].items()
+        if not stands(int(level), now["repeats"], kept)
+    }
         "repeats": max(earlier.repeats, now["repeats"]),
-        "plans": {**before["plans"], **now["plans"]},
+        "plans": {**before["plans"], **plans},
         "resumed": [*before.get("resumed", []), again],
     }
 

@@ -53,11 +53,18 @@ def wrapping(plan: Plan) -> str | None:
 
 
 def sweep_lines(
-    corpus: Corpus, selection: Selection, plans: Sequence[Plan], out: Path, servers: int = 1
+    corpus: Corpus,
+    selection: Selection,
+    scenario: Scenario,
+    plans: Sequence[Plan],
+    out: Path,
+    servers: int = 1,
 ) -> list[str]:
-    """Return what is said before a sweep on so many servers, wrapped sessions included."""
+    """Return what is said before a sweep of these ``plans`` on so many servers, wrapped sessions
+    included.
+    """
     return [
-        *corpus_lines(corpus, selection, plans[0].scenario),
+        *corpus_lines(corpus, selection, scenario),
         *(line for plan in plans for line in _plan_lines(plan, servers)),
         f"results in {out}",
     ]

@@ -96,6 +96,20 @@ def test_a_run_that_has_changed_is_refused_and_left_as_it_is(killed_run: Path) -
     assert again["differences"] == ["the rule seed was 42 and is 7"]
 
 
+def test_a_kept_level_keeps_its_plan_and_no_other_is_told(killed_run: Path) -> None:
+    changed = (*SWEEP, "--override", "seed=7", "--resume", "--out", str(killed_run), "--override")
+    two = read_sweep(killed_run)["plans"]["2"]
+    for _ in ("the second level is run", "both are complete"):
+        told = finished(*changed)
+        assert told.returncode == 0
+        assert "concurrency 2: plan" not in told.stderr
+        points = read_points(killed_run)
+        plans = {str(each.concurrency): each.document["plan_fingerprint"] for each in points}
+        assert plans["2"] == two
+        assert read_sweep(killed_run)["plans"] == plans
+    assert ": plan" not in told.stderr
+
+
 def test_the_command_that_a_refusal_names_goes_on(killed_run: Path) -> None:
     refused = finished("sweep", "--virtual", "--resume", "--out", str(killed_run))
     assert refused.returncode == 2
