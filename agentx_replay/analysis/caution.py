@@ -15,6 +15,11 @@ FAR_APART = 0.20
 """Relative difference of windowed and headline throughput above which neither stands alone."""
 FAR_LONGER = 1.5
 """Ratio of two neighbouring levels' mean prompts above which they did not do the same work."""
+_LENGTHS_OFF = 0.01
+"""What prompt lengths that are off move a hit rate by at most: a valid point's are by 0.5 %."""
+_ALIKE_TOKENS = 64
+"""Tokens a prompt that are alike beyond the blocks shared as recorded: what a template opens every
+conversation and a message with."""
 _NOT_TO_ITS_END = (PointStatus.INTERRUPTED, PointStatus.RUNNING)
 
 
@@ -28,6 +33,24 @@ def throughputs_far_apart(point: Point) -> bool:
     """Whether windowed and headline throughput differ by over 20 %."""
     difference = point.summary.rates.difference if point.summary is not None else None
     return difference is not None and abs(difference.relative) > FAR_APART
+
+
+def known_before(point: Point) -> str | None:
+    """Return that the server cached more than it was sent in the level; None where it did not, or
+    what it answered was sent as well, whose length is its own.
+    """
+    summary = point.summary
+    if summary is None or summary.prompt_lengths is None or point.facts.rules.live_history:
+        return None
+    hit, possible = summary.cache_hit, summary.cache_hit_theoretical
+    if hit is None or possible is None:
+        return None
+    if hit <= possible + _LENGTHS_OFF + _ALIKE_TOKENS / summary.prompt_lengths.mean_tokens:
+        return None
+    return (
+        f"the server knew these prompts already: it found {hit:.1%} of them in its cache, where an "
+        f"unlimited one, empty at first, would hold {possible:.1%}"
+    )
 
 
 def token_itl_trusted(point: Point) -> bool:
@@ -55,6 +78,8 @@ def cautions(point: Point) -> tuple[str, ...]:
         found.append(unused)
     if point.agreement is not None and point.agreement.disagreement is not None:
         found.append(point.agreement.disagreement)
+    if (known := known_before(point)) is not None:
+        found.append(known)
     return tuple(found)
 
 

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 import pytest
-from record_cases import SECOND, dispatch, recorded, response
+from record_cases import SECOND, dispatch, prompt, recorded, response
 
 from agentx_replay.analysis.caution import (
     cautions,
@@ -73,6 +73,47 @@ def test_a_server_that_somebody_else_used_is_a_caution_and_one_that_was_ours_alo
         "or it computed prompts again",
     )
     assert of.verdict.valid
+
+
+def prompts_of(tokens: int, reusable: int, cached: int | None, *, live: bool = False) -> Point:
+    """Thirty responses to prompts of so many tokens, of which so many had been sent before."""
+    pair = (
+        dispatch(
+            max_tokens=2, prompt=prompt(tokens, reusable), recorded_input_tokens=tokens
+        ),
+        response(
+            arrival_ns=[0, 10 * SECOND - 1], completion_tokens=2, end_ns=10 * SECOND,
+            prompt_tokens=tokens, cached_tokens=cached,
+        ),
+    )  # fmt: skip
+    facts = replace(FACTS, rules=replace(FACTS.rules, live_history=live))
+    return measure_point(recorded([pair] * 30), None, facts, PointStatus.COMPLETE)
+
+
+# Of 6,400 tokens a hundredth are 64, and 64 more may be alike: 3,200 + 128 are no sign yet.
+@pytest.mark.parametrize("cached", [None, 0, 3_200, 3_327])
+def test_a_cache_that_held_what_was_sent_and_what_templates_repeat_is_no_caution(
+    cached: int | None,
+) -> None:
+    assert cautions(prompts_of(6_400, 3_200, cached)) == ()
+
+
+def test_a_cache_that_held_more_than_was_sent_is_a_caution() -> None:
+    of = prompts_of(6_400, 3_200, 3_392)
+    assert cautions(of) == (
+        "the server knew these prompts already: it found 53.0% of them in its cache, where an "
+        "unlimited one, empty at first, would hold 50.0%",
+    )
+    assert of.verdict.valid
+
+
+def test_short_prompts_may_be_mostly_what_a_template_repeats() -> None:
+    assert cautions(prompts_of(100, 0, 64)) == ()
+    assert len(cautions(prompts_of(100, 0, 66))) == 1
+
+
+def test_where_answers_are_fed_back_no_cache_is_held_to_what_was_sent() -> None:
+    assert cautions(prompts_of(6_400, 3_200, 6_400, live=True)) == ()
 
 
 @pytest.mark.parametrize("status", [PointStatus.INTERRUPTED, PointStatus.RUNNING])
