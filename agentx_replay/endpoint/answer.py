@@ -4,11 +4,14 @@ Events are split and parsed a second time, so that measuring alone costs nothing
 """
 
 from dataclasses import replace
+from typing import Any
 
 from agentx_replay.endpoint.chunks import read_json
 from agentx_replay.endpoint.parsing import Body, EventSink
 from agentx_replay.endpoint.sse import Event, EventSplitter
 from agentx_replay.prompts.prompt import Answer
+
+_LEFT_OUT = ("reasoning_content", "reasoning", "tool_calls")
 
 
 class AnswerSink:
@@ -19,12 +22,21 @@ class AnswerSink:
     tokens; where the server does not count these, or nothing is left, there is no answer.
     """
 
-    __slots__ = ("_contents", "_done", "_measured", "_splitter", "finished", "too_large")
+    __slots__ = (
+        "_contents",
+        "_done",
+        "_measured",
+        "_said_more",
+        "_splitter",
+        "finished",
+        "too_large",
+    )
 
     def __init__(self) -> None:
         self._measured = EventSink()
         self._splitter = EventSplitter()
         self._contents: list[str] = []
+        self._said_more = False
         self._done = False
         self.too_large = False
         self.finished = False
@@ -39,9 +51,12 @@ class AnswerSink:
     def _read(self, events: list[Event]) -> None:
         for event in events:
             self._done = self._done or event.data.startswith(b"[DONE]")
-            content = None if self._done else _content(event.data)
-            if content:
+            chunk = None if self._done else read_json(event.data)
+            delta = _delta(chunk)
+            content = delta.get("content")
+            if isinstance(content, str) and content:
                 self._contents.append(content)
+            self._said_more = self._said_more or any(map(delta.get, _LEFT_OUT))
 
     def body(self, *, complete: bool) -> Body:
         """Return the stream; a last event without its blank line counts only where complete."""
@@ -53,7 +68,8 @@ class AnswerSink:
             return body
         events = max(len(self._contents), len(stream.arrival_ns))
         tokens = max(1, round(stream.completion_tokens * len(self._contents) / events))
-        answer = Answer(_joined(self._contents), tokens, stream.prompt_tokens)
+        whole = len(self._contents) == events and not self._said_more
+        answer = Answer(_joined(self._contents), tokens, stream.prompt_tokens, whole)
         return replace(body, stream=replace(stream, answer=answer))
 
 
@@ -65,11 +81,9 @@ def _joined(contents: list[str]) -> str:
     return halves.decode("utf-16-le", "replace")
 
 
-def _content(data: bytes) -> str | None:
-    """Return the text of an event's first choice, None where it has none."""
-    chunk = read_json(data)
+def _delta(chunk: Any) -> dict[str, Any]:
+    """Return the delta of an event's first choice, empty where it has none."""
     choices = chunk.get("choices") if isinstance(chunk, dict) else None
     choice = choices[0] if isinstance(choices, list) and choices else None
     delta = choice.get("delta") if isinstance(choice, dict) else None
-    content = delta.get("content") if isinstance(delta, dict) else None
-    return content if isinstance(content, str) else None
+    return delta if isinstance(delta, dict) else {}

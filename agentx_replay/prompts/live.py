@@ -187,9 +187,9 @@ class LiveComposer:
         last = go_on(before.last, answer.tokens, uncounted, laid.tokens, self._cost)
         if last is None or last.before is None:
             return None
-        said = last.before
-        # The last token of an answer is never computed upon.
-        held = planned + uncounted + _tokens(said) - 1
+        said, held = last.before, planned + uncounted
+        if answer.whole and _tokens(said) == answer.tokens:
+            held += answer.tokens - 1  # the last token of an answer is never computed upon
         return replace(
             self._worded(stream, request, before, last, SAME_WORDS, answer),
             words_end=said.start if before.words_end is None else before.words_end,

@@ -37,8 +37,12 @@ class Prompt:
 class Answer:
     """What a server answered: ``text``, of ``tokens`` (at least 1), and what it counted of the
     prompt, chat template included (None: not told).
+
+    ``whole`` says that the text is all that the server generated: no reasoning and no tool call
+    stands before or between in its cache, and ``tokens`` is its own count.
     """
 
     text: str
     tokens: int
     prompt_tokens: int | None = None
+    whole: bool = True

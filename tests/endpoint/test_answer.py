@@ -58,18 +58,23 @@ def read(sink: AnswerSink | EventSink, *chunks: dict[str, Any]) -> ParsedStream:
         ),
         pytest.param(
             [delta(reasoning_content="hm"), delta(reasoning="so"), delta(content="a"), used(3)],
-            Said("a", 1, 9),
+            Said("a", 1, 9, whole=False),
             id="reasoning left out, and its two events of three",
         ),
         pytest.param(
             [delta(tool_calls=[{"index": 0}]), delta(content="a"), used(2)],
-            Said("a", 1, 9),
+            Said("a", 1, 9, whole=False),
             id="tool calls left out",
         ),
         pytest.param(
             [delta(content="a"), delta(content=""), delta(content="b"), used(3)],
             Said("ab", 3, 9),
             id="an event without text is half a character",
+        ),
+        pytest.param(
+            [delta(content="a", reasoning="hm"), delta(content="b"), used(4)],
+            Said("ab", 4, 9, whole=False),
+            id="reasoning beside content",
         ),
         pytest.param([delta(reasoning="a"), used(1)], None, id="nothing but reasoning"),
         pytest.param([delta(content=""), delta(content=""), used(2)], None, id="no text"),
@@ -100,7 +105,7 @@ def test_what_is_measured_is_the_same_beside_an_answer() -> None:
     [
         (b"", Said("a", 1, 9)),
         (b'{"choices": 7}', Said("a", 1, 9)),
-        (b'{"choices": [{"delta": {"content": 7}}]}', Said("a", 1, 9)),
+        (b'{"choices": [{"delta": {"content": 7}}]}', Said("a", 1, 9, whole=False)),
         (b"{nonsense", None),
         (b'"text"', None),
         (b'{"error": {"message": "no"}}', None),

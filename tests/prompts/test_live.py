@@ -205,6 +205,22 @@ def test_what_was_answered_counts_as_held(record: Record) -> None:
     assert talk(record(TWO), {})[1].reusable_tokens == 128
 
 
+@pytest.mark.parametrize(
+    ("of", "held"),
+    [
+        # The first prompt has 200 tokens, three whole blocks, and the answer 64 more: 263 is four.
+        (Answer(said(64), 64), 256),
+        (Answer(said(64), 64, whole=False), 192),  # reasoning stands between in the cache
+        (Answer(said(300), 300), 192),  # cut to the room there is
+    ],
+)
+def test_an_answer_counts_as_held_only_where_it_is_all_that_was_generated(
+    record: Record, of: Answer, held: int
+) -> None:
+    lines = ((200, 20, "abc"), (400, 5, "abcdef"))
+    assert talk(record(lines), {0: of})[1].reusable_tokens == held
+
+
 def test_blocks_are_named_up_to_the_first_answer(record: Record) -> None:
     # The answer begins at 147: two blocks are words for sure.
     with_words, with_answer = talk(record(TWO), {})[1], talk(record(TWO), {0: answer(20)})[1]
