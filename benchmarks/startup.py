@@ -9,6 +9,7 @@ simulator the tree has one process more: its memory is printed too. For comparis
 harness took 32 s and about 1 GB for the same files on a machine of this kind.
 """
 
+import argparse
 import asyncio
 import os
 import statistics
@@ -82,10 +83,13 @@ async def one_round(traces: str, folder: str) -> tuple[float, float, float, floa
 
 def main() -> None:
     """Print the medians."""
+    parser = argparse.ArgumentParser(description="time and memory of a start")
+    parser.add_argument("traces", help="a directory of recorded sessions with long prompts")
+    traces = parser.parse_args().traces
     rows = []
     for _ in range(ROUNDS):
         with tempfile.TemporaryDirectory() as folder:
-            rows.append(asyncio.run(one_round(sys.argv[1], folder)))
+            rows.append(asyncio.run(one_round(traces, folder)))
     first_s, session_s, peak, embedded = (
         statistics.median(column) for column in zip(*rows, strict=True)
     )
