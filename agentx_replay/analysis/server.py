@@ -1,8 +1,9 @@
 """What follows from a server's own metrics: series over time, its cache against the client's count,
 and what speculative decoding brings.
 
-Of an engine's several names of one meaning the best is believed (``server_metrics.RANK``), and a
-router's only where no engine tells, so that the two are not added up. Engines of several kinds are.
+Of an engine's several names of one meaning the best on its page is believed
+(``server_metrics.RANK``), so that replicas may be of several versions, and a router's only where no
+engine tells, so that the two are not added up. Engines of several kinds are.
 """
 
 import re
@@ -22,7 +23,9 @@ from agentx_replay.results.server_metrics import GREATEST_VALUE, RANK, Metric
 _NS = 1_000_000_000
 _POSITION = re.compile(r'position="(\d+)"')
 _SUMMED = (Metric.RUNNING, Metric.WAITING)
-_Pair = tuple[str, str]
+_Told = tuple[str, str, str]
+"""Page, meaning and name."""
+_LINE = ("endpoint", "metric", "name", "labels")
 _ROUTER = "dynamo"
 _DIVIDED = (
     (Metric.CACHE_QUERIES, Metric.CACHE_HITS),
@@ -57,37 +60,51 @@ def metrics_of(table: pa.Table, window: Window) -> Metrics:
     Values that no metric can have, which older versions kept, are passed over.
     """
     values = table["value"].to_numpy()
-    table = table.filter(pa.array((values >= 0.0) & (values <= GREATEST_VALUE)))
-    text = {name: np.array(table[name].to_pylist(), object) for name in ("metric", "name")}
-    told = {pair for pair in set(zip(text["metric"], text["name"], strict=True)) if pair in RANK}
-    where = np.array(table["endpoint"].to_pylist(), object)
-    labels = np.array(table["labels"].to_pylist(), object)
-    at_s = (table["at_ns"].to_numpy() - window.open_ns) / _NS
-    values = table["value"].to_numpy()
+    told = _told(table.filter(pa.array((values >= 0.0) & (values <= GREATEST_VALUE))), window)
     found: dict[Metric, tuple[Samples, ...]] = {}
-    for metric, name in sorted(_believed(told)):
-        chosen = (text["metric"] == metric) & (text["name"] == name)
-        lines = sorted(set(zip(where[chosen], labels[chosen], strict=True)))
-        masks = [(chosen & (where == w) & (labels == line), line) for w, line in lines]
-        more = tuple(Samples(line, at_s[m], values[m]) for m, line in masks)
+    for page, metric, name in sorted(_believed(told.keys()), key=lambda each: (*each[1:], each[0])):
+        lines = _that_add_up(Metric(metric), told[page, metric, name])
+        more = tuple(lines[labels] for labels in sorted(lines))
         found[Metric(metric)] = found.get(Metric(metric), ()) + more
     return found
 
 
-def _believed(told: Set[_Pair]) -> set[_Pair]:
-    """Return which pairs of meaning and name count."""
-    best: dict[_Pair, int] = {}
-    for metric, name in told:
-        of = metric, _kind(name)
+def _told(table: pa.Table, window: Window) -> dict[_Told, dict[str, Samples]]:
+    """Return the samples of every line that is known, by its labels, in the order of time."""
+    lines = table.sort_by("at_ns").group_by([*_LINE], use_threads=False)
+    listed = lines.aggregate([("at_ns", "list"), ("value", "list")])
+    columns = (listed[name] for name in (*_LINE, "at_ns_list", "value_list"))
+    told: dict[_Told, dict[str, Samples]] = {}
+    for *line, at_ns, value in zip(*columns, strict=True):
+        page, metric, name, labels = (each.as_py() for each in line)
+        if (metric, name) in RANK:
+            at_s = (at_ns.values.to_numpy() - window.open_ns) / _NS
+            samples = Samples(labels, at_s, value.values.to_numpy())
+            told.setdefault((page, metric, name), {})[labels] = samples
+    return told
+
+
+def _that_add_up(metric: Metric, lines: dict[str, Samples]) -> dict[str, Samples]:
+    """Return the lines of one name on one page that count: of those beside one without labels it
+    alone. A client library writes all lines of a name with the same labels, so one without is the
+    total that a router, say, wrote beside its engines. A total is not by position.
+    """
+    return {"": lines[""]} if "" in lines and metric is not Metric.ACCEPTED_AT else lines
+
+
+def _believed(told: Set[_Told]) -> set[_Told]:
+    """Return which meanings and names count, and of which pages."""
+    best: dict[_Told, int] = {}
+    for page, metric, name in told:
+        of = page, metric, _kind(name)
         best[of] = min(best.get(of, RANK[metric, name]), RANK[metric, name])
-    found = {(m, n) for m, n in told if RANK[m, n] == best[m, _kind(n)]}
-    by_engines = {metric for metric, name in found if _kind(name) != _ROUTER}
-    found = {(m, n) for m, n in found if m not in by_engines or _kind(n) != _ROUTER}
+    found = {(p, m, n) for p, m, n in told if RANK[m, n] == best[p, m, _kind(n)]}
+    by_engines = {metric for _, metric, name in found if _kind(name) != _ROUTER}
+    found = {(p, m, n) for p, m, n in found if m not in by_engines or _kind(n) != _ROUTER}
     for group in _DIVIDED:
-        kinds = [{_kind(n) for m, n in found if m == metric} for metric in group]
+        kinds = [{_kind(n) for _, m, n in found if m == metric} for metric in group]
         whole = set.intersection(*filter(None, kinds)) if any(kinds) else set()
-        if whole:
-            found = {(m, n) for m, n in found if m not in group or _kind(n) in whole}
+        found = {(p, m, n) for p, m, n in found if m not in group or _kind(n) in whole}
     return found
 
 

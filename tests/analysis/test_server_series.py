@@ -89,6 +89,50 @@ def test_counts_that_are_divided_are_of_the_engines_that_tell_both() -> None:
     assert [each.values.tolist() for each in found[Metric.ACCEPTED_TOKENS]] == [[7.0]]
 
 
+def test_counts_that_no_kind_of_engine_tells_whole_are_not_divided() -> None:
+    found = told(
+        ("e", "vllm:prefix_cache_queries_total", "", 1, 100.0),
+        ("e", "sglang:cached_tokens_total", "", 1, 80.0),
+        ("e", "vllm:spec_decode_num_drafts_total", "", 1, 10.0),
+        ("e", "trtllm_spec_decode_drafted_tokens_total", "", 1, 50.0),
+        ("e", "trtllm_spec_decode_accepted_tokens_total", "", 1, 40.0),
+        ("e", "vllm:num_requests_running", "", 1, 3.0),
+    )
+    assert list(found) == [Metric.RUNNING]
+
+
+def test_replicas_of_two_versions_count_each_by_the_best_name_on_its_own_page() -> None:
+    found = told(
+        ("a", "vllm:gpu_cache_usage_perc", "", 1, 0.9),
+        ("b", "vllm:kv_cache_usage_perc", "", 1, 0.1),
+        ("b", "vllm:gpu_cache_usage_perc", "", 1, 0.3),  # told for a while beside its new name
+        ("a", "trtllm_num_active_requests", "", 1, 7.0),
+        ("b", "trtllm_num_requests_running", "", 1, 5.0),
+    )
+    edges_s = np.array([0.0, 2.0])
+    means = {m: gauge_over_time(m, of, edges_s).tolist() for m, of in found.items()}
+    assert means == {
+        Metric.KV_USAGE: pytest.approx([0.5]),  # of 0.9 and 0.1
+        Metric.RUNNING: pytest.approx([12.0]),
+    }
+
+
+def test_a_line_without_labels_is_the_total_of_those_beside_it_on_its_page() -> None:
+    per_position = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+    found = told(
+        ("a", "vllm:num_requests_running", 'worker_id="0"', 1, 3.0),
+        ("a", "vllm:num_requests_running", 'worker_id="1"', 1, 4.0),
+        ("a", "vllm:num_requests_running", "", 1, 7.0),
+        ("b", "vllm:num_requests_running", 'engine="0"', 1, 2.0),
+        ("b", "vllm:num_requests_running", 'engine="1"', 1, 1.0),
+        ("a", per_position, "", 1, 9.0),
+        ("a", per_position, 'position="0"', 1, 6.0),
+    )
+    values = {metric: [each.values.tolist() for each in of] for metric, of in found.items()}
+    assert values[Metric.RUNNING] == [[7.0], [2.0], [1.0]]
+    assert [6.0] in values[Metric.ACCEPTED_AT]  # what is by position a total cannot tell
+
+
 def test_values_that_no_metric_can_have_are_passed_over() -> None:
     found = told(
         *(("e", "vllm:num_requests_running", "", n, value)
