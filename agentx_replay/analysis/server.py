@@ -141,9 +141,17 @@ def mean_alive_at(start_s: Floats, end_s: Floats, at_s: Floats, edges_s: Floats)
 
 
 def growth(samples: Samples) -> tuple[Floats, Floats]:
-    """Return a counter's increases and when each was seen; after a restart it counts from 0."""
-    steps = np.diff(samples.values)
-    return samples.at_s[1:], np.where(steps < 0, samples.values[1:], steps)
+    """Return a counter's increases and when each was seen; after a restart it counts from 0.
+
+    A fall that the next sample makes up for is no restart: that page was older than the one before
+    it, and is passed over. So is a fall at the end, of which that cannot be told.
+    """
+    before = np.insert(samples.values[:-1], 0, 0.0)
+    following = np.append(samples.values[1:], np.inf)
+    kept = (samples.values >= before) | (following < before)
+    values = samples.values[kept]
+    steps = np.diff(values)
+    return samples.at_s[kept][1:], np.where(steps < 0, values[1:], steps)
 
 
 def growth_over_time(samples: tuple[Samples, ...], edges_s: Floats) -> Floats:

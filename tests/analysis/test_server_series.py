@@ -47,6 +47,27 @@ def test_a_counter_that_falls_has_begun_again_from_0() -> None:
     assert steps.tolist() == [3.0, 2.0, 1.0]
 
 
+@pytest.mark.parametrize(
+    ("values", "at_s", "steps"),
+    [
+        ((50.0, 0.0, 150.0, 100.0, 250.0), [2.0, 4.0], [100.0, 100.0]),
+        ((1000.0, 1200.0, 1100.0), [1.0], [200.0]),  # of the last it cannot be told
+        ((1000.0, 1200.0, 50.0, 150.0), [1.0, 2.0, 3.0], [200.0, 50.0, 100.0]),  # a restart
+        ((7.0,), [], []),
+    ],
+)
+def test_an_older_page_after_a_newer_one_is_no_restart(
+    values: tuple[float, ...], at_s: list[float], steps: list[float]
+) -> None:
+    samples = Samples("", np.arange(float(len(values))), np.array(values))
+    assert [found.tolist() for found in growth(samples)] == [at_s, steps]
+
+
+def test_samples_that_were_written_out_of_order_are_put_in_order() -> None:
+    found = told(*(("e", "vllm:prompt_tokens_total", "", at_s, 10.0 * at_s) for at_s in (2, 1, 3)))
+    assert found[Metric.PROMPT_TOKENS][0].values.tolist() == [10.0, 20.0, 30.0]
+
+
 def test_of_an_engine_and_the_router_before_it_the_engine_is_believed() -> None:
     found = told(
         ("router", "dynamo_frontend_inflight_requests", "", 1, 9),
