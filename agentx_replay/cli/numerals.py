@@ -40,6 +40,11 @@ class Whole(click.IntRange):
 
     name = "integer"
 
+    def _describe_range(self) -> str:
+        """Say nothing in the help of a bound that is none, which click shows as ``x<=None``."""
+        bounded = self.min is not None or self.max is not None
+        return super()._describe_range() if bounded else ""
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Refuse what is none, in click's words."""
         if not is_plain(value):
@@ -51,6 +56,11 @@ class Real(click.FloatRange):
     """A number between bounds."""
 
     name = "number"
+
+    def _describe_range(self) -> str:
+        """Say nothing in the help of a bound that is none, which click shows as ``x<=None``."""
+        bounded = self.min is not None or self.max is not None
+        return super()._describe_range() if bounded else ""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Refuse what is none, in click's words."""

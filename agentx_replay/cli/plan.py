@@ -64,16 +64,23 @@ _LIVE_HISTORY = "Later prompts say what the server answered: not comparable with
     show_default=True,
     callback=levels,
     metavar="N,N,…",
+    help="Levels, each planned on its own.",
 )
 @click.option("--traces", type=NamedPath(path_type=Path), metavar="PATH", help="Default: bundled.")
 @scenario_option
 @repeats_option
-@click.option("--max-context", type=Whole(1, MOST_TOKENS), metavar="TOKENS")
+@click.option(
+    "--max-context",
+    type=Whole(1, MOST_TOKENS),
+    metavar="TOKENS",
+    help="Leave out sessions that need more. Default: none.",
+)
 @click.option(
     "--max-context-policy",
     type=click.Choice(["session", "request"]),
     default="session",
     show_default=True,
+    help="Leave out whole sessions, or single requests.",
 )
 @duplicates_option
 @tool_messages_option
@@ -100,7 +107,7 @@ def plan(
     """Print what a run would do: sessions, lanes, t*, primers, first requests, fingerprints.
 
     \b
-    agentx-replay plan --traces DIRECTORY --scenario agentx --concurrency 8
+    agentx-replay plan --scenario agentx --concurrency 8
     """
     if live_history:
         refuse_live_history_with(simulate=simulate, tool_messages=tool_messages)

@@ -19,10 +19,10 @@ def traces() -> None:
     """Look at recorded sessions.
 
     \b
-    agentx-replay traces stats DIRECTORY
-    agentx-replay traces check DIRECTORY
-    agentx-replay traces pack DIRECTORY mine.jsonl.gz
-    agentx-replay traces generate mine.jsonl.gz --sessions 50 --seed 7
+    agentx-replay traces stats
+    agentx-replay traces check
+    agentx-replay traces generate mine.jsonl --sessions 50 --seed 7
+    agentx-replay traces pack mine.jsonl mine.jsonl.gz
     """
 
 
@@ -36,7 +36,11 @@ _CORPUS = click.argument(
 @click.option("--skip-bad", is_flag=True, help="Leave out files that cannot be read, and say so.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def stats(corpus: Path, skip_bad: bool, as_json: bool) -> None:
-    """Print what CORPUS holds (default: the bundled sessions)."""
+    """Print what CORPUS holds (default: the bundled sessions).
+
+    \b
+    agentx-replay traces stats
+    """
     from agentx_replay.report.traces_table import as_dict, statistics_lines
     from agentx_replay.traces.statistics import corpus_statistics
 
@@ -63,7 +67,11 @@ def _agents_apart(session: Session) -> list[tuple[RecordedRequest, ...]]:
 @traces.command()
 @_CORPUS
 def check(corpus: Path) -> None:
-    """Read every session of CORPUS and name each that cannot be read."""
+    """Read every session of CORPUS (default: the bundled ones) and name each that cannot be read.
+
+    \b
+    agentx-replay traces check
+    """
     found = read_corpus(corpus, skip_bad=True)
     for name, reason in found.skipped:
         say(reason if name in reason else f"{name}: {reason}")
@@ -77,7 +85,12 @@ def check(corpus: Path) -> None:
 @click.argument("corpus", type=NamedPath(path_type=Path))
 @click.argument("file", type=NamedPath(path_type=Path, dir_okay=False))
 def pack(corpus: Path, file: Path) -> None:
-    """Write the sessions of CORPUS to one FILE (.jsonl.gz)."""
+    """Write the sessions of CORPUS to one FILE (.jsonl.gz).
+
+    \b
+    agentx-replay traces generate mine.jsonl --sessions 5
+    agentx-replay traces pack mine.jsonl mine.jsonl.gz
+    """
     from agentx_replay.traces.pack import pack_corpus
 
     say(f"{counted(pack_corpus(corpus, file), 'session')} packed into {file}")
@@ -95,7 +108,11 @@ def pack(corpus: Path, file: Path) -> None:
     help="Contexts of up to 4,000, 31,000 or 200,000 tokens.",
 )
 def generate(file: Path, sessions: int, seed: int, shape: str) -> None:
-    """Write synthetic sessions to FILE (.jsonl or .jsonl.gz), drawn from published statistics."""
+    """Write synthetic sessions to FILE (.jsonl or .jsonl.gz), drawn from published statistics.
+
+    \b
+    agentx-replay traces generate mine.jsonl.gz --sessions 5 --seed 7
+    """
     if not file.name.endswith((".jsonl", ".jsonl.gz")):
         raise UsageError(f"{file} is not named like a corpus", "use a name in .jsonl or .jsonl.gz")
     from agentx_replay.traces.generate import LARGE, MEDIUM, SMALL, generate_corpus, write_corpus

@@ -8,7 +8,7 @@ import orjson
 import pytest
 from command_line import finished
 
-from agentx_replay.results.run_directory import read_points, read_sweep
+from agentx_replay.results.run_directory import read_json, read_points, read_sweep
 
 SWEEP = ("sweep", "--virtual", "--concurrency", "2,4", "--override", "window_s=8")
 
@@ -46,10 +46,11 @@ def test_complete_levels_are_kept_and_the_rest_are_begun_again(killed_run: Path)
 
 def test_an_attempt_again_has_ids_of_its_own_and_both_can_be_read(killed_run: Path) -> None:
     finished(*SWEEP, "--resume", "--out", str(killed_run))
-    (before,) = read_points(killed_run / "unfinished")
+    before = killed_run / "unfinished" / "c0004.attempt-0"
     _, again = read_points(killed_run)
-    assert again.document["run_id"] == before.document["run_id"] + "-a1"
-    sent_before = set(before.requests(("request_id",))["request_id"].to_pylist())
+    assert again.document["run_id"] == read_json(point_file(before))["run_id"] + "-a1"
+    table_before = StoredRequests.of(before).table(("request_id",))
+    sent_before = set(table_before["request_id"].to_pylist())
     sent_again = set(again.requests(("request_id",))["request_id"].to_pylist())
     assert sent_before
     assert sent_again

@@ -1,0 +1,53 @@
+"""What ``--help`` says can be run, and is so."""
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command_line import ROOT, finished
+
+
+def help_of(*command: str) -> str:
+    """A command's help as one line, blanks run together."""
+    return " ".join(finished(*command, "--help").stdout.split())
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("plan",), ("traces",), *(("traces", of) for of in ("stats", "check", "pack", "generate"))],
+)
+def test_the_commands_in_a_help_run_as_printed(command: tuple[str, ...], tmp_path: Path) -> None:
+    lines = finished(*command, "--help").stdout.splitlines()
+    examples = [line for line in lines if line.startswith("  agentx-replay ")]
+    assert examples
+    for example in examples:
+        _, *arguments = shlex.split(example)
+        done = subprocess.run(
+            [sys.executable, "-m", "agentx_replay", *arguments],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            check=False,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("plan", "Levels, each planned on its own. [default: 8]"),
+        ("plan", "--max-context TOKENS Leave out sessions that need more. Default: none."),
+        ("simulate", "--step-base-ms NUMBER [default: 6.0]"),
+        ("simulate", "--max-running INTEGER [default: 256]"),
+    ],
+)
+def test_defaults_are_told_as_they_are(command: str, says: str) -> None:
+    assert says in help_of(command)
+
+
+def test_a_bound_that_is_none_is_not_shown() -> None:
+    assert "None" not in help_of("simulate")
