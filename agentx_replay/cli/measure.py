@@ -67,7 +67,6 @@ _OPTIONS = (
         metavar="PATH",
         help="Recorded sessions: a directory or file. Default: the bundled ones.",
     ),
-    scenario_option,
     repeats_option,
     click.option("--gpus", type=Whole(1, MOST_GPUS), metavar="N", help="GPUs behind all servers."),
     click.option(
@@ -138,6 +137,7 @@ def _measuring(command: Callable[..., Any]) -> Callable[..., Any]:
     metavar="N",
     help="Sessions alive at all times.",
 )
+@scenario_option
 @_measuring
 def run(concurrency: tuple[int, ...], **options: Any) -> None:
     """Measure one concurrency level.
@@ -154,7 +154,10 @@ def run(concurrency: tuple[int, ...], **options: Any) -> None:
     type=click.UNPROCESSED,
     callback=levels,
     metavar="N,N,…",
-    help="Levels, run in this order.  [default: 2,8,16]",
+    help="Levels, run in this order. Default: 2,8,16.",
+)
+@functools.partial(
+    scenario_option, default="quick, and look without --url, --concurrency and --override"
 )
 @_measuring
 @click.option("--resume", is_flag=True, help="Go on with the run in --out; repeat its options.")

@@ -186,8 +186,10 @@ def _toml_value(text: str) -> Any:
     return found["v"] if len(found) == 1 else text.strip()
 
 
-def scenario_option(command: _F) -> _F:
-    """``--scenario`` and ``--override``, as one ``scenario`` and one ``override`` argument."""
+def scenario_option(command: _F, default: str = "quick") -> _F:
+    """``--scenario`` and ``--override``, as one ``scenario`` and one ``override`` argument;
+    ``default`` is what the help says of the scenario played where none is named.
+    """
     command = click.option(
         "--override",
         multiple=True,
@@ -200,9 +202,8 @@ def scenario_option(command: _F) -> _F:
     return click.option(
         "--scenario",
         default="quick",
-        show_default=True,
         metavar="NAME",
-        help="agentx, agentx-faithful, agentx-fast, quick, look, or a .toml.",
+        help=f"agentx, agentx-faithful, agentx-fast, quick, look, or a .toml. Default: {default}.",
     )(command)
 
 

@@ -39,6 +39,10 @@ def test_the_commands_in_a_help_run_as_printed(command: tuple[str, ...], tmp_pat
 @pytest.mark.parametrize(
     ("command", "says"),
     [
+        # Without anything a sweep plays look, at the levels of any other.
+        ("sweep", "Default: quick, and look without --url, --concurrency and --override."),
+        ("sweep", "Levels, run in this order. Default: 2,8,16."),
+        ("run", "or a .toml. Default: quick."),
         ("plan", "Levels, each planned on its own. [default: 8]"),
         ("plan", "--max-context TOKENS Leave out sessions that need more. Default: none."),
         ("simulate", "--step-base-ms NUMBER [default: 6.0]"),
