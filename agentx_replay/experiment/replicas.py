@@ -13,7 +13,7 @@ from dataclasses import replace
 from agentx_replay.endpoint.client import Client
 from agentx_replay.endpoint.counting import Counter, UncountedError
 from agentx_replay.endpoint.readiness import ServerFacts, ask_server
-from agentx_replay.endpoint.scrape import MetricsPage, page_url
+from agentx_replay.endpoint.scrape import MetricsPage, page_url, server_page
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.endpoint.url import refuse_twice
 from agentx_replay.errors import UsageError
@@ -100,14 +100,16 @@ def _plain(value: object) -> str:
 async def replica_pages(
     urls: Sequence[str], servers: Sequence[EndpointSettings]
 ) -> tuple[MetricsPage, ...]:
-    """Return the metrics pages to scrape: those at ``urls``, with none given each server's own.
+    """Return the metrics pages to scrape: those at ``urls``, with none given each server's own,
+    which servers at one host and port share.
 
     A page gets the key of the server that it belongs to, and no other. Raises as
     ``metrics_pages``, and for a page that is named twice: its counts would be added up.
     """
     refuse_twice("--metrics-url", [page_url(url) for url in urls])
     if not urls:
-        found = [await metrics_pages((), server) for server in servers]
+        by_place = {server_page(server).settings.url.place: server for server in servers}
+        found = [await metrics_pages((), server) for server in by_place.values()]
     else:
         found = [await metrics_pages((url,), _owner(url, servers)) for url in urls]
     return tuple(page for pages in found for page in pages)

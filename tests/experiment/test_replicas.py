@@ -240,6 +240,16 @@ def test_unasked_the_own_page_of_every_server_is_kept() -> None:
     uvloop.run(main())
 
 
+def test_servers_of_one_port_have_one_own_page_which_is_kept_once() -> None:
+    async def main() -> None:
+        async with engine() as (one, _), engine() as (two, _):
+            servers = [settings(url) for url in (f"{one}/a/v1", two, f"{one}/b/v1")]
+            pages = await replica_pages((), servers)
+            assert [page.name for page in pages] == [f"{one}/metrics", f"{two}/metrics"]
+
+    uvloop.run(main())
+
+
 def test_a_page_that_was_named_gets_the_key_where_it_is_a_servers_own_whichever() -> None:
     async def main() -> None:
         async with engine() as (one, _), engine() as (two, asked), engine() as (other, not_ours):
