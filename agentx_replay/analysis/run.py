@@ -19,8 +19,13 @@ from agentx_replay.analysis.responses import stored_records
 from agentx_replay.analysis.sensitivity import LevelVariants, level_variants, mean_variants
 from agentx_replay.analysis.window import Window, happened_in
 from agentx_replay.errors import UsageError
-from agentx_replay.results.layout import Measurement, measurement_of, point_directory, point_file
-from agentx_replay.results.run_directory import StoredPoint, read_points, read_sweep
+from agentx_replay.results.layout import Measurement, measurement_of
+from agentx_replay.results.run_directory import (
+    StoredPoint,
+    check_place,
+    read_points,
+    read_sweep,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -144,11 +149,7 @@ def _without_gpus(level: MeasuredLevel) -> MeasuredLevel:
 
 
 def _read_level(stored: StoredPoint, gpus: int | None) -> MeasuredLevel:
-    if stored.directory != point_directory(stored.directory.parent, *stored.measurement):
-        raise UsageError(
-            f"{point_file(stored.directory)} is of concurrency {stored.measurement}",
-            "move its directory away",
-        )
+    check_place(stored)
     records = stored_records(stored)
     point = point_from_records(stored, records)
     if gpus is not None and point.facts.gpus is None:

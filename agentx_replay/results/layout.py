@@ -28,9 +28,12 @@ def point_directory(run: Path, concurrency: int, repeat: int = 1) -> Path:
 
 
 def measurement_of(directory: Path) -> Measurement | None:
-    """Return what a directory is named after, None where it is named after no measurement."""
+    """Return what a directory is named after; None where no measurement's has just that name."""
     found = _POINT_NAME.fullmatch(directory.name)
-    return Measurement(int(found[1]), int(found[2] or 1)) if found else None
+    if found is None:
+        return None
+    of = Measurement(int(found[1]), int(found[2] or 1))
+    return of if directory == point_directory(directory.parent, *of) else None
 
 
 def unfinished_directory(run: Path) -> Path:

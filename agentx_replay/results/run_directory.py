@@ -24,6 +24,7 @@ from agentx_replay.results.layout import (
     instrument_file,
     instrument_parts,
     lock_file,
+    measurement_of,
     point_directory,
     point_file,
     points_file,
@@ -249,9 +250,21 @@ def read_sweep(path: Path) -> dict[str, Any]:
 
 
 def read_points(path: Path) -> list[StoredPoint]:
-    """Return the points of a run directory, finished or not, by rising concurrency and repeat."""
-    found = [_read_point(file) for file in path.glob("c*/point.json")]
-    return sorted(found, key=lambda point: point.measurement)
+    """Return the points of a run directory, finished or not, by rising concurrency and repeat.
+
+    A directory that is not named as a level's or repeat's is no point, whatever it holds.
+    """
+    files = [file for file in path.glob("c*/point.json") if measurement_of(file.parent)]
+    return sorted(map(_read_point, files), key=lambda point: point.measurement)
+
+
+def check_place(point: StoredPoint) -> None:
+    """Raise ``UsageError`` where a point lies in another's directory."""
+    if measurement_of(point.directory) != point.measurement:
+        raise UsageError(
+            f"{point_file(point.directory)} is of concurrency {point.measurement}",
+            "move its directory away",
+        )
 
 
 def _read_point(file: Path) -> StoredPoint:

@@ -8,6 +8,8 @@ import orjson
 import pytest
 from command_line import finished
 
+from agentx_replay.results.layout import point_file
+from agentx_replay.results.requests import StoredRequests
 from agentx_replay.results.run_directory import read_json, read_points, read_sweep
 
 SWEEP = ("sweep", "--virtual", "--concurrency", "2,4", "--override", "window_s=8")

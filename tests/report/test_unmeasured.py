@@ -80,4 +80,10 @@ def test_other_files_in_a_run_directory_are_no_levels(tmp_path: Path) -> None:
     for name in ("c0099", "calibration.json"):
         (path / name).write_text("{}")
     (path / "copies").mkdir()
-    assert Report.of(path, (100.0,)).sound
+    for stray in ("c0012-r01", "c12", "c0012-old"):
+        shutil.copytree(path / "c0012", path / stray)
+    (path / "c0016-r02").mkdir()
+    found = Report.of(path, (100.0,))
+    assert [point.name for point in found.run.points] == ["12", "16"]
+    assert found.plain()["not_measured"] == []
+    assert found.sound

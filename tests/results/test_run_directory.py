@@ -12,6 +12,7 @@ from agentx_replay.replay.ports import PlayRecord
 from agentx_replay.results.durable import explain, write_bytes_durably, write_durably
 from agentx_replay.results.layout import measurement_of
 from agentx_replay.results.recorder import ParquetRecorder
+from agentx_replay.results.requests import StoredRequests
 from agentx_replay.results.run_directory import (
     PointStatus,
     RunDirectory,
@@ -85,9 +86,9 @@ def test_starting_a_level_again_sets_the_attempt_before_aside(tmp_path: Path) ->
     assert run.attempts(2) == 2
     (point,) = read_points(tmp_path)
     assert len(point.requests()) == 0
-    (aside,) = read_points(tmp_path / "unfinished")
-    assert aside.directory.name == "c0002.attempt-0"
-    assert len(aside.requests()) == 1
+    (aside,) = (tmp_path / "unfinished").iterdir()
+    assert aside.name == "c0002.attempt-0"
+    assert len(StoredRequests.of(aside).table()) == 1
 
 
 def test_repeats_of_a_level_have_directories_and_attempts_of_their_own(tmp_path: Path) -> None:
@@ -112,6 +113,10 @@ def test_repeats_of_a_level_have_directories_and_attempts_of_their_own(tmp_path:
         ("c20000-r10", (20_000, 10)),
         ("c0008.attempt-0", None),
         ("c0008-r", None),
+        ("c8", None),
+        ("c00008", None),
+        ("c0008-r1", None),
+        ("c0008-r02", None),
         ("calibration", None),
     ],
 )
@@ -135,6 +140,15 @@ def test_a_repeat_that_is_none_is_refused(tmp_path: Path, repeat: str) -> None:
     )
     with pytest.raises(UsageError, match=r"c0008/point\.json lacks a usable repeat"):
         read_points(tmp_path)
+
+
+def test_a_directory_of_another_name_is_no_point_whatever_it_holds(tmp_path: Path) -> None:
+    run = RunDirectory.create(tmp_path)
+    directory = run.start_point(12, {}, 3)
+    for stray in ("c0012-r03", "c0012-copy", "c12"):
+        shutil.copytree(directory, tmp_path / stray)
+    (tmp_path / "c12" / "point.json").write_text("{")
+    assert [point.directory.name for point in read_points(tmp_path)] == ["c0012-r3"]
 
 
 def test_points_are_read_by_rising_concurrency(tmp_path: Path) -> None:
