@@ -5,6 +5,7 @@ Not for: opening connections, or asking the server anything.
 
 import os
 import re
+import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
@@ -41,13 +42,24 @@ class BaseUrl:
     @property
     def place(self) -> tuple[str, int, str]:
         """What two URLs of one server have in common, as far as names alone tell: a machine's port
-        is one server's under any name that means the machine itself. Other names, also of one
-        address, may be several servers behind a proxy.
+        is one server's under any name that means the machine itself, and an address is one however
+        it is written. Other names, also of one address, may be several servers behind a proxy.
         """
-        return "localhost" if self.host in _THIS_MACHINE else self.host, self.port, self.path
+        host = _address(self.host)
+        return "localhost" if host in _THIS_MACHINE else host, self.port, self.path
 
     def __str__(self) -> str:
         return f"{self.scheme}://{self.authority}{self.path}"
+
+
+def _address(host: str) -> str:
+    """Return an IPv4 address as four numbers, as connecting reads it (127.1 is 127.0.0.1); a name
+    as it is.
+    """
+    try:
+        return socket.inet_ntoa(socket.inet_aton(host))
+    except OSError:
+        return host
 
 
 def parse_base_url(text: str) -> BaseUrl:
@@ -113,7 +125,7 @@ def refuse_proxy(url: BaseUrl, environment: Mapping[str, str] = os.environ) -> N
     names = (f"{url.scheme}_proxy", "all_proxy")
     lowered = {name.lower(): value for name, value in environment.items() if value}
     name = next((name for name in names if name in lowered), None)
-    if name is None or _LOOPBACK.fullmatch(url.host):
+    if name is None or _LOOPBACK.fullmatch(_address(url.host)):
         return
     if not _excepted(url, lowered.get("no_proxy", "")):
         raise UsageError(

@@ -82,6 +82,7 @@ def test_a_page_without_a_path_is_the_servers_metrics() -> None:
 
 SAME = (
     "http://localhost:8000/", "http://127.0.0.1:8000", "http://[::1]:8000/v1", "http://0.0.0.0:8000",
+    "http://127.1:8000", "http://2130706433:8000", "http://0x7f.0.0.1:8000", "http://0:8000",
 )  # fmt: skip
 
 
@@ -95,6 +96,12 @@ def test_names_of_this_machine_with_one_port_are_one_server(one: str, other: str
 @pytest.mark.parametrize(
     ("one", "other", "told"),
     [
+        (
+            "http://10.1:8000",
+            "http://10.0.0.1:8000",
+            "--url names one place twice, as http://10.1:8000/v1 and http://10.0.0.1:8000/v1; "
+            "give each once",
+        ),
         ("https://H", "https://h:443/v1/", "--url names https://h/v1 twice; give each once"),
         (
             "http://localhost",
@@ -155,6 +162,7 @@ REMOTE = "http://gpu.example:8000"
         (REMOTE, {"http_proxy": "http://p", "no_proxy": "u.example,"}, True),
         ("http://localhost:1", {"http_proxy": "http://p"}, False),
         ("http://127.0.0.5:1", {"http_proxy": "http://p"}, False),
+        ("http://127.1:1", {"http_proxy": "http://p"}, False),
     ],
 )
 def test_a_proxy_in_the_way_is_refused(
