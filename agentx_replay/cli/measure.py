@@ -191,7 +191,8 @@ def _as_before(
         raise UsageError("--resume does not say which run", "name its directory with --out")
     earlier = earlier_run(options["out"])
     options["salt"] = options["salt"] or earlier.salt
-    if options["tool_messages"] == earlier.document.get("tool_messages", False):
+    kind = (options["tool_messages"], options["endpoint"])
+    if kind == (earlier.document.get("tool_messages", False), earlier.api):
         options["calibration"] = options["calibration"] or earlier.calibration
     options["repeats"] = options["repeats"] or earlier.repeats
     return concurrency or earlier.levels

@@ -18,6 +18,7 @@ from agentx_replay.results.layout import Measurement, calibration_file, sweep_fi
 from agentx_replay.results.run_directory import (
     PointStatus,
     StoredPoint,
+    check_place,
     read_json,
     read_points,
     read_sweep,
@@ -60,6 +61,11 @@ class Earlier:
         return int(self.document.get("repeats", 1))
 
     @property
+    def api(self) -> str:
+        """The API that it asked."""
+        return _api(self.document)
+
+    @property
     def calibration(self) -> Path | None:
         """Its calibration, to be proven anew; None where words and template were assumed."""
         path = calibration_file(self.path)
@@ -81,8 +87,15 @@ def earlier_run(path: Path) -> Earlier:
                 f"{where} has no {lacking[0]}, so its run cannot be resumed", "choose another --out"
             )
     points = read_points(path)
+    for point in points:
+        check_place(point)
     complete = tuple(point for point in points if point.status is PointStatus.COMPLETE)
     return Earlier(path, document, complete)
+
+
+def stands(level: int, repeats: int, kept: Collection[Measurement]) -> bool:
+    """Whether all repeats of a level are ``kept``, so that nothing of it is run."""
+    return all((level, repeat) in kept for repeat in range(1, repeats + 1))
 
 
 def resumed(earlier: Earlier, now: Mapping[str, Any], *, accept: bool) -> dict[str, Any]:
@@ -90,11 +103,6 @@ def resumed(earlier: Earlier, now: Mapping[str, Any], *, accept: bool) -> dict[s
 
     Raises ``UsageError`` naming every difference, unless they are to be ``accept``-ed; then they
     are on record.
-def stands(level: int, repeats: int, kept: Collection[Measurement]) -> bool:
-    """Whether all repeats of a level are ``kept``, so that nothing of it is run."""
-    return all((level, repeat) in kept for repeat in range(1, repeats + 1))
-
-
     """
     found = differences(earlier.document, now)
     if found and not accept:
@@ -105,17 +113,17 @@ def stands(level: int, repeats: int, kept: Collection[Measurement]) -> bool:
         )
     before = earlier.document
     begun = {key: before[key] for key in ("command", "started_unix_s")}
-    again = {"command": now["command"], "unix_s": now["started_unix_s"], "differences": found}
-    return {
-        **now,
-        **begun,
-        "levels": sorted({*before["levels"], *now["levels"]}),
     kept = [point.measurement for point in earlier.complete]
     plans = {
         level: plan
         for level, plan in now["plans"].items()
         if not stands(int(level), now["repeats"], kept)
     }
+    again = {"command": now["command"], "unix_s": now["started_unix_s"], "differences": found}
+    return {
+        **now,
+        **begun,
+        "levels": sorted({*before["levels"], *now["levels"]}),
         "repeats": max(earlier.repeats, now["repeats"]),
         "plans": {**before["plans"], **plans},
         "resumed": [*before.get("resumed", []), again],
@@ -132,6 +140,10 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def _api(document: Mapping[str, Any]) -> str:
+    return str(document["calibration"].get("api", "chat"))
+
+
 def _facts(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     yield "the version", document["versions"]["agentx-replay"]
     yield "the corpus", document["corpus"]["fingerprint"]
@@ -145,6 +157,7 @@ def _facts(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         if fact not in _MAY_CHANGE and not embedded:
             several = fact == "url" and isinstance(value, list)
             yield f"the server's {fact}", ", ".join(value) if several else value
+    yield "the API", _api(document)
     yield "sending tool messages", document.get("tool_messages", False)
     yield "the template's cost", document["calibration"]["cost"]
     yield "the salt", document["salt"]

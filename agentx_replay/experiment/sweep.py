@@ -74,11 +74,18 @@ class Sweep:
         self._run = RunDirectory.create(
             settings.out, resume=settings.resume, secrets=target.secrets
         )
+        document = self._document()
+        accept = settings.accept_differences
+        if earlier is not None:
+            # Before it is calibrated: one of another kind would be refused as if it was given.
+            api = target.endpoint.api if target.endpoint else "chat"
+            calibrated = earlier.document["calibration"] | {"api": api}
+            resumed(earlier, document | {"calibration": calibrated}, accept=accept)
         self.calibration = calibration_for(settings, target)
         self._prompting = prompting_of(self.calibration, settings, target)
-        document = self._document()
+        document["calibration"] = summary_document(self.calibration)
         if earlier is not None:
-            document = resumed(earlier, document, accept=settings.accept_differences)
+            document = resumed(earlier, document, accept=accept)
         self._run.write_calibration(as_document(self.calibration))
         self._run.write_sweep(document)
 
@@ -131,6 +138,7 @@ class Sweep:
         )
 
     def _document(self) -> dict[str, Any]:
+        """Return ``sweep.json`` but for the calibration, which is made later."""
         settings = self._settings
         return {
             "command": settings.command,
@@ -147,7 +155,6 @@ class Sweep:
             "salt": settings.salt,
             "tool_messages": settings.tool_messages,
             "live_history": settings.live_history,
-            "calibration": summary_document(self.calibration),
             "target": self._target.facts,
         }
 

@@ -13,9 +13,9 @@ SHORT = ("--concurrency", "1", "--override", "window_s=1.0", "--override", "grac
 BUILTIN_WORDS = "1,234 built-in words, counted by "
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, command: str = "run") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "agentx_replay", "run", *arguments],
+        [sys.executable, "-m", "agentx_replay", command, *arguments],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -62,6 +62,16 @@ def test_completions_are_calibrated_by_token_ids(tmp_path: Path) -> None:
 def test_without_a_wire_lengths_are_assumed_and_said_to_be(tmp_path: Path) -> None:
     said = run(*SHORT, "--virtual", "--out", str(tmp_path / "virtual")).stderr
     assert "prompt lengths assumed, not measured (1,234 built-in words)\n" in said
+
+
+def test_a_run_resumed_with_another_api_names_it_not_the_calibration_taken_along(
+    first_run: tuple[Path, str],
+) -> None:
+    resume = ("--resume", "--out", str(first_run[0]))
+    ended = run(*SHORT, *resume, "--endpoint", "completions", command="sweep")
+    assert ended.returncode == 2
+    assert "the API was chat and is completions" in ended.stderr
+    assert "the calibration is of" not in ended.stderr
 
 
 def test_a_file_that_is_no_calibration_is_refused_in_two_sentences(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """``--tool-messages`` as a person meets it: exact, on record, another experiment, refused."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -55,6 +56,28 @@ def test_its_calibration_serves_no_plain_run(
     ended = command("run", *SHORT, "--calibration", file, "--out", str(tmp_path / "never"))
     assert ended.returncode == 2
     assert "the calibration is of tool messages, and plain ones are asked for" in ended.stderr
+
+
+def test_a_run_that_sent_them_is_not_resumed_without(with_tools: tuple[Path, str, str]) -> None:
+    resume = ("--resume", "--out", str(with_tools[0]))
+    ended = command("sweep", *SHORT, *resume)
+    assert ended.returncode == 2
+    told = "cannot be resumed as the same experiment: sending tool messages was True and is False."
+    assert told in ended.stderr
+    assert "the calibration is of" not in ended.stderr
+    other = command("sweep", *SHORT, *resume, "--live-history")
+    assert "sending tool messages was True and is False; feeding live output back" in other.stderr
+
+
+def test_on_record_they_are_left_out_and_the_server_is_calibrated_anew(
+    with_tools: tuple[Path, str, str], tmp_path: Path
+) -> None:
+    out = shutil.copytree(with_tools[0], tmp_path / "mixed")
+    resume = ("--resume", "--override", "--out", str(out))
+    ended = command("sweep", "--concurrency", "2", *SHORT[2:], *resume)
+    assert exact_by(ended.stderr) == "1,234 built-in words, counted by /tokenize"
+    (again,) = json.loads((out / "sweep.json").read_text())["resumed"]
+    assert again["differences"][0] == "sending tool messages was True and is False"
 
 
 def test_completions_have_no_messages(tmp_path: Path) -> None:

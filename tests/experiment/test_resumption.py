@@ -75,6 +75,7 @@ def test_what_says_nothing_of_the_experiment_may_differ(change: dict[str, Any]) 
             {"calibration__cost": {"per_message": 5}},
             "the template's cost was {'per_message': 4} and is {'per_message': 5}",
         ),
+        ({"calibration__api": "completions"}, "the API was chat and is completions"),
         ({"tool_messages": True}, "sending tool messages was False and is True"),
         ({"salt": "s"}, "the salt was pepper and is s"),
         ({"gpus": None}, "the number of GPUs was 8 and is None"),
