@@ -12,7 +12,10 @@ def kept_line(fidelity: Fidelity) -> str:
     of = fidelity.conformity
     parts = _lengths(fidelity)
     if fidelity.reuse_sent is not None and fidelity.reuse_recorded is not None:
-        parts.append(f"reuse {fidelity.reuse_sent:.1%} of {fidelity.reuse_recorded:.1%}")
+        sent, recorded = f"{fidelity.reuse_sent:.1%}", f"{fidelity.reuse_recorded:.1%}"
+        # The recording also had prompts that a play did not send, or not yet.
+        why = " (all kept that its play had sent)" if sent != recorded and not of.prefixes else ""
+        parts.append(f"reuse {sent} of {recorded}{why}")
     if of.prefixes is None:
         parts.append("prefixes not compared (--live-history)")
     elif of.resets_sent != of.resets_recorded:

@@ -353,7 +353,7 @@ def fidelity_section(run: Run) -> str:
     ]
     compared = all(report.conformity.prefixes is not None for _, report in reports)
     kept = (
-        "the waits and the prefix of its recording"
+        "the waits of its recording, and kept what it shares there with prompts its play had sent"
         if compared
         else "the waits of its recording; prefixes are not compared where live output was fed back"
     )
@@ -365,7 +365,8 @@ def fidelity_section(run: Run) -> str:
 _WORDS = (
     "A lane is one of the places at which a session is alive at all times; a play is one replay of "
     "a session on a lane, its subagents included. A reset is a prompt that keeps less than half of "
-    "the one before it. All words are in docs/protocol.md."
+    "the one before it. Reuse as recorded also counts prompts that a play did not send or not yet, "
+    "such as those before its start. All words are in docs/protocol.md."
 )
 _FIDELITY_ROWS = (
     "requests checked against the recording",

@@ -1,4 +1,7 @@
 from dataclasses import replace
+from pathlib import Path
+
+from made_runs import Level, make_run
 
 from agentx_replay.analysis.fidelity import (
     Conformity,
@@ -7,7 +10,9 @@ from agentx_replay.analysis.fidelity import (
     LengthErrors,
     without_prefixes,
 )
+from agentx_replay.analysis.run import read_run
 from agentx_replay.report.fidelity_lines import broken_line, counted_line, kept_line
+from agentx_replay.report.page_text import fidelity_section
 
 EXACT = LengthErrors(790, 1.0, 0, 0.0, 0.0, 0, 0.0)
 OF = Conformity(
@@ -52,6 +57,16 @@ def test_a_replay_that_kept_all_takes_one_line() -> None:
     )
     assert broken_line(KEPT) is None
     assert counted_line(KEPT) is None
+
+
+def test_reuse_that_differs_says_that_nothing_sent_was_lost() -> None:
+    less = replace(KEPT, reuse_sent=0.809, reuse_recorded=0.815)
+    assert kept_line(less) == (
+        "lengths exact, reuse 80.9% of 81.5% (all kept that its play had sent), gaps late 3.1 ms "
+        "P99, order, joins, isolation kept"
+    )
+    lost = replace(less, conformity=replace(OF, prefixes=1))
+    assert "reuse 80.9% of 81.5%, gaps" in kept_line(lost)
 
 
 def test_what_was_not_kept_has_a_line_of_its_own() -> None:
@@ -109,3 +124,16 @@ def test_what_the_server_did_not_tell_is_left_out() -> None:
     untold = replace(KEPT, prompt_lengths=None, output_lengths=None, reuse_sent=None)
     silent = replace(untold, conformity=replace(OF, gaps=None))
     assert kept_line(silent) == "order, joins, isolation kept"
+
+
+def test_the_page_claims_no_prefix_that_its_play_had_not_sent(tmp_path: Path) -> None:
+    run = read_run(make_run(tmp_path / "run", [Level(8, 100.0, 1000.0)]))
+    (level,) = run.levels
+    section = fidelity_section(
+        replace(run, levels=(replace(level, point=replace(level.point, fidelity=KEPT)),))
+    )
+    assert (
+        "Every request was sent in the order, with the waits of its recording, and kept what it "
+        "shares there with prompts its play had sent."
+    ) in section
+    assert "counts prompts that a play did not send or not yet" in section
