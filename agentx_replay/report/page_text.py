@@ -420,9 +420,9 @@ def agreement_section(found: Sequence[tuple[str, CacheAgreement]]) -> str:
              "prompts beyond this run", "verdict")  # fmt: skip
     text = (
         "Share of prompt tokens found in the prefix cache, from the last scrape before the window "
-        "to the last in it. A prompt under way at one of these may have been counted on either "
-        "side of it: the responses' share lies in that range. Prompts beyond this run: tokens the "
-        "server looked up that this run cannot have sent."
+        "to the last in it. A prompt under way at one of these, or in the 2 s before it, may have "
+        "been counted on either side of it: the responses' share lies in that range. Prompts "
+        "beyond this run: tokens the server looked up that this run cannot have sent."
     )
     said = [f"Concurrency {c}: {e.disagreement}." for c, e in found if e.disagreement is not None]
     shown = table(heads, rows) + paragraphs(said, "reason") + paragraphs([text], "small")
