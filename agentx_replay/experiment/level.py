@@ -63,7 +63,8 @@ class Level:
     """What one level replays, and what is known of it before it runs.
 
     ``source`` is where the plan's sessions come from, for the ``workers`` (processes) that play
-    it; ``attempt`` counts how often this ``repeat`` (from 1, of ``repeats``) was started.
+    it; ``attempt`` counts how often the run had been resumed when this ``repeat`` (from 1, of
+    ``repeats``) began.
     """
 
     plan: Plan

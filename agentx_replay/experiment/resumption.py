@@ -75,8 +75,8 @@ class Earlier:
 
 
 def earlier_run(path: Path) -> Earlier:
-    """Return what there is to resume. Raises ``UsageError`` where there is no run, or where its
-    ``sweep.json`` lacks something.
+    """Return what there is to resume. Raises ``UsageError`` where there is no run, where its
+    ``sweep.json`` lacks something, or where a level lies in another's directory.
     """
     document = read_sweep(path)
     for part, *fields in _NEEDED:

@@ -20,7 +20,7 @@ from agentx_replay import __version__
 from agentx_replay.analysis.validity import Rules
 from agentx_replay.experiment.interrupts import Interrupts
 from agentx_replay.experiment.prompting import calibration_for, prompting_of
-from agentx_replay.experiment.resumption import earlier_run, resumed
+from agentx_replay.experiment.resumption import Earlier, earlier_run, resumed
 from agentx_replay.experiment.sessions import SessionSource
 from agentx_replay.experiment.settings import Screen, Settings, Target
 from agentx_replay.experiment.workers import workers_for
@@ -70,7 +70,7 @@ class Sweep:
             Plan(scenario, self.corpus.fingerprint, library, level) for level in settings.levels
         ]
         earlier = earlier_run(settings.out) if settings.resume else None
-        self._kept = earlier.complete if earlier else ()
+        self._kept = _kept_points(earlier) if earlier else []
         self._run = RunDirectory.create(
             settings.out, resume=settings.resume, secrets=target.secrets
         )
@@ -88,11 +88,12 @@ class Sweep:
             document = resumed(earlier, document, accept=accept)
         self._run.write_calibration(as_document(self.calibration))
         self._run.write_sweep(document)
+        self._resumptions = len(document.get("resumed", ()))
 
     @property
     def kept(self) -> list[Measurement]:
         """What stands from before, which is not run again."""
-        return [stored.measurement for stored in self._kept]
+        return [point.measurement for point in self._kept]
 
     def run(self, screen: Screen) -> Iterator[Point]:
         """Measure what is not complete, a repeat of all levels after the other; yield each point
@@ -100,11 +101,11 @@ class Sweep:
 
         A level during which a person interrupted is the last; ``interrupted`` says so then.
         """
-        from agentx_replay.analysis.point import point_row, stored_point
+        from agentx_replay.analysis.point import point_row
         from agentx_replay.experiment.level import run_level
 
         interrupts = Interrupts(screen.say)
-        points = [stored_point(stored) for stored in self._kept]
+        points = list(self._kept)
         repeats = range(1, self._settings.repeats + 1)
         for repeat, plan in product(repeats, self.plans):
             if (plan.concurrency, repeat) in self.kept:
@@ -122,7 +123,7 @@ class Sweep:
         from agentx_replay.experiment.level import Level
 
         settings = self._settings
-        attempt = self._run.attempts(plan.concurrency, repeat)
+        attempt = self._resumptions
         repeated = f"-r{repeat}" if repeat > 1 else ""
         return Level(
             plan=plan,
@@ -157,6 +158,13 @@ class Sweep:
             "live_history": settings.live_history,
             "target": self._target.facts,
         }
+
+
+def _kept_points(earlier: Earlier) -> list[Point]:
+    """Return what stands, looked at as a report does. Raises ``UsageError`` where none could be."""
+    from agentx_replay.analysis.point import stored_point
+
+    return [stored_point(stored) for stored in earlier.complete]
 
 
 def _platform() -> str:

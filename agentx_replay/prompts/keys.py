@@ -55,11 +55,11 @@ def key64(*parts: str | int) -> int:
 class LevelKeys:
     """The keys of one concurrency level of one run, or of one of its repeats.
 
-    ``run_salt`` is the run's own; ``attempt`` counts how often the level was started, since a
-    server may still hold what an interrupted attempt sent; ``repeat`` counts from 1 how often it
-    is measured, for the same reason. ``shared_prefix`` says among whom a
-    recorded system prefix is shared: plays of the same ``session``, or the whole ``corpus``
-    wherever the recorded tool and system lengths agree.
+    ``run_salt`` is the run's own; ``attempt`` counts how often the run had been resumed, since a
+    server may still hold what an earlier attempt at the level sent; ``repeat`` counts from 1 how
+    often it is measured, for the same reason. ``shared_prefix`` says among whom a recorded system
+    prefix is shared: plays of the same ``session``, or the whole ``corpus`` wherever the recorded
+    tool and system lengths agree.
     """
 
     run_salt: str

@@ -7,6 +7,7 @@ a crash, sees a complete document. A point that says ``running`` and has no livi
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -133,20 +134,12 @@ class RunDirectory:
         self.write_point(concurrency, PointStatus.RUNNING, document, repeat)
         return directory
 
-    def attempts(self, concurrency: int, repeat: int = 1) -> int:
-        """Return how often this repeat of the level was begun before."""
-        directory = point_directory(self.path, concurrency, repeat)
-        return len(self._earlier_attempts(directory)) + directory.exists()
-
-    def _earlier_attempts(self, point: Path) -> list[Path]:
-        return list(unfinished_directory(self.path).glob(f"{point.name}.attempt-*"))
-
     def _set_aside(self, point: Path) -> None:
         """Move an attempt to where no report looks; what it measured stays readable."""
         unfinished = unfinished_directory(self.path)
         unfinished.mkdir(exist_ok=True)
-        number = len(self._earlier_attempts(point))
-        point.rename(unfinished / f"{point.name}.attempt-{number}")
+        names = (unfinished / f"{point.name}.attempt-{number}" for number in count())
+        point.rename(next(name for name in names if not name.exists()))
         sync_directory(unfinished)
 
     def write_point(

@@ -81,9 +81,9 @@ def test_a_resumption_may_add_repeats_and_goes_on_with_those_of_before(killed_ru
     assert files_of(killed_run / "c0002-r2") == kept
     points = read_points(killed_run)
     assert [(str(point.measurement), point.document["attempt"]) for point in points] == [
-        ("2", 0), ("2-r2", 0), ("4", 1), ("4-r2", 1),
+        ("2", 0), ("2-r2", 1), ("4", 1), ("4-r2", 2),
     ]  # fmt: skip
-    assert points[3].document["run_id"].endswith("-r2-a1")
+    assert points[3].document["run_id"].endswith("-r2-a2")
 
 
 def test_a_run_that_has_changed_is_refused_and_left_as_it_is(killed_run: Path) -> None:

@@ -1,5 +1,6 @@
 """A sweep with repeats: all levels in turn, the same plan each time, and no text sent twice."""
 
+import shutil
 from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from agentx_replay.errors import UsageError
 from agentx_replay.experiment.settings import Settings, Target
 from agentx_replay.experiment.sweep import Sweep
 from agentx_replay.replay.driver import Progress
@@ -124,8 +126,51 @@ def test_a_resumed_sweep_goes_on_with_the_repeat_that_was_not_done(tmp_path: Pat
     sweep(out, screen, 3, resume=True)
     assert screen.begun == [(2, 2, 3), (4, 2, 3), (2, 3, 3), (4, 3, 3)]
     assert [point.document["run_id"] for point in read_points(out)][:3] == [
-        "pepper", "pepper-r2", "pepper-r3",
+        "pepper", "pepper-r2-a1", "pepper-r3-a1",
     ]  # fmt: skip
+
+
+def test_a_level_whose_directory_was_moved_away_is_measured_with_other_text(tmp_path: Path) -> None:
+    out, blocks = tmp_path / "out", []
+    sweep(out, Screen(), 1)
+    for number in range(3):
+        blocks.append(own_blocks(read_points(out)[0]))
+        (out / "c0002").rename(tmp_path / f"moved-{number}")
+        sweep(out, Screen(), 1, resume=True)
+    assert [point.document["attempt"] for point in read_points(out)] == [3, 0]
+    blocks.append(own_blocks(read_points(out)[0]))
+    for one, other in combinations(blocks, 2):
+        assert not np.isin(one, other).any()
+
+
+def swap(run: Path, one: str, other: str) -> None:
+    (run / one).rename(run / "aside")
+    (run / other).rename(run / one)
+    (run / "aside").rename(run / other)
+
+
+@pytest.mark.parametrize("other", ["c0002-r2", "c0004"])
+def test_levels_in_each_others_directories_are_not_gone_on_from(tmp_path: Path, other: str) -> None:
+    out = tmp_path / "out"
+    sweep(out, Screen(), 2)
+    before = (out / "sweep.json").read_bytes()
+    swap(out, "c0002", other)
+    with pytest.raises(UsageError, match=rf"{other}/point\.json is of concurrency 2; move its"):
+        sweep(out, Screen(), 2, resume=True)
+    assert (out / "sweep.json").read_bytes() == before
+
+
+def test_a_kept_level_with_the_records_of_another_is_refused_before_anything_is_written(
+    tmp_path: Path,
+) -> None:
+    out = tmp_path / "out"
+    sweep(out, Screen(), 1)
+    before = (out / "sweep.json").read_bytes()
+    shutil.rmtree(out / "c0002" / "requests.parquet")
+    shutil.copytree(out / "c0004" / "requests.parquet", out / "c0002" / "requests.parquet")
+    with pytest.raises(UsageError, match=r"c0002/\S* is not of this level: .*; set it aside"):
+        sweep(out, Screen(), 1, resume=True)
+    assert (out / "sweep.json").read_bytes() == before
 
 
 def test_a_finished_run_may_be_repeated_more_often(tmp_path: Path) -> None:

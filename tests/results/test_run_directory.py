@@ -81,9 +81,7 @@ def test_starting_a_level_again_sets_the_attempt_before_aside(tmp_path: Path) ->
     recorder.record(dispatch(), response())
     recorder.close()
     assert len(read_points(tmp_path)[0].requests()) == 1
-    assert run.attempts(2) == 1
     run.start_point(2, {})
-    assert run.attempts(2) == 2
     (point,) = read_points(tmp_path)
     assert len(point.requests()) == 0
     (aside,) = (tmp_path / "unfinished").iterdir()
@@ -91,7 +89,20 @@ def test_starting_a_level_again_sets_the_attempt_before_aside(tmp_path: Path) ->
     assert len(StoredRequests.of(aside).table()) == 1
 
 
-def test_repeats_of_a_level_have_directories_and_attempts_of_their_own(tmp_path: Path) -> None:
+def test_what_is_set_aside_takes_no_place_that_is_taken(tmp_path: Path) -> None:
+    run = RunDirectory.create(tmp_path)
+    for _ in range(3):
+        run.start_point(2, {})
+    shutil.rmtree(tmp_path / "unfinished" / "c0002.attempt-0")
+    for _ in range(2):
+        run.start_point(2, {})
+    names = sorted(path.name for path in (tmp_path / "unfinished").iterdir())
+    assert names == ["c0002.attempt-0", "c0002.attempt-1", "c0002.attempt-2"]
+
+
+def test_repeats_of_a_level_have_directories_of_their_own_and_are_set_aside_alone(
+    tmp_path: Path,
+) -> None:
     run = RunDirectory.create(tmp_path)
     for concurrency, repeat in ((16, 1), (8, 10), (8, 1), (8, 2)):
         run.start_point(concurrency, {}, repeat)
@@ -101,7 +112,6 @@ def test_repeats_of_a_level_have_directories_and_attempts_of_their_own(tmp_path:
         ("c0008", 8, 1), ("c0008-r2", 8, 2), ("c0008-r10", 8, 10), ("c0016", 16, 1),
     ]  # fmt: skip
     assert [str(point.measurement) for point in points] == ["8", "8-r2", "8-r10", "16"]
-    assert [run.attempts(8, repeat) for repeat in (1, 2, 3)] == [1, 2, 0]
     assert [path.name for path in (tmp_path / "unfinished").iterdir()] == ["c0008-r2.attempt-0"]
 
 
