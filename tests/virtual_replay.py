@@ -79,7 +79,7 @@ class NoText:
     def prompt(self, stream: int, request: RecordedRequest) -> Prompt:
         return Prompt(request.input_tokens, 0, np.empty(0, np.uint64), lambda: b"[]")
 
-    def answered(self, request_index: int, answer: Answer) -> None:
+    def answered(self, request_index: int, answer: Answer | None) -> None:
         """Nothing is said."""
 
     def forget(self, stream: int) -> None:

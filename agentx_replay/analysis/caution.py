@@ -20,6 +20,8 @@ _LENGTHS_OFF = 0.01
 _ALIKE_TOKENS = 64
 """Tokens a prompt that are alike beyond the blocks shared as recorded: what a template opens every
 conversation and a message with."""
+FEW_ANSWERS = 0.5
+"""Share of the answers to be fed back below which a run is more of words than of live history."""
 _NOT_TO_ITS_END = (PointStatus.INTERRUPTED, PointStatus.RUNNING)
 
 
@@ -74,6 +76,8 @@ def cautions(point: Point) -> tuple[str, ...]:
             f"windowed throughput is {difference.relative:+.1%} from the headline, "
             f"over {FAR_APART:.0%}"
         )
+    if (unfed := _answers_lacking(point)) is not None:
+        found.append(unfed)
     if (unused := unused_cache_counts(point.summary.counts)) is not None:
         found.append(unused)
     if point.agreement is not None and point.agreement.disagreement is not None:
@@ -81,6 +85,21 @@ def cautions(point: Point) -> tuple[str, ...]:
     if (known := known_before(point)) is not None:
         found.append(known)
     return tuple(found)
+
+
+def _answers_lacking(point: Point) -> str | None:
+    """Return that live history fed back no answer, or few; None where it did, or was not asked."""
+    of = point.fidelity
+    if of is None or not point.facts.rules.live_history:
+        return None
+    if not of.answers_due:
+        return "no answer was fed back: no prompt went on from one that was answered in the window"
+    if of.answers_fed_back >= FEW_ANSWERS * of.answers_due:
+        return None
+    return (
+        f"answers fed back: {of.answers_fed_back} of {of.answers_due}; the others were words, as "
+        "the responses failed, had no content (reasoning and tool calls are not said) or no usage"
+    )
 
 
 def curve_cautions(points: Sequence[Point]) -> tuple[str, ...]:

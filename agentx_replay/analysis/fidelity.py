@@ -39,6 +39,7 @@ COLUMNS: tuple[str, ...] = (
     "kept_blocks",
     "stream_kept_blocks",
     "declared_blocks",
+    "says_answer",
     "own_block",
     "skipped_ns",
     "send_ns",
@@ -127,7 +128,8 @@ class Fidelity:
     ``raised_outputs`` recorded no token and ask for one; ``lengthened_prompts`` recorded less
     than the chat template alone costs. ``system_skipped_s`` is the idle time that all lanes skipped
     together, ``tree_skipped_s`` the sum of what single plays skipped; None where a kill took the
-    plays' own account of it.
+    plays' own account of it. ``answers_fed_back`` prompts said what the server had answered, of
+    ``answers_due`` that go on from one that had ended in the window; both 0 without live history.
     """
 
     prompt_lengths: LengthErrors | None
@@ -145,6 +147,8 @@ class Fidelity:
     conformity: Conformity
     system_skipped_s: float | None = None
     tree_skipped_s: float | None = None
+    answers_fed_back: int = 0
+    answers_due: int = 0
 
     @property
     def violations(self) -> tuple[tuple[str, int], ...]:
@@ -204,6 +208,8 @@ def fidelity(
         conformity=conformity,
         system_skipped_s=system_skipped_s,
         tree_skipped_s=tree_skipped_s,
+        answers_fed_back=_count(sent["says_answer"]),
+        answers_due=pc.count(sent["says_answer"]).as_py(),
     )
 
 

@@ -179,7 +179,7 @@ def incomparable_reasons(rules: Rules, summary: PointSummary | None) -> tuple[st
             f"{counted(rules.sessions or 0, 'session')}, the scenario takes the first "
             f"{rules.max_sessions}: another corpus",
         ),
-        (rules.live_history, "live output was fed back (--live-history)"),
+        (rules.live_history, "live output was to be fed back (--live-history)"),
         (rules.tool_messages, "answers were sent as tool calls (--tool-messages)"),
         (rules.speculative_decoding is not None, f"speculative: {rules.speculative_decoding}"),
     )

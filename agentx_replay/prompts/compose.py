@@ -110,7 +110,7 @@ class PlayComposer:
             declared_tokens=path.system_blocks * self._layout.block_size,
         )
 
-    def answered(self, request_index: int, answer: Answer) -> None:
+    def answered(self, request_index: int, answer: Answer | None) -> None:
         """Do nothing: words stand for answers (``live.py`` says them)."""
 
     def forget(self, stream: int) -> None:

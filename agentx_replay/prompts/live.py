@@ -36,7 +36,8 @@ class _Sent:
     """A conversation as it was sent. ``texts`` has a text a message, the first message's first.
 
     ``words_end`` is the position of the first answer in it, None where all are words.
-    ``held_tokens`` of its beginning had been sent or answered before.
+    ``held_tokens`` of its beginning had been sent or answered before. ``says_answer`` is as in
+    ``Prompt``.
     """
 
     stream: int
@@ -45,7 +46,8 @@ class _Sent:
     last: Message
     texts: tuple[str, ...] = field(repr=False)
     words_end: int | None
-    held_tokens: int
+    held_tokens: int = 0
+    says_answer: bool | None = None
 
 
 def go_on(
@@ -93,7 +95,7 @@ class LiveComposer:
         self._cost = cost
         self._opening = opening
         self._sent: dict[int, _Sent] = {}
-        self._answers: dict[int, Answer] = {}
+        self._answers: dict[int, Answer | None] = {}
         self._last: dict[int, int] = {}
         self._followers = Counter(laid.follows for laid in layout.requests)
 
@@ -112,10 +114,11 @@ class LiveComposer:
             reusable_tokens=max(prompt.reusable_tokens, sent.held_tokens),
             block_ids=prompt.block_ids[:worded],
             messages_json=partial(_messages_json, sent),
+            says_answer=sent.says_answer,
         )
 
-    def answered(self, request_index: int, answer: Answer) -> None:
-        """Take what the server answered to a request of this play."""
+    def answered(self, request_index: int, answer: Answer | None) -> None:
+        """Take what the server answered to a request of this play, None where nothing."""
         if request_index in self._sent:
             self._answers[request_index] = answer
 
@@ -147,18 +150,30 @@ class LiveComposer:
         """Decide what a request says: what its stream said last goes before what another did, if
         not less of it is shared.
         """
-        laid, size = self._layout.requests[request.index], self._layout.block_size
+        laid = self._layout.requests[request.index]
         own = self._sent.get(self._last.get(stream, -1))
         followed = None if laid.follows is None else self._sent.get(laid.follows)
         shared = 0 if followed is None else self._shared_tokens(followed, laid)
+        unanswered = False
         for before in (own, followed):
             if before is None or self._shared_tokens(before, laid) < shared:
                 continue
-            answer = self._answers.get(before.request.index)
-            if answer is not None:
-                going_on = self._go_on(stream, request, before, answer)
-                if going_on is not None:
-                    return going_on
+            index = before.request.index
+            if index not in self._answers or not self._goes_on(before, laid):
+                continue
+            answer = self._answers[index]
+            unanswered = unanswered or answer is None
+            going_on = None if answer is None else self._go_on(stream, request, before, answer)
+            if going_on is not None:
+                return going_on
+        words = self._in_words(stream, request, followed, shared)
+        return replace(words, says_answer=False if unanswered else None)
+
+    def _in_words(
+        self, stream: int, request: RecordedRequest, followed: _Sent | None, shared: int
+    ) -> _Sent:
+        """Say a request by the layout's rule, after ``shared`` tokens of the one it follows."""
+        laid, size = self._layout.requests[request.index], self._layout.block_size
         if followed is None:
             return self._worded(stream, request, None, laid.last, 0)
         kept = cut_at(followed.last, shared)
@@ -167,19 +182,20 @@ class LiveComposer:
         again = followed.stream == stream and followed.laid.private_seed == laid.private_seed
         return self._worded(stream, request, followed, last, SAME_WORDS if again else shared)
 
+    def _goes_on(self, before: _Sent, laid: RequestLayout) -> bool:
+        """Whether a request keeps all recorded blocks of ``before``, and grew enough for the layout
+        to have placed a message of words after them.
+        """
+        was, size = before.laid, self._layout.block_size
+        whole = was.whole_blocks * size
+        keeps_all = 0 < whole == was.tokens // size * size <= self._shared_tokens(before, laid)
+        return keeps_all and laid.tokens - whole >= 2 * size
+
     def _go_on(
         self, stream: int, request: RecordedRequest, before: _Sent, answer: Answer
     ) -> _Sent | None:
-        """Go on from all of ``before`` and the answer to it; None where a request does not.
-
-        It does where it keeps all recorded blocks of ``before``, and grew enough for the layout to
-        have placed a message of words after them.
-        """
-        laid, was, size = self._layout.requests[request.index], before.laid, self._layout.block_size
-        whole = was.whole_blocks * size
-        keeps_all = 0 < whole == was.tokens // size * size <= self._shared_tokens(before, laid)
-        if not keeps_all or laid.tokens - whole < 2 * size:
-            return None
+        """Go on from all of ``before`` and the answer to it; None where there is no room."""
+        laid, size = self._layout.requests[request.index], self._layout.block_size
         planned = sent_tokens(before.last, self._cost)
         uncounted = 0 if answer.prompt_tokens is None else answer.prompt_tokens - planned
         if uncounted <= -_tokens(before.last):
@@ -194,6 +210,7 @@ class LiveComposer:
             self._worded(stream, request, before, last, SAME_WORDS, answer),
             words_end=said.start if before.words_end is None else before.words_end,
             held_tokens=held // size * size,
+            says_answer=True,
         )
 
     def _shared_tokens(self, before: _Sent, laid: RequestLayout) -> int:
@@ -233,7 +250,7 @@ class LiveComposer:
         words_end = None if before is None else before.words_end
         if words_end is not None and words_end >= alike_words:
             words_end = None
-        return _Sent(stream, request, laid, last, tuple(texts), words_end, 0)
+        return _Sent(stream, request, laid, last, tuple(texts), words_end)
 
 
 def _tokens(message: Message) -> int:

@@ -19,6 +19,8 @@ class Prompt:
     no wire needs no text. ``reusable_tokens`` is how many leading tokens an unlimited prefix
     cache would already hold, given what the same play sent before. The first ``declared_blocks``
     of the blocks, ``declared_tokens`` in all, may be in other plays' prompts too; the rest never.
+    ``says_answer`` is whether the prompt says what the server answered to the one it goes on from
+    (``live.py``), False where that had ended without an answer, None where none was to be said.
 
     ``messages_json()`` builds, on the first call, the JSON array of chat messages (ASCII,
     nothing to escape), or the text or token ids of a prompt made for the completions API; a
@@ -31,6 +33,7 @@ class Prompt:
     messages_json: Callable[[], bytes]
     declared_blocks: int = 0
     declared_tokens: int = 0
+    says_answer: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

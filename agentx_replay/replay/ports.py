@@ -175,8 +175,10 @@ class PromptSource(Protocol):
     def prompt(self, stream: int, request: RecordedRequest) -> Prompt:
         """Return the prompt of a request that is about to be sent on ``stream``."""
 
-    def answered(self, request_index: int, answer: Answer) -> None:
-        """Say what was answered to a request of the play, by its place in the session."""
+    def answered(self, request_index: int, answer: Answer | None) -> None:
+        """Say what was answered to a request of the play, by its place in the session; None where
+        it ended without an answer that can be said.
+        """
 
     def forget(self, stream: int) -> None:
         """Say that the stream has ended: its text may go."""

@@ -44,7 +44,7 @@ class Traffic:
         try:
             response = task.result()
             self.recorder.record(dispatch, response)
-            if response.answer is not None and dispatch.phase is Phase.WINDOW:
+            if dispatch.phase is Phase.WINDOW:
                 # One token of the warm-up is no answer.
                 lane.prompts.answered(dispatch.request_index, response.answer)
             if self.on_ended is not None:

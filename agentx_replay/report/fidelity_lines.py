@@ -17,7 +17,7 @@ def kept_line(fidelity: Fidelity) -> str:
         why = " (all kept that its play had sent)" if sent != recorded and not of.prefixes else ""
         parts.append(f"reuse {sent} of {recorded}{why}")
     if of.prefixes is None:
-        parts.append("prefixes not compared (--live-history)")
+        parts += [answers_line(fidelity), "prefixes not compared (--live-history)"]
     elif of.resets_sent != of.resets_recorded:
         parts.append(f"resets {of.resets_sent} of {of.resets_recorded}")
     if of.gaps is not None:
@@ -25,6 +25,11 @@ def kept_line(fidelity: Fidelity) -> str:
     if not fidelity.violations:
         parts.append("order, joins, isolation kept")
     return ", ".join(parts)
+
+
+def answers_line(fidelity: Fidelity) -> str:
+    """Return how many answers a replay with live history said again, of those it was to say."""
+    return f"answers fed back: {fidelity.answers_fed_back} of {fidelity.answers_due}"
 
 
 def broken_line(fidelity: Fidelity) -> str | None:

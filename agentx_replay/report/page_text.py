@@ -23,6 +23,7 @@ from agentx_replay.report.disclosure_words import (
     rules_words,
     server_words,
 )
+from agentx_replay.report.fidelity_lines import answers_line
 from agentx_replay.report.numerals import (
     ABSENT,
     NOT_REACHED,
@@ -358,7 +359,12 @@ def fidelity_section(run: Run) -> str:
         else "the waits of its recording; prefixes are not compared where live output was fed back"
     )
     said = broken or [f"Every request was sent in the order, with {kept}."]
-    shown = paragraphs(said, "reason" if broken else "") + table(heads, named)
+    answers = [
+        f"Concurrency {concurrency}: {answers_line(report)}."
+        for concurrency, report in reports
+        if report.conformity.prefixes is None
+    ]
+    shown = paragraphs(said, "reason" if broken else "") + paragraphs(answers) + table(heads, named)
     return shown + paragraphs([_WORDS], "small")
 
 
@@ -538,8 +544,8 @@ def _load_answer(run: Run) -> list[str]:
 
 
 _LIVE_HISTORY = (
-    "Live output was fed back: later prompts of a session said what the server had answered "
-    "(--live-history)."
+    "Live output was to be fed back: later prompts of a session said what the server had answered, "
+    "where it had (--live-history)."
 )
 
 

@@ -67,6 +67,7 @@ def request_row(
         _own_block(dispatch),
         int(dispatch.prompt.block_ids[0]) if dispatch.prompt.declared_blocks else None,
         dispatch.prompt.declared_tokens,
+        dispatch.prompt.says_answer,
         dispatch.skipped_ns,
         dispatch.intended_start_ns - origin_ns,
         since(response.connect_start_ns),
@@ -103,7 +104,8 @@ def _own_block(dispatch: Dispatch) -> int | None:
 
 def blank_row() -> RequestRow:
     """Return a row that says nothing, of the right types."""
-    scalars = tuple("" if field.type == pa.string() else 0 for field in _SCALAR_FIELDS)
+    blank = {pa.string(): "", pa.bool_(): False}
+    scalars = tuple(blank.get(field.type, 0) for field in _SCALAR_FIELDS)
     return RequestRow(scalars, np.empty(0, np.int64), None)
 
 

@@ -95,6 +95,14 @@ REQUESTS: tuple[Column, ...] = (
         "none are declared",
     ),
     _tokens("declared_tokens", "tokens in the declared blocks"),
+    Column(
+        "says_answer",
+        pa.bool_(),
+        "",
+        "with `--live-history`: it says what was answered to the prompt that it goes on from; "
+        "false where that had ended without an answer",
+        "no answer was to be said",
+    ),
     Column("skipped_ns", pa.int64(), "ns", "idle time skipped since the stream's previous end"),
     _stamp("intended_start_ns", "when the protocol said to send"),
     _stamp(

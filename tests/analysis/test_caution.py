@@ -9,6 +9,7 @@ from agentx_replay.analysis.caution import (
     few_responses,
     token_itl_trusted,
 )
+from agentx_replay.analysis.fidelity import Conformity, Fidelity
 from agentx_replay.analysis.instrument import InstrumentReport
 from agentx_replay.analysis.metrics import PromptLengths
 from agentx_replay.analysis.point import Point, PointFacts, measure_point
@@ -72,6 +73,71 @@ def test_a_server_that_somebody_else_used_is_a_caution_and_one_that_was_ours_alo
         "the server looked up 40% more prompt tokens than this run sent: somebody else used it, "
         "or it computed prompts again",
     )
+    assert of.verdict.valid
+
+
+KEPT = Fidelity(
+    prompt_lengths=None,
+    output_lengths=None,
+    reuse_sent=None,
+    reuse_recorded=None,
+    trees_wanted=1,
+    trees_least=1,
+    trees_most=1,
+    shared_between_plays=0,
+    raised_outputs=0,
+    lengthened_prompts=0,
+    plays=1,
+    sessions=1,
+    conformity=Conformity(
+        requests=30,
+        order=0,
+        joins=0,
+        spawns=0,
+        gaps=None,
+        prefixes=None,
+        overdeclared=0,
+        resets_recorded=0,
+        resets_sent=None,
+        reset_kept_tokens_recorded=0,
+        reset_kept_tokens_sent=None,
+        repeated_prompts=0,
+        dropped_requests=0,
+        abandoned_requests=0,
+        negative_gaps=0,
+        missing_durations=0,
+        short_block_lists=0,
+    ),
+)
+NOTHING_DUE = (
+    "no answer was fed back: no prompt went on from one that was answered in the window",
+)
+
+
+def few_fed_back(fed: int, due: int) -> tuple[str]:
+    return (
+        f"answers fed back: {fed} of {due}; the others were words, as the responses failed, had no "
+        "content (reasoning and tool calls are not said) or no usage",
+    )
+
+
+@pytest.mark.parametrize(
+    ("live", "fed", "due", "expected"),
+    [
+        (True, 40, 40, ()),
+        (True, 20, 40, ()),
+        (True, 19, 40, few_fed_back(19, 40)),
+        (True, 0, 1, few_fed_back(0, 1)),
+        (True, 0, 0, NOTHING_DUE),
+        (False, 0, 0, ()),
+    ],
+)
+def test_live_history_that_fed_back_no_answer_or_under_half_of_them_is_a_caution(
+    live: bool, fed: int, due: int, expected: tuple[str, ...]
+) -> None:
+    told = replace(KEPT, answers_fed_back=fed, answers_due=due)
+    of = replace(prompts_of(6_400, 3_200, 3_200, live=live), fidelity=told)
+    assert cautions(of) == expected
     assert of.verdict.valid
 
 

@@ -94,6 +94,14 @@ def test_prompt_lengths_are_held_against_the_recorded_ones() -> None:
     assert found.aggregate == pytest.approx(3 / 400)
 
 
+def test_answers_fed_back_are_of_the_prompts_that_were_to_say_one() -> None:
+    says = (True, False, None, True)
+    sent = [{"prompt": replace(prompt(100), says_answer=each)} for each in says]
+    before_the_window = ({"prompt": sent[0]["prompt"]}, {"send_ns": 0})
+    found = report(requests(*((each, {}) for each in sent), before_the_window))
+    assert (found.answers_fed_back, found.answers_due) == (2, 3)
+
+
 def test_an_output_of_no_token_is_wanted_as_one_and_counted() -> None:
     found = report(
         requests(

@@ -109,8 +109,8 @@ def test_a_run_with_live_history_says_so_and_is_not_comparable(swept: Path) -> N
     assert json.loads((swept / "sweep.json").read_bytes())["live_history"] is True
     measured = point(swept)
     assert measured["comparable"] is False
-    assert "live output was fed back (--live-history)" in measured["incomparable_reasons"]
-    assert "Live output was fed back: later prompts" in (swept / "report.html").read_text()
+    assert "live output was to be fed back (--live-history)" in measured["incomparable_reasons"]
+    assert "Live output was to be fed back: later prompts" in (swept / "report.html").read_text()
 
 
 def test_its_prompts_have_the_recorded_length(swept: Path) -> None:
@@ -125,6 +125,15 @@ def test_what_its_prompts_shared_is_not_compared_with_the_recording(swept: Path)
     assert fidelity["conformity"]["prefixes"] is None
     assert fidelity["conformity"]["resets_sent"] is None
     assert fidelity["conformity"]["order"] == fidelity["shared_between_plays"] == 0
+
+
+def test_it_says_how_many_answers_were_fed_back(swept: Path) -> None:
+    """The simulator answers all in content, with usage."""
+    fidelity = point(swept)["fidelity"]
+    fed, due = fidelity["answers_fed_back"], fidelity["answers_due"]
+    assert fed == due > 0
+    line = f"answers fed back: {due} of {due}"
+    assert f"Concurrency 2: {line}." in (swept / "report.html").read_text()
 
 
 def test_it_is_not_resumed_without_live_history(swept: Path) -> None:

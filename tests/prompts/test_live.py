@@ -6,7 +6,7 @@ with a word of its own, so its message is 5 tokens and the answer's.
 
 import json
 import tracemalloc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -58,7 +58,7 @@ def messages(prompt: Prompt) -> list[dict[str, str]]:
 
 
 def talk(
-    session: Session, answers: dict[int, Answer], streams: Sequence[int] = (0,) * 9
+    session: Session, answers: Mapping[int, Answer | None], streams: Sequence[int] = (0,) * 9
 ) -> list[Prompt]:
     """Send a session's requests in order, each answered before the next."""
     play = live(session)
@@ -184,6 +184,23 @@ def test_a_prompt_that_does_not_go_on_from_the_whole_says_no_answer(
     lines = ((150, 20, "ab"), line)
     answered, words = talk(record(lines), {0: answer(20)}), talk(record(lines), {})
     assert answered[1].messages_json() == words[1].messages_json()
+
+
+@pytest.mark.parametrize(
+    ("line", "answers", "says"),
+    [
+        ((300, 5, "abcd"), {0: answer(20)}, True),
+        ((300, 5, "abcd"), {0: None}, False),  # it ended, and said nothing that can be said
+        ((300, 5, "abcd"), {}, None),  # not asked, in the warm-up, or not ended yet
+        ((250, 5, "axy"), {0: None}, None),  # cut back: nothing to say
+        ((180, 5, "ab"), {0: None}, None),  # no room
+    ],
+)
+def test_a_prompt_tells_whether_it_says_the_answer_that_it_was_to_say(
+    record: Record, line: Line, answers: Mapping[int, Answer | None], says: bool | None
+) -> None:
+    first, second = talk(record(((150, 20, "ab"), line)), answers)
+    assert (first.says_answer, second.says_answer) == (None, says)
 
 
 def test_an_answer_that_came_after_the_next_prompt_was_made_is_not_said(record: Record) -> None:

@@ -76,6 +76,11 @@ class Played:
             if each["role"] == "assistant"
         ]
 
+    def says_answer(self) -> list[bool | None]:
+        """Whether each prompt of the first play's window said an answer, in order of turn."""
+        window = [d for d, _ in self.log.requests if d.phase == "window" and d.ordinal == 0]
+        return [d.prompt.says_answer for d in sorted(window, key=lambda each: each.turn)]
+
 
 def played(
     directory: Path,
@@ -114,6 +119,7 @@ def test_each_prompt_says_what_was_answered_to_the_ones_before(tmp_path: Path) -
 def test_without_the_flag_it_says_words(tmp_path: Path) -> None:
     run = played(tmp_path, *FOUR, live=False)
     assert set(run.answers("t-c1-l0-p0-s0-t2")) == {WORDS.opening}
+    assert run.says_answer() == [None, None, None, None]
 
 
 def test_when_a_request_is_sent_does_not_depend_on_it(tmp_path: Path) -> None:
@@ -130,6 +136,7 @@ def test_a_token_of_the_warm_up_is_no_answer(tmp_path: Path) -> None:
         ("primer", 1), ("pressure", 2), ("window", 3),
     ]  # fmt: skip
     assert set(run.answers("t-c1-l0-p0-s0-t3")) == {WORDS.opening}
+    assert run.says_answer()[0] is None
 
 
 @pytest.mark.parametrize("status", [Status.FAILED, Status.CUT])
@@ -140,6 +147,8 @@ def test_words_stand_for_an_answer_that_never_came(tmp_path: Path, status: Statu
     run = played(tmp_path, *FOUR, status=second_fails)
     first, last = "t-c1-l0-p0-s0-t0", "t-c1-l0-p0-s0-t2"
     assert run.answers("t-c1-l0-p0-s0-t3") == [first, WORDS.opening, last]
+    # The third prompt was to say the second's answer.
+    assert run.says_answer() == [None, True, False, True]
 
 
 def test_a_play_says_its_own_answers_and_not_those_of_the_one_before(tmp_path: Path) -> None:

@@ -111,11 +111,11 @@ def test_length_errors_are_told_by_their_range() -> None:
     )
 
 
-def test_prefixes_are_said_not_to_be_compared_where_live_output_was_fed_back() -> None:
-    fed_back = without_prefixes(KEPT)
+def test_answers_are_counted_in_place_of_prefixes_where_live_output_was_to_be_fed_back() -> None:
+    fed_back = replace(without_prefixes(KEPT), answers_fed_back=38, answers_due=40)
     assert kept_line(fed_back) == (
-        "lengths exact, prefixes not compared (--live-history), gaps late 3.1 ms P99, order, "
-        "joins, isolation kept"
+        "lengths exact, answers fed back: 38 of 40, prefixes not compared (--live-history), "
+        "gaps late 3.1 ms P99, order, joins, isolation kept"
     )
     assert broken_line(fed_back) is None
 

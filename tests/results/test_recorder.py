@@ -74,6 +74,7 @@ def test_every_column_of_a_response_is_on_record(tmp_path: Path) -> None:
                 block_ids=np.array([7, 2**64 - 1], np.uint64),
                 declared_blocks=1,
                 declared_tokens=64,
+                says_answer=True,
             ),
             play_request=12,
             kept_blocks=3,
@@ -126,6 +127,7 @@ def test_every_column_of_a_response_is_on_record(tmp_path: Path) -> None:
         "own_block": 2**64 - 1,
         "declared_prefix": 7,
         "declared_tokens": 64,
+        "says_answer": True,
         "skipped_ns": 5_000_000_000,
         "intended_start_ns": 1000,
         "connect_start_ns": 1100,
@@ -173,6 +175,7 @@ def test_what_is_not_known_is_null(tmp_path: Path) -> None:
     assert unknown == {
         "own_block",
         "declared_prefix",
+        "says_answer",
         "connect_start_ns",
         "connected_ns",
         "sent_ns",
