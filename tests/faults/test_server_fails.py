@@ -15,12 +15,18 @@ WARMED_UP = 200
 
 @dataclass(slots=True)
 class Drops:
-    """Resets every connection once, then serves on; the run ends some requests later."""
+    """Resets every connection once, then serves on; the run ends some requests later.
+
+    One response stalls until then, so that on any machine one is under way and has been read.
+    """
 
     dropped: bool = False
 
     def __call__(self, controls: Controls, number: int, body: bytes) -> Fault | None:
-        if number >= WARMED_UP and not self.dropped and controls.server is not None:
+        if number == WARMED_UP:
+            return Fault(breaks=Break(Act.STALL, Point.AFTER_LAST_TOKEN, stall_s=3600.0))
+        late_enough = number >= WARMED_UP + 2 * LANES
+        if late_enough and not self.dropped and controls.server is not None:
             self.dropped = True
             controls.server.server.disconnect()
         if number == 2 * WARMED_UP and controls.replay is not None:
