@@ -107,7 +107,8 @@ CLAIMS: dict[str, tuple[str, Callable[[Document], float]]] = {
         ("request_side", of("loads", "1,000 KB bodies", "cpu_between_timers_most_ms")),
     "recorded to Parquet, bytes a token": ("recorder", of("bytes_a_token")),
     "recording in the loop's thread, CPU ns a token": ("recorder", of("record_cpu_ns_a_token")),
-    "peak memory of recording 10 M tokens, MB": ("recorder", of("peak_mb_recording")),
+    "peak memory of recording 10 M tokens and compacting them, MB":
+        ("recorder", of("peak_mb_compacting")),
 }  # fmt: skip
 README = (ROOT / "README.md").read_text()
 
