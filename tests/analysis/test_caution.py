@@ -1,6 +1,7 @@
 from dataclasses import replace
 
 import pytest
+from fidelity_cases import KEPT
 from record_cases import SECOND, dispatch, prompt, recorded, response
 
 from agentx_replay.analysis.caution import (
@@ -9,7 +10,6 @@ from agentx_replay.analysis.caution import (
     few_responses,
     token_itl_trusted,
 )
-from agentx_replay.analysis.fidelity import Conformity, Fidelity
 from agentx_replay.analysis.instrument import InstrumentReport
 from agentx_replay.analysis.metrics import PromptLengths
 from agentx_replay.analysis.point import Point, PointFacts, measure_point
@@ -76,39 +76,6 @@ def test_a_server_that_somebody_else_used_is_a_caution_and_one_that_was_ours_alo
     assert of.verdict.valid
 
 
-KEPT = Fidelity(
-    prompt_lengths=None,
-    output_lengths=None,
-    reuse_sent=None,
-    reuse_recorded=None,
-    trees_wanted=1,
-    trees_least=1,
-    trees_most=1,
-    shared_between_plays=0,
-    raised_outputs=0,
-    lengthened_prompts=0,
-    plays=1,
-    sessions=1,
-    conformity=Conformity(
-        requests=30,
-        order=0,
-        joins=0,
-        spawns=0,
-        gaps=None,
-        prefixes=None,
-        overdeclared=0,
-        resets_recorded=0,
-        resets_sent=None,
-        reset_kept_tokens_recorded=0,
-        reset_kept_tokens_sent=None,
-        repeated_prompts=0,
-        dropped_requests=0,
-        abandoned_requests=0,
-        negative_gaps=0,
-        missing_durations=0,
-        short_block_lists=0,
-    ),
-)
 NOTHING_DUE = (
     "no answer was fed back: no prompt went on from one that was answered in the window",
 )

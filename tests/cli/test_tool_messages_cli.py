@@ -2,34 +2,21 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import duckdb
 import pytest
 from calibration_line import exact_by
+from command_line import finished
 
-ROOT = Path(__file__).resolve().parents[2]
 SHORT = ("--concurrency", "1", "--override", "window_s=1.0", "--override", "grace_s=5.0")
-
-
-def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "agentx_replay", *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
 
 
 @pytest.fixture(scope="module")
 def with_tools(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
     """A run on the built-in simulator: its directory and what it said on both streams."""
     out = tmp_path_factory.mktemp("runs") / "tools"
-    ended = command("run", *SHORT, "--tool-messages", "--json", "--out", str(out))
+    ended = finished("run", *SHORT, "--tool-messages", "--json", "--out", str(out))
     return out, ended.stdout, ended.stderr
 
 
@@ -53,19 +40,19 @@ def test_its_calibration_serves_no_plain_run(
     with_tools: tuple[Path, str, str], tmp_path: Path
 ) -> None:
     file = str(with_tools[0] / "calibration.json")
-    ended = command("run", *SHORT, "--calibration", file, "--out", str(tmp_path / "never"))
+    ended = finished("run", *SHORT, "--calibration", file, "--out", str(tmp_path / "never"))
     assert ended.returncode == 2
     assert "the calibration is of tool messages, and plain ones are asked for" in ended.stderr
 
 
 def test_a_run_that_sent_them_is_not_resumed_without(with_tools: tuple[Path, str, str]) -> None:
     resume = ("--resume", "--out", str(with_tools[0]))
-    ended = command("sweep", *SHORT, *resume)
+    ended = finished("sweep", *SHORT, *resume)
     assert ended.returncode == 2
     told = "cannot be resumed as the same experiment: sending tool messages was True and is False."
     assert told in ended.stderr
     assert "the calibration is of" not in ended.stderr
-    other = command("sweep", *SHORT, *resume, "--live-history")
+    other = finished("sweep", *SHORT, *resume, "--live-history")
     assert "sending tool messages was True and is False; feeding live output back" in other.stderr
 
 
@@ -74,7 +61,7 @@ def test_on_record_they_are_left_out_and_the_server_is_calibrated_anew(
 ) -> None:
     out = shutil.copytree(with_tools[0], tmp_path / "mixed")
     resume = ("--resume", "--override", "--out", str(out))
-    ended = command("sweep", "--concurrency", "2", *SHORT[2:], *resume)
+    ended = finished("sweep", "--concurrency", "2", *SHORT[2:], *resume)
     assert exact_by(ended.stderr) == "1,234 built-in words, counted by /tokenize"
     (again,) = json.loads((out / "sweep.json").read_text())["resumed"]
     assert again["differences"][0] == "sending tool messages was True and is False"
@@ -82,14 +69,14 @@ def test_on_record_they_are_left_out_and_the_server_is_calibrated_anew(
 
 def test_completions_have_no_messages(tmp_path: Path) -> None:
     asked = ("--tool-messages", "--endpoint", "completions")
-    ended = command("run", *SHORT, *asked, "--out", str(tmp_path / "never"))
+    ended = finished("run", *SHORT, *asked, "--out", str(tmp_path / "never"))
     assert ended.returncode == 2
     assert "--tool-messages is of the chat API, and completions is asked" in ended.stderr
 
 
 def test_without_a_wire_their_cost_is_assumed_and_the_same_plan_is_played(tmp_path: Path) -> None:
     out = tmp_path / "virtual"
-    ended = command("run", *SHORT, "--virtual", "--tool-messages", "--json", "--out", str(out))
+    ended = finished("run", *SHORT, "--virtual", "--tool-messages", "--json", "--out", str(out))
     assert "prompt lengths assumed, not measured (1,234 built-in words, tool" in ended.stderr
     (point,) = json.loads(ended.stdout)["points"]
     assert "--tool-messages" in point["incomparable_reasons"]
@@ -98,6 +85,6 @@ def test_without_a_wire_their_cost_is_assumed_and_the_same_plan_is_played(tmp_pa
 def test_a_plan_says_it(tmp_path: Path) -> None:
     config = tmp_path / "mine.toml"
     config.write_text("tool-messages = true")
-    told = json.loads(command("plan", "--config", str(config), "--json").stdout)
+    told = json.loads(finished("plan", "--config", str(config), "--json").stdout)
     assert told["tool_messages"] is True
-    assert "sent as tool calls" in command("plan", "--tool-messages").stdout
+    assert "sent as tool calls" in finished("plan", "--tool-messages").stdout
