@@ -6,7 +6,7 @@ as the run did.
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from agentx_replay.analysis.fidelity import Fidelity
 from agentx_replay.analysis.frontier import CurvePoint, level_means
@@ -36,6 +36,7 @@ from agentx_replay.results.typed import typed
 class PointFacts:
     """What is known about a point beside its records. ``window`` is None where it never opened;
     ``gpus`` None where nobody said; ``repeat`` says which repeat of its level the point is.
+    ``timestamps`` is who stamped the arrivals: the kernel, or else the process that reads them.
     """
 
     concurrency: int
@@ -44,6 +45,7 @@ class PointFacts:
     rules: Rules
     conduct: Conduct
     repeat: int = 1
+    timestamps: Literal["kernel", "process"] = "process"
 
 
 @dataclass(frozen=True, slots=True)

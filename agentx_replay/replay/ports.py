@@ -109,6 +109,12 @@ class Response:
     just before the first write, ``sent_ns`` when the last byte has left the user-space buffer.
     ``connect_start_ns`` and ``connected_ns`` are of the connection that was made for this request,
     ahead of it or when it was sent; None on one that had been used before.
+    A timestamp can be late and never early. ``first_token_uncertainty_ns`` and
+    ``last_token_uncertainty_ns`` are how much earlier than its timestamp the first and the last
+    token event may have arrived, ``late_events`` how many token events have a timestamp that is
+    only an upper bound, ``gathered_reads`` how many socket reads brought several token events
+    although the client was prompt. ``send_uncertainty_ns`` is how much later than ``send_ns`` the
+    last byte may have left by the client's own fault.
     ``retries`` counts requests sent again because a reused idle connection was found closed
     before any byte of a response. ``replica`` is which server it was, where there are several.
     ``answer`` is what was said, where that is fed back and the response is sound.
@@ -133,6 +139,11 @@ class Response:
     retries: int = 0
     replica: int = 0
     answer: Answer | None = None
+    first_token_uncertainty_ns: int = 0
+    last_token_uncertainty_ns: int = 0
+    send_uncertainty_ns: int = 0
+    late_events: int = 0
+    gathered_reads: int = 0
 
     @property
     def first_token_ns(self) -> int | None:

@@ -89,6 +89,11 @@ def request_row(
         response.error_text,
         response.retries,
         response.replica,
+        response.first_token_uncertainty_ns,
+        response.last_token_uncertainty_ns,
+        response.send_uncertainty_ns,
+        response.late_events,
+        response.gathered_reads,
     )
     tokens = response.arrival_tokens
     return RequestRow(

@@ -31,6 +31,10 @@ def _stamp(name: str, meaning: str, null_means: str | None = None) -> Column:
     return Column(name, pa.int64(), "ns since the point's origin", meaning, null_means)
 
 
+def _uncertainty(name: str, meaning: str) -> Column:
+    return Column(name, pa.int64(), "ns", meaning)
+
+
 def _text(name: str, meaning: str, null_means: str | None = None) -> Column:
     return Column(name, pa.string(), "", meaning, null_means)
 
@@ -142,6 +146,25 @@ REQUESTS: tuple[Column, ...] = (
     _text("error_text", "what was said about it", "nothing failed"),
     _count("retries", "times sent again because a reused idle connection was found closed"),
     _count("replica", "the server it was sent to: the place of its `--url`, from 0"),
+    _uncertainty(
+        "first_token_uncertainty_ns",
+        "how much earlier than `first_token_ns` the first token event may have arrived; 0: exact",
+    ),
+    _uncertainty(
+        "last_token_uncertainty_ns",
+        "how much earlier than `last_token_ns` the last token event may have arrived; 0: exact",
+    ),
+    _uncertainty(
+        "send_uncertainty_ns",
+        "how much later than `send_ns` the last byte of the request may have left by the client's "
+        "own fault; 0: by none of it",
+    ),
+    _count("late_events", "token events whose timestamp is only an upper bound"),
+    _count(
+        "gathered_reads",
+        "socket reads that brought several token events although the client was prompt: "
+        "somebody else gathered them",
+    ),
 )
 """``requests.parquet/``: one row a response, warm-up included."""
 

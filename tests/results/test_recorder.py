@@ -96,6 +96,11 @@ def test_every_column_of_a_response_is_on_record(tmp_path: Path) -> None:
             finish_reason="length",
             retries=1,
             replica=2,
+            first_token_uncertainty_ns=400,
+            last_token_uncertainty_ns=500,
+            send_uncertainty_ns=600,
+            late_events=2,
+            gathered_reads=1,
         ),
     )
     recorder.close()
@@ -152,6 +157,11 @@ def test_every_column_of_a_response_is_on_record(tmp_path: Path) -> None:
         "error_text": None,
         "retries": 1,
         "replica": 2,
+        "first_token_uncertainty_ns": 400,
+        "last_token_uncertainty_ns": 500,
+        "send_uncertainty_ns": 600,
+        "late_events": 2,
+        "gathered_reads": 1,
     }
 
 
