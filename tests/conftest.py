@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from golden_files import Goldens
 from hypothesis import settings
 
 # How long an example takes says what else the machine does.
@@ -10,6 +11,20 @@ settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
 
 _SHARED = Path(__file__).resolve().parents[1].parent / "shared"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-goldens",
+        action="store_true",
+        help="write the files of tests/goldens anew, in place of comparing with them",
+    )
+
+
+@pytest.fixture(scope="session")
+def goldens(pytestconfig: pytest.Config) -> Goldens:
+    """What is frozen in files."""
+    return Goldens(update=pytestconfig.getoption("--update-goldens"))
 
 
 @pytest.fixture(scope="session")

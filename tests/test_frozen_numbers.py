@@ -1,0 +1,47 @@
+"""Every number of four kept runs, wherever it is shown, is what it was.
+
+A number moves only where a change says so: see ``golden_files``.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import kept_runs
+import pyarrow.parquet as pq
+import pytest
+from golden_files import Goldens, numbers_of_page
+
+from agentx_replay.experiment.late_fidelity import with_late_fidelity
+from agentx_replay.report.rebuild import Report
+from agentx_replay.results.layout import points_file
+from agentx_replay.results.run_directory import read_points
+
+RUNS = {each.__name__: each for each in (
+    kept_runs.plain, kept_runs.repeats, kept_runs.killed, kept_runs.live
+)}  # fmt: skip
+TARGETS = (30.0, 50.0, 100.0)
+ANOTHER_EACH_TIME = {"mark", "out", "page"}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_the_numbers_of_a_kept_run_are_frozen(name: str, tmp_path: Path, goldens: Goldens) -> None:
+    make: Callable[[Path], Path] = RUNS[name]
+    out = make(tmp_path / name)
+    points = [_lasting(dict(point.document)) for point in read_points(out)]
+    goldens.check_values(f"numbers/{name}-point", points)
+
+    found = Report.of(out, TARGETS)
+    run, _ = with_late_fidelity(found.run)
+    found = replace(found, run=run)
+    goldens.check_values(f"numbers/{name}-report", _lasting(found.plain()))
+
+    page = found.write().read_text()
+    goldens.check_values(f"numbers/{name}-page", numbers_of_page(page))
+    rows = pq.read_table(points_file(out)).to_pylist()
+    goldens.check_values(f"numbers/{name}-points", rows)
+
+
+def _lasting(document: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in document.items() if key not in ANOTHER_EACH_TIME}
