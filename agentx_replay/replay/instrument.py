@@ -28,13 +28,14 @@ class ClientLoad:
 class LagSampler:
     """Samples every 10 ms from ``start`` to ``stop``, in whole µs.
 
-    12 bytes a sample until it is taken: time and CPU are kept as steps from the sample before.
+    24 bytes a sample until it is taken: time and CPU are kept as steps from the sample before,
+    which a stopped process may make hours long.
     """
 
     def __init__(self, clock: Clock, cpu_ns: Callable[[], int] = time.process_time_ns) -> None:
         self._clock = clock
         self._cpu_ns = cpu_ns
-        self._samples = array("I")
+        self._samples = array("q")
         self._taken = 0
         self._taken_us = self._taken_cpu_us = 0
         self._last_us = self._last_cpu_us = 0

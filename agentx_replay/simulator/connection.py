@@ -1,39 +1,45 @@
 """HTTP/1.1 for the simulator: one connection's requests in order, and its bytes out.
 
-Written on the event loop's protocol rather than on a web framework because a step writes to
-hundreds of connections at once: a write here is one system call, made when it is asked for, so
-that the moment it happens is known. It parses with httptools and knows nothing of what is asked.
+Written on the socket rather than on a web framework because a step writes to hundreds of
+connections at once: a write here is one system call, made when it is asked for, so that the moment
+it happens is known; and a read has the kernel's stamp of when its bytes were there. It parses with
+httptools and knows nothing of what is asked.
 """
 
 import asyncio
-import os
+import contextlib
 import socket
 import struct
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import Protocol
 
 import httptools
 
 from agentx_replay.simulator.api import error_body, http_response
+from agentx_replay.simulator.listening import ANCILLARY_BYTES, received_ns
 
 _MAX_HEADER_BYTES = 64 * 1024
 _MAX_UNSENT_BYTES = 16 * 1024 * 1024
 _MAX_PIPELINED = 16
+_READ_BYTES = 256 * 1024
 _LINGER_S = 2.0
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HttpRequest:
-    """One whole request. ``path`` has no query."""
+    """One whole request. ``path`` has no query; ``received_ns`` is when its first byte was there,
+    on the monotonic clock.
+    """
 
     method: str
     path: str
     body: bytes
     request_id: str
     keep_alive: bool
+    received_ns: int
 
 
 class Handler(Protocol):
@@ -54,33 +60,52 @@ class Limits:
     max_body_bytes: int
 
 
-class Connection(asyncio.Protocol):
-    """One client's connection."""
+class Connection:
+    """One client's connection, on an accepted socket."""
 
-    def __init__(self, handler: Handler, limits: Limits) -> None:
+    def __init__(self, handler: Handler, limits: Limits, accepted: socket.socket) -> None:
         self._handler = handler
         self._limits = limits
+        self._socket = accepted
+        self._loop = asyncio.get_running_loop()
         self._parser = httptools.HttpRequestParser(self)
         self._requests: deque[HttpRequest] = deque()
         self._busy = False
         self._refusal: bytes | None = None
-        self._open = False  # may be written to
-        self._lost = True  # has no transport, or had one
+        self._open = True  # may be written to
+        self._lost = False  # its socket is closed
+        self._reading = False
+        self._unsent = bytearray()
+        self._when_sent: Callable[[], None] | None = None
         self._idle: asyncio.TimerHandle | None = None
-        self.on_message_begin()
+        self._between_requests = True
+        self._read_ns = 0
+        self._begin_request()
+        self._resume_reading()
+        self._watch_idle()
 
     # The event loop's side.
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the transport and its descriptor."""
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
-        self._descriptor: int = transport.get_extra_info("socket").fileno()
-        self._open = True
-        self._lost = False
-        self._watch_idle()
-
-    def data_received(self, data: bytes) -> None:
+    def _read(self) -> None:
         """Parse what came; requests behind one being answered wait their turn."""
+        try:
+            if self._between_requests:  # a long request's read is stamped for its last segment
+                _, ancillary, _, _ = self._socket.recvmsg(1, ANCILLARY_BYTES, socket.MSG_PEEK)
+                first_byte_ns = received_ns(ancillary)
+            data, ancillary, _, _ = self._socket.recvmsg(_READ_BYTES, ANCILLARY_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:  # reset by the client
+            self._lose()
+            return
+        self._read_ns = first_byte_ns if self._between_requests else received_ns(ancillary)
+        if data:
+            self._parse(data)
+        else:
+            self._pause_reading()
+            self.close()
+
+    def _parse(self, data: bytes) -> None:
         if self._refusal is not None:
             return
         try:
@@ -90,21 +115,41 @@ class Connection(asyncio.Protocol):
         except httptools.HttpParserError as error:
             self._refuse(400, f"The request is not HTTP: {error}")
         if len(self._requests) >= _MAX_PIPELINED:
-            self._transport.pause_reading()
+            self._pause_reading()
         self._watch_idle()
         self._next()
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        """Forget the transport: its descriptor may soon be another's."""
+    def _pause_reading(self) -> None:
+        if self._reading:
+            self._reading = False
+            self._loop.remove_reader(self._socket)
+
+    def _resume_reading(self) -> None:
+        if not self._reading:
+            self._reading = True
+            self._loop.add_reader(self._socket, self._read)
+
+    def _lose(self) -> None:
+        """Close the socket, and say so in the loop's next turn."""
+        if self._lost:
+            return
         self._open = False
         self._lost = True
         self._stop_idle()
-        self._handler.lost(self)
+        self._pause_reading()
+        self._loop.remove_writer(self._socket)
+        self._socket.close()
+        self._loop.call_soon(self._handler.lost, self)
 
     # The parser's side.
 
     def on_message_begin(self) -> None:
         """Start a request."""
+        self._between_requests = False
+        self._begin_request()
+
+    def _begin_request(self) -> None:
+        self._received_ns = self._read_ns
         self._url = b""
         self._request_id = b""
         self._header_bytes = 0
@@ -132,6 +177,7 @@ class Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         """Queue a whole request."""
+        self._between_requests = True
         if self._refusal is not None:
             return
         self._requests.append(
@@ -141,23 +187,23 @@ class Connection(asyncio.Protocol):
                 body=b"".join(self._body),
                 request_id=self._request_id.decode("latin-1"),
                 keep_alive=self._parser.should_keep_alive(),
+                received_ns=self._received_ns,
             )
         )
 
     # The handler's side.
 
     def send(self, data: bytes) -> None:
-        """Write now; what the kernel does not take goes to the transport's buffer.
+        """Write now; what the kernel does not take is kept until it does.
 
         A client that has let 16 MiB pile up is dropped.
         """
         if not self._open:
             return
-        unsent_bytes = self._transport.get_write_buffer_size()
-        if unsent_bytes > _MAX_UNSENT_BYTES:
+        if len(self._unsent) > _MAX_UNSENT_BYTES:
             self.reset()
-        elif unsent_bytes:
-            self._transport.write(data)
+        elif self._unsent:
+            self._unsent += data
         else:
             self._write_now(data)
 
@@ -169,36 +215,54 @@ class Connection(asyncio.Protocol):
         if not keep_alive:
             self.close()
             return
-        self._transport.resume_reading()
+        self._resume_reading()
         self._watch_idle()
-        asyncio.get_running_loop().call_soon(self._next)
+        self._loop.call_soon(self._next)
 
     def close(self) -> None:
         """Close when what was written is sent."""
-        self._open = False
-        self._stop_idle()
-        self._transport.close()
+        if not self._lost:
+            self._open = False
+            self._stop_idle()
+            self._after_sending(self._lose)
 
     def reset(self) -> None:
         """Reset the connection (RST): what was not sent is lost."""
-        if self._lost:
-            return
-        self._open = False
-        self._stop_idle()
-        with socket.socket(fileno=os.dup(self._descriptor)) as same:
-            same.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
-        self._transport.abort()
+        if not self._lost:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+            self._lose()
 
     def _write_now(self, data: bytes) -> None:
         try:
-            written = os.write(self._descriptor, data)
+            written = self._socket.send(data)
         except BlockingIOError:
             written = 0
         except OSError:  # the client is gone and the loop has not said so yet
             self.reset()
             return
         if written < len(data):
-            self._transport.write(data[written:])
+            self._unsent += data[written:]
+            self._loop.add_writer(self._socket, self._write_on)
+
+    def _write_on(self) -> None:
+        """Write what was kept."""
+        try:
+            written = self._socket.send(self._unsent)
+        except BlockingIOError:
+            return
+        except OSError:
+            self.reset()
+            return
+        del self._unsent[:written]
+        if not self._unsent:
+            self._loop.remove_writer(self._socket)
+            if self._when_sent is not None:
+                self._when_sent()
+
+    def _after_sending(self, call: Callable[[], None]) -> None:
+        self._when_sent = call
+        if not self._unsent:
+            call()
 
     def _next(self) -> None:
         if self._busy or not self._open:
@@ -216,8 +280,12 @@ class Connection(asyncio.Protocol):
         the client would lose the answer."""
         if self._open:
             self._open = False
-            self._transport.write_eof()
-            self._idle = _later(_LINGER_S, self._transport.close)
+            self._after_sending(self._end_writing)
+            self._idle = self._loop.call_later(_LINGER_S, self._lose)
+
+    def _end_writing(self) -> None:
+        with contextlib.suppress(OSError):  # the client is gone: the next read says so
+            self._socket.shutdown(socket.SHUT_WR)
 
     def _count_header(self, length: int) -> None:
         self._header_bytes += length
@@ -233,13 +301,9 @@ class Connection(asyncio.Protocol):
     def _watch_idle(self) -> None:
         self._stop_idle()
         if self._open and not self._busy:
-            self._idle = _later(self._limits.keep_alive_s, self.close)
+            self._idle = self._loop.call_later(self._limits.keep_alive_s, self.close)
 
     def _stop_idle(self) -> None:
         if self._idle is not None:
             self._idle.cancel()
             self._idle = None
-
-
-def _later(delay_s: float, call: Callable[[], None]) -> asyncio.TimerHandle:
-    return asyncio.get_running_loop().call_later(delay_s, call)

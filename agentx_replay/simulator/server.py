@@ -6,6 +6,7 @@ pluggable in its engine model, its renderer (template and tokenizer) and its fau
 """
 
 import asyncio
+import socket
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -31,6 +32,7 @@ from agentx_replay.simulator.connection import Connection, HttpRequest, Limits
 from agentx_replay.simulator.engine import Engine, EngineModel, Sequence, SequenceState
 from agentx_replay.simulator.events import WORD, Events
 from agentx_replay.simulator.faults import PLAIN, Fault, FaultPlan, NoFaults, Shape
+from agentx_replay.simulator.listening import listen
 from agentx_replay.simulator.metrics import CONTENT_TYPE, metrics_page
 from agentx_replay.simulator.prefix_cache import Ids
 from agentx_replay.simulator.reply import Reply, StreamReply, WholeReply
@@ -94,12 +96,10 @@ class Server:
         self._flights: dict[Sequence, _Flight] = {}
         self._streaming: dict[Sequence, Reply] = {}
 
-    def connect(self) -> Connection:
-        """Return the protocol of a new connection."""
+    def connect(self, accepted: socket.socket) -> None:
+        """Serve a new connection."""
         limits = Limits(self._config.keep_alive_s, self._config.max_body_bytes)
-        connection = Connection(self, limits)
-        self._connections.add(connection)
-        return connection
+        self._connections.add(Connection(self, limits, accepted))
 
     def disconnect(self) -> None:
         """Close every connection at once."""
@@ -150,7 +150,6 @@ class Server:
         return b"{}"
 
     def _complete(self, connection: Connection, request: HttpRequest) -> None:
-        received_ns = time.monotonic_ns()
         number = self._completions
         self._completions += 1
         fault = self._faults.on_request(number, request.body)
@@ -163,7 +162,7 @@ class Server:
         if refusal is not None:
             raise RefusedError(400, refusal, param="input_tokens")
         truth = self.truth.open(
-            number, request.request_id, received_ns, prompt_tokens, completion.max_tokens
+            number, request.request_id, request.received_ns, prompt_tokens, completion.max_tokens
         )
         wire = self._wire(connection, request, fault, truth)
         if not wire.begin():
@@ -305,17 +304,15 @@ async def running_server(
     loop = asyncio.get_running_loop()
     server = Server(config, LoopClock(loop), renderer or WordRenderer(), faults or NoFaults())
     try:
-        listener = await loop.create_server(server.connect, config.host, config.port, backlog=4096)
+        listener = await listen(config.host, config.port, server.connect)
     except OSError as error:
         raise UsageError(
             f"the simulator cannot listen on {config.host} port {config.port}: {error.strerror}",
             "choose another address or port, or port 0 for a free one",
         ) from error
-    port = listener.sockets[0].getsockname()[1]
     host = f"[{config.host}]" if ":" in config.host else config.host
     try:
-        yield RunningServer(f"http://{host}:{port}", port, server)
+        yield RunningServer(f"http://{host}:{listener.port}", listener.port, server)
     finally:
-        listener.close()
+        await listener.close()
         server.disconnect()
-        await listener.wait_closed()

@@ -1,7 +1,9 @@
 """What the server did, for tests to compare with what a client says it saw.
 
-One record a completion request: what was counted and cached, and when each event with tokens was
-handed to the kernel, on the machine's monotonic clock (the clock of a client on the same machine).
+One record a completion request: when its first byte was there (the kernel's stamp), what was
+counted and cached, and when each event with tokens was handed to the kernel, on the machine's
+monotonic clock (the clock of a client on the same machine). Truth of TTFT is the first of these
+events less the request's first byte.
 Memory is bounded: the oldest records go first.
 """
 

@@ -1,7 +1,8 @@
 """A server that emits tokens exactly when it was asked to and remembers when each one left.
 
-What a client measures can be held against it: stamps are taken just before each write, on the
-monotonic clock of the machine, which is the client's clock too. It models no engine. A request
+What a client measures can be held against it: stamps are taken just before each write, and by the
+kernel as a request's first byte comes, on the monotonic clock of the machine, which is the client's
+clock too. It models no engine. A request
 says in its body when its first token is due (``first_token_at_ns``), how far apart the others
 are (``every_ns``) and how many there are (``max_completion_tokens``); ``GET /v1/truth`` tells what
 was sent since it was last asked.
@@ -14,6 +15,7 @@ It prints its URL, serves the loopback alone, and ends when its standard input d
 import asyncio
 import heapq
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -29,6 +31,7 @@ from agentx_replay.simulator.api import http_response
 from agentx_replay.simulator.connection import Connection, HttpRequest, Limits
 from agentx_replay.simulator.events import Events, Usage, done
 from agentx_replay.simulator.faults import PLAIN
+from agentx_replay.simulator.listening import listen
 from agentx_replay.simulator.process import SimulatorProcess, first_line
 from agentx_replay.simulator.truth import ResponseTruth, TruthLog
 from agentx_replay.simulator.wire import chunk, stream_head
@@ -60,6 +63,10 @@ class TruthServer:
         self._truth = TruthLog(_TRUTH_BYTES)
         self._requests = 0
 
+    def connect(self, accepted: socket.socket) -> None:
+        """Serve a new connection, which its event loop keeps."""
+        Connection(self, _LIMITS, accepted)
+
     def handle(self, connection: Connection, request: HttpRequest) -> None:
         """Begin to answer a completion, or tell the truth so far and forget it."""
         if request.path == "/v1/truth":
@@ -68,11 +75,10 @@ class TruthServer:
             connection.send(http_response(200, body, keep_alive=request.keep_alive))
             connection.finish(keep_alive=request.keep_alive)
             return
-        received_ns = time.monotonic_ns()
         asked = orjson.loads(request.body)
         tokens = asked["max_completion_tokens"]
         number, self._requests = self._requests, self._requests + 1
-        truth = self._truth.open(number, request.request_id, received_ns, 0, tokens)
+        truth = self._truth.open(number, request.request_id, request.received_ns, 0, tokens)
         connection.send(stream_head(keep_alive=True))
         emission = _Emission(connection, cast(ResponseTruth, truth), asked["every_ns"], tokens)
         self._schedule(asked["first_token_at_ns"], emission)
@@ -119,14 +125,10 @@ async def _serve() -> None:
 
     loop.add_reader(sys.stdin.fileno(), at_end_of_input)
     with real_clock(loop) as clock:
-        handler = TruthServer(clock)
-        server = await loop.create_server(
-            lambda: Connection(handler, _LIMITS), "127.0.0.1", 0, backlog=4096
-        )
-        port = server.sockets[0].getsockname()[1]
-        print(f"http://127.0.0.1:{port}", flush=True)
+        listener = await listen("127.0.0.1", 0, TruthServer(clock).connect)
+        print(f"http://127.0.0.1:{listener.port}", flush=True)
         await stop.wait()
-        server.close()
+        await listener.close()
 
 
 def launch_truth_server() -> SimulatorProcess:

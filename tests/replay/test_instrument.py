@@ -12,16 +12,17 @@ MS = 1_000_000
 
 
 class LateClock:
-    """A clock whose third call comes 7 ms late."""
+    """A clock whose third call comes late, by 7 ms."""
 
-    def __init__(self) -> None:
+    def __init__(self, late_ns: int = 7 * MS) -> None:
         self._clock = virtual_clock()
+        self._late_ns = late_ns
         self._calls = 0
         self.now_ns = self._clock.now_ns
 
     def call_at(self, when_ns: int, call: object) -> TimerHandle:
         self._calls += 1
-        late_ns = 7 * MS if self._calls == 3 else 0
+        late_ns = self._late_ns if self._calls == 3 else 0
         assert callable(call)
         return self._clock.call_at(when_ns + late_ns, call)
 
@@ -103,3 +104,23 @@ def test_stamps_are_whole_microseconds_that_do_not_drift_over_many_samples() -> 
 
     # A thousand samples: 10 s, of which 3,333,333 µs of CPU.
     assert run_virtual(main()) == [10_000 * MS, 0, 3_333_333_000]
+
+
+def test_a_process_that_was_stopped_for_hours_is_late_by_hours() -> None:
+    hours_ms = 3 * 3_600_000
+
+    async def main() -> list[list[int]]:
+        sampler = LagSampler(LateClock(hours_ms * MS), lambda: 0)
+        sampler.start()
+        done = virtual_clock().loop.create_future()
+        virtual_clock().call_at((hours_ms + 45) * MS, lambda: done.set_result(None))
+        await done
+        sampler.stop()
+        rows: list[list[int]] = sampler.take().tolist()
+        return rows
+
+    # 10,800 s and more: beyond the 4,294 s of 32-bit microseconds.
+    assert run_virtual(main())[2:] == [
+        [(hours_ms + 30) * MS, hours_ms * MS, 0],
+        [(hours_ms + 40) * MS, 0, 0],
+    ]
