@@ -22,10 +22,13 @@ _TEXT = re.compile(rb'(?=.)(?>[ !#-\[\]-~]*)(?:\\["\\/bfnrt](?>[ !#-\[\]-~]*)){0
 
 @dataclass(frozen=True, slots=True)
 class Alike:
-    """What stands in a read of one event before its text, and what behind."""
+    """What stands in a read of one event before its text, and what behind; ``reasoning`` is
+    whether the text is the model's reasoning.
+    """
 
     start: bytes
     end: bytes
+    reasoning: bool = False
 
     def holds(self, piece: bytes) -> bool:
         """Whether a read is one such event, and no more."""
@@ -35,6 +38,10 @@ class Alike:
             and piece.endswith(end)
             and _TEXT.fullmatch(piece, len(start), len(piece) - len(end)) is not None
         )
+
+    def text(self, piece: bytes) -> bytes:
+        """Return the text of a read that is one such event."""
+        return piece[len(self.start) : len(piece) - len(self.end)]
 
 
 def alike_of(piece: bytes) -> Alike | None:
@@ -57,7 +64,10 @@ def alike_of(piece: bytes) -> Alike | None:
         proven = literal and orjson.loads(before + orjson.dumps(_MARK) + behind) == chunk
     except orjson.JSONDecodeError:
         return None
-    return Alike(_LINE + before + b'"', b'"' + behind + _BLANK) if proven else None
+    if not proven:
+        return None
+    reasoning = name in ("reasoning_content", "reasoning")
+    return Alike(_LINE + before + b'"', b'"' + behind + _BLANK, reasoning)
 
 
 def _place(chunk: Any) -> tuple[dict[str, Any], str] | None:

@@ -14,10 +14,12 @@ import orjson
 from numpy.typing import NDArray
 
 from agentx_replay.endpoint.sse import Event
+from agentx_replay.endpoint.texts import Text, needs_texts, pieces, text_bytes
 from agentx_replay.prompts.prompt import Answer
 
 _UNKNOWN = -1
-_NOTHING, _EMPTY, _TEXT, _USAGE_ONLY = range(4)
+_NOTHING, _EMPTY, _TEXT, _USAGE_ONLY, _REASONING = range(5)
+_SAYING = (_TEXT, _REASONING)
 _TEXT_FIELDS = ("content", "reasoning_content", "reasoning", "tool_calls")
 _MAX_QUOTED = 80
 
@@ -28,7 +30,9 @@ class ParsedStream:
 
     ``arrival_ns`` and ``arrival_tokens`` are as in ``Response``. ``error`` is the text of the
     server's own error, ``malformed`` says why the stream cannot be one, ``done`` is whether
-    ``[DONE]`` came. ``answer`` is what was said, where it is kept (``answer.py``).
+    ``[DONE]`` came. ``answer`` is what was said, where it is kept (``answer.py``). What the texts
+    of the token events tell (``event_text_bytes``, ``text_pieces``, ``reasoning_pieces``) is as in
+    ``Response``.
     """
 
     arrival_ns: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
@@ -41,6 +45,10 @@ class ParsedStream:
     malformed: str | None = None
     done: bool = False
     answer: Answer | None = None
+    event_text_bytes: NDArray[np.int32] | None = None
+    text_pieces: int | None = None
+    reasoning_tokens: int | None = None
+    reasoning_pieces: int | None = None
 
 
 class ChunkReader:
@@ -53,7 +61,9 @@ class ChunkReader:
         "_ids",
         "_kinds",
         "_prompt",
+        "_reasoning",
         "_stamps",
+        "_texts",
         "_used",
         "done",
         "error",
@@ -65,6 +75,8 @@ class ChunkReader:
         self._kinds: list[int] = []
         self._used: list[int] = []
         self._ids: list[int] = []
+        self._texts: list[Text] = []
+        self._reasoning: int | None = None
         self._prompt: int | None = None
         self._cached: int | None = None
         self._completion: int | None = None
@@ -101,24 +113,28 @@ class ChunkReader:
     def _read_chunk(self, chunk: dict[str, Any], stamp_ns: int) -> None:
         used = self._read_usage(chunk.get("usage"))
         choices = chunk.get("choices")
-        kind, ids = _USAGE_ONLY, _UNKNOWN
+        kind, ids, text = _USAGE_ONLY, _UNKNOWN, ""
         if isinstance(choices, list) and choices and isinstance(choices[0], dict):
-            kind, ids = self._read_choice(choices[0])
+            kind, ids, text = self._read_choice(choices[0])
         if kind == _USAGE_ONLY and used == _UNKNOWN:
             return
         self._stamps.append(stamp_ns)
         self._kinds.append(kind)
         self._used.append(used)
         self._ids.append(ids)
+        self._texts.append(text)
 
-    def read_text(self, stamp_ns: int) -> None:
-        """Take in an event that is known to carry text and to say no more (alike.py)."""
+    def read_text(self, stamp_ns: int, text: bytes, *, reasoning: bool) -> None:
+        """Take in an event that is known to carry ``text``, the inside of a JSON string, and to say
+        no more (alike.py).
+        """
         self._stamps.append(stamp_ns)
-        self._kinds.append(_TEXT)
+        self._kinds.append(_REASONING if reasoning else _TEXT)
         self._used.append(_UNKNOWN)
         self._ids.append(_UNKNOWN)
+        self._texts.append(text)
 
-    def _read_choice(self, choice: dict[str, Any]) -> tuple[int, int]:
+    def _read_choice(self, choice: dict[str, Any]) -> tuple[int, int, str]:
         finish = choice.get("finish_reason")
         if isinstance(finish, str):
             self._finish = finish
@@ -126,8 +142,10 @@ class ChunkReader:
         ids = len(token_ids) if isinstance(token_ids, list) else _UNKNOWN
         delta = choice.get("delta")
         if isinstance(delta, dict):
-            return _delta_kind(delta, finish), ids
-        return _text_kind(choice.get("text")), ids
+            kind = _delta_kind(delta, finish)
+            return kind, ids, _text_of(delta) if kind in _SAYING else ""
+        text = choice.get("text")
+        return _text_kind(text), ids, text if isinstance(text, str) else ""
 
     def _read_usage(self, usage: object) -> int:
         """Keep the latest usage; return its completion tokens, _UNKNOWN where it has none."""
@@ -138,19 +156,30 @@ class ChunkReader:
         details = usage.get("prompt_tokens_details")
         if isinstance(details, dict):
             self._cached = _count(details.get("cached_tokens"), self._cached)
+        details = usage.get("completion_tokens_details")
+        if isinstance(details, dict):
+            self._reasoning = _count(details.get("reasoning_tokens"), self._reasoning)
         used = _count(usage.get("completion_tokens"), None)
         return _UNKNOWN if used is None else used
 
     def result(self) -> ParsedStream:
         """Return what all events together say."""
-        arrivals, tokens = token_events(
-            np.array(self._stamps, np.int64),
-            np.array(self._kinds, np.int8),
-            np.array(self._used, np.int64),
-            np.array(self._ids, np.int64),
-            self._completion,
+        kinds = np.array(self._kinds, np.int8)
+        counts, tokens = token_events(
+            kinds, np.array(self._used, np.int64), np.array(self._ids, np.int64), self._completion
         )
+        arrivals = np.array(self._stamps, np.int64)[counts]
+        lengths = said = thought = None
+        if tokens is None and needs_texts(self._completion, len(arrivals)):
+            texts = [self._texts[place] for place in np.flatnonzero(counts)]
+            lengths, said = text_bytes(texts), pieces(texts)
+        if self._reasoning is not None:
+            thought = pieces(self._texts[place] for place in np.flatnonzero(kinds == _REASONING))
         return ParsedStream(
+            event_text_bytes=lengths,
+            text_pieces=said,
+            reasoning_tokens=self._reasoning,
+            reasoning_pieces=thought,
             arrival_ns=arrivals,
             arrival_tokens=tokens,
             prompt_tokens=self._prompt,
@@ -170,13 +199,26 @@ def _delta_kind(delta: dict[str, Any], finish: object) -> int:
     stands for a token.
     """
     said = delta.get  # spelt out: this is done for every token
-    if said("content") or said("reasoning_content") or said("reasoning") or said("tool_calls"):
+    if said("content") or said("tool_calls"):
         return _TEXT
+    if said("reasoning_content") or said("reasoning"):
+        return _REASONING
     if delta.get("role") is not None:
         return _NOTHING
     if finish is not None and all(delta.get(name) is None for name in _TEXT_FIELDS):
         return _NOTHING
     return _EMPTY
+
+
+def _text_of(delta: dict[str, Any]) -> str:
+    """Return all text in a delta: content, reasoning, and names and arguments of tool calls."""
+    parts = [delta.get(name) for name in ("reasoning_content", "reasoning", "content")]
+    calls = delta.get("tool_calls")
+    for call in calls if isinstance(calls, list) else ():
+        function = call.get("function") if isinstance(call, dict) else None
+        if isinstance(function, dict):
+            parts += function.get("name"), function.get("arguments")
+    return "".join(part for part in parts if isinstance(part, str))
 
 
 def _text_kind(text: object) -> int:
@@ -187,13 +229,12 @@ def _text_kind(text: object) -> int:
 
 
 def token_events(
-    stamps: NDArray[np.int64],
     kinds: NDArray[np.int8],
     used: NDArray[np.int64],
     ids: NDArray[np.int64],
     completion: int | None,
-) -> tuple[NDArray[np.int64], NDArray[np.int32] | None]:
-    """Return the arrivals of the token events and, where the server tells, the tokens in each.
+) -> tuple[NDArray[np.bool_], NDArray[np.int32] | None]:
+    """Return which events are token events and, where the server tells, the tokens in each.
 
     All arrays have one entry an event; ``used`` (completion tokens so far) and ``ids`` (token ids
     carried) are -1 where the event does not say. An event is a token event if the usage grew with
@@ -202,21 +243,21 @@ def token_events(
     that has no other.
     """
     grown = _growth(kinds, used)
-    counts = (kinds == _TEXT) | (ids > 0)
+    counts = np.isin(kinds, _SAYING) | (ids > 0)
     if grown is not None:
         counts |= grown > 0
     if not counts.any():
         counts = kinds == _EMPTY
-    arrivals = stamps[counts]
     for each in (ids, grown):
         if each is not None and _tells(each[counts], completion):
-            return arrivals, each[counts].astype(np.int32)
-    return arrivals, None
+            return counts, each[counts].astype(np.int32)
+    return counts, None
 
 
 def _growth(kinds: NDArray[np.int8], used: NDArray[np.int64]) -> NDArray[np.int64] | None:
     """Return how much the usage grew with each event, None where it is not in every event."""
-    speaking = (kinds == _TEXT) if (kinds == _TEXT).any() else (kinds == _EMPTY)
+    saying = np.isin(kinds, _SAYING)
+    speaking = saying if saying.any() else (kinds == _EMPTY)
     if not speaking.any() or (used[speaking] == _UNKNOWN).any():
         return None
     so_far = np.maximum.accumulate(np.maximum(used, 0))

@@ -108,7 +108,7 @@ class EventSink:
         self._last_stamp_ns = stamp_ns
         alike = self._alike
         if alike is not None and not self._splitter.carry and alike.holds(piece):
-            self._reader.read_text(stamp_ns)
+            self._reader.read_text(stamp_ns, alike.text(piece), reasoning=alike.reasoning)
             return
         try:
             events = self._splitter.feed(piece)

@@ -113,8 +113,13 @@ class Response:
     ``last_token_uncertainty_ns`` are how much earlier than its timestamp the first and the last
     token event may have arrived, ``late_events`` how many token events have a timestamp that is
     only an upper bound, ``gathered_reads`` how many socket reads brought several token events
-    although the client was prompt. ``send_uncertainty_ns`` is how much later than ``send_ns`` the
-    last byte may have left by the client's own fault.
+    although the client was prompt (None: not known). ``send_uncertainty_ns`` is how much later than
+    ``send_ns`` the last byte may have left by the client's own fault.
+    Where completion tokens exceed token events and no usage tells where they came,
+    ``event_text_bytes`` (int32, one entry a token event) is the length of each event's text in
+    UTF-8, and ``text_pieces`` the least number of tokens that can have said all of them.
+    ``reasoning_tokens`` are the completion tokens that were reasoning, as usage tells, and
+    ``reasoning_pieces`` the least number of tokens in the texts of reasoning that came.
     ``retries`` counts requests sent again because a reused idle connection was found closed
     before any byte of a response. ``replica`` is which server it was, where there are several.
     ``answer`` is what was said, where that is fed back and the response is sound.
@@ -143,7 +148,11 @@ class Response:
     last_token_uncertainty_ns: int = 0
     send_uncertainty_ns: int = 0
     late_events: int = 0
-    gathered_reads: int = 0
+    gathered_reads: int | None = None
+    event_text_bytes: NDArray[np.int32] | None = None
+    text_pieces: int | None = None
+    reasoning_tokens: int | None = None
+    reasoning_pieces: int | None = None
 
     @property
     def first_token_ns(self) -> int | None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from agentx_replay.replay.ports import Dispatch, PlayRecord, Response, recorded_status
 from agentx_replay.results.schema import REQUESTS, arrow_schema
 
-_LISTS = ("arrival_deltas_us", "event_tokens")
+_LISTS = ("arrival_deltas_us", "event_tokens", "event_text_bytes")
 _REQUEST_SCHEMA = arrow_schema(REQUESTS)
 _SCALAR_FIELDS = [field for field in _REQUEST_SCHEMA if field.name not in _LISTS]
 _NS_PER_US = 1000
@@ -26,6 +26,7 @@ class RequestRow(NamedTuple):
     scalars: tuple[Any, ...]
     arrival_ns: NDArray[np.int64]
     arrival_tokens: NDArray[np.int32] | None
+    event_text_bytes: NDArray[np.int32] | None = None
 
 
 def request_row(
@@ -94,10 +95,16 @@ def request_row(
         response.send_uncertainty_ns,
         response.late_events,
         response.gathered_reads,
+        response.text_pieces,
+        response.reasoning_tokens,
+        response.reasoning_pieces,
     )
     tokens = response.arrival_tokens
     return RequestRow(
-        scalars, response.arrival_ns.copy(), None if tokens is None else tokens.copy()
+        scalars,
+        response.arrival_ns.copy(),
+        None if tokens is None else tokens.copy(),
+        response.event_text_bytes,
     )
 
 
@@ -143,7 +150,8 @@ def request_batch(rows: Sequence[RequestRow]) -> pa.RecordBatch:
         for field, values in zip(_SCALAR_FIELDS, scalars, strict=True)
     }
     columns["arrival_deltas_us"] = _delta_lists([row.arrival_ns for row in rows])
-    columns["event_tokens"] = _token_lists([row.arrival_tokens for row in rows])
+    columns["event_tokens"] = _count_lists([row.arrival_tokens for row in rows])
+    columns["event_text_bytes"] = _count_lists([row.event_text_bytes for row in rows])
     return pa.RecordBatch.from_arrays(
         [columns[field.name] for field in _REQUEST_SCHEMA], schema=_REQUEST_SCHEMA
     )
@@ -173,9 +181,9 @@ def _delta_lists(arrivals: list[NDArray[np.int64]]) -> pa.ListArray:
     return pa.ListArray.from_arrays(_offsets(np.maximum(counts - 1, 0)), pa.array(deltas_us))
 
 
-def _token_lists(tokens: list[NDArray[np.int32] | None]) -> pa.ListArray:
-    known = [row for row in tokens if row is not None]
-    lengths = np.array([0 if row is None else len(row) for row in tokens], np.int64)
+def _count_lists(counts: list[NDArray[np.int32] | None]) -> pa.ListArray:
+    known = [row for row in counts if row is not None]
+    lengths = np.array([0 if row is None else len(row) for row in counts], np.int64)
     values = np.concatenate(known).astype(np.int32) if known else np.empty(0, np.int32)
-    unknown = pa.array([row is None for row in tokens])
+    unknown = pa.array([row is None for row in counts])
     return pa.ListArray.from_arrays(_offsets(lengths), pa.array(values), mask=unknown)

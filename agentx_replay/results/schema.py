@@ -59,6 +59,10 @@ _REPEAT = _count("repeat", "which repeat of the level it is, from 1", "an older 
 _NO_USAGE = "the server reported no usage"
 _OPEN_CONNECTION = "the connection had been used before"
 _NONE_CAME = "no token event came"
+_NO_TEXTS = (
+    "`event_tokens` tells, or completion tokens exceed token events by at most 2 or 1 %: texts are "
+    "not needed"
+)
 
 REQUESTS: tuple[Column, ...] = (
     _count("concurrency", "concurrency level of the point"),
@@ -164,6 +168,26 @@ REQUESTS: tuple[Column, ...] = (
         "gathered_reads",
         "socket reads that brought several token events although the client was prompt: "
         "somebody else gathered them",
+        "not known",
+    ),
+    _tokens(
+        "text_pieces",
+        "the least number of tokens that can have said the texts of the token events: their words, "
+        "numbers and marks",
+        _NO_TEXTS,
+    ),
+    _tokens("reasoning_tokens", "completion tokens that were reasoning", "not reported"),
+    _tokens(
+        "reasoning_pieces",
+        "the least number of tokens in the texts of reasoning that came",
+        "`reasoning_tokens` is null",
+    ),
+    Column(
+        "event_text_bytes",
+        pa.list_(pa.int32()),
+        "bytes",
+        "length of the text of each token event in UTF-8",
+        _NO_TEXTS,
     ),
 )
 """``requests.parquet/``: one row a response, warm-up included."""

@@ -77,6 +77,8 @@ def test_the_text_is_found_where_an_api_has_it(piece: bytes, start: bytes) -> No
     alike = alike_of(piece)
     assert alike is not None
     assert alike.start.endswith(start)
+    assert alike.reasoning == (b"reasoning" in start)
+    assert alike.text(piece) == b"a"
 
 
 NOT_PLAIN = {
@@ -155,6 +157,8 @@ def _told(stream: ParsedStream) -> tuple[Any, ...]:
         stream.error,
         stream.malformed,
         stream.done,
+        None if stream.event_text_bytes is None else stream.event_text_bytes.tolist(),
+        stream.text_pieces,
     )
 
 

@@ -159,6 +159,58 @@ def test_usage_finish_and_done_are_read() -> None:
     assert (stream.finish_reason, stream.done, stream.error) == ("length", True, None)
 
 
+def _totals(completion: int, reasoning: int | None = None) -> dict[str, Any]:
+    usage: dict[str, Any] = {"completion_tokens": completion}
+    if reasoning is not None:
+        usage["completion_tokens_details"] = {"reasoning_tokens": reasoning}
+    return {"choices": [], "usage": usage}
+
+
+TEXTS: dict[str, tuple[list[dict[str, Any]], list[int] | None, int | None]] = {
+    "3 more tokens than events: the bytes of each text, and the words in all": (
+        [_chunk({"content": "Let me look"}), _chunk({"content": "."}), _totals(5)], [11, 1], 4),
+    "2 more tokens than events: no text is needed": (
+        [_chunk({"content": "Let me look"}), _chunk({"content": "."}), _totals(4)], None, None),
+    "no usage": ([_chunk({"content": "Let me look"})], None, None),
+    "usage of each event": (
+        [_chunk({"content": "a b c d e"}, 5), _chunk({"content": "f"}, 6)], None, None),
+    "a length is in UTF-8, and marks, digits by three and line ends are pieces": (
+        [_chunk({"content": "é = 1234;\n\n"}), _totals(9)], [12], 6),
+    "what a tool call says is text": (
+        [
+            _chunk({"tool_calls": [{"function": {"name": "read", "arguments": ""}}]}),
+            _chunk({"tool_calls": [{"function": {"arguments": '{"path"'}}]}),
+            _totals(8),
+        ], [4, 7], 4),
+    "reasoning is text": (
+        [_chunk({"reasoning": "I think"}), _chunk({"content": "yes"}), _totals(8)], [7, 3], 3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_texts_are_told_where_there_are_more_tokens_than_events(name: str) -> None:
+    chunks, lengths, pieces = TEXTS[name]
+    stream = _parse(*chunks)
+    told = stream.event_text_bytes
+    assert (None if told is None else told.tolist()) == lengths
+    assert stream.text_pieces == pieces
+
+
+@pytest.mark.parametrize(
+    ("chunks", "tokens", "pieces"),
+    [
+        ([_chunk({"reasoning": "I think so"}), _chunk({"content": "a"}), _totals(4, 3)], 3, 3),
+        ([_chunk({"content": "a"}), _totals(4, 3)], 3, 0),
+        ([_chunk({"reasoning": "I think so"}), _totals(4)], None, None),
+    ],
+)
+def test_reasoning_is_as_usage_tells_and_as_events_brought_it(
+    chunks: list[dict[str, Any]], tokens: int | None, pieces: int | None
+) -> None:
+    stream = _parse(*chunks)
+    assert (stream.reasoning_tokens, stream.reasoning_pieces) == (tokens, pieces)
+
+
 @pytest.mark.parametrize("value", [None, True, -1, "3", 2.5, 2**40])
 def test_a_usage_that_is_no_count_is_unknown(value: object) -> None:
     usage = {"prompt_tokens": value, "completion_tokens": value, "prompt_tokens_details": None}

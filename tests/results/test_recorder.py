@@ -101,6 +101,10 @@ def test_every_column_of_a_response_is_on_record(tmp_path: Path) -> None:
             send_uncertainty_ns=600,
             late_events=2,
             gathered_reads=1,
+            event_text_bytes=np.array([8, 4, 17], np.int32),
+            text_pieces=6,
+            reasoning_tokens=4,
+            reasoning_pieces=3,
         ),
     )
     recorder.close()
@@ -162,6 +166,10 @@ def test_every_column_of_a_response_is_on_record(tmp_path: Path) -> None:
         "send_uncertainty_ns": 600,
         "late_events": 2,
         "gathered_reads": 1,
+        "text_pieces": 6,
+        "reasoning_tokens": 4,
+        "reasoning_pieces": 3,
+        "event_text_bytes": [8, 4, 17],
     }
 
 
@@ -199,6 +207,11 @@ def test_what_is_not_known_is_null(tmp_path: Path) -> None:
         "prompt_length_error",
         "finish_reason",
         "http_status",
+        "gathered_reads",
+        "text_pieces",
+        "reasoning_tokens",
+        "reasoning_pieces",
+        "event_text_bytes",
     }
     assert failed["arrival_deltas_us"] == []
     assert (failed["error_category"], failed["error_text"]) == ("reset", "the connection was reset")
