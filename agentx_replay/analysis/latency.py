@@ -45,12 +45,13 @@ def normalised_interactivity(responses: Responses) -> Floats:
 
 
 def send_lag_ns(responses: Responses) -> Floats:
-    """Send − intended start, without what connecting took after the intended start.
+    """Send − intended start, without what connecting took between the two.
 
     NaN where connecting failed: nothing was sent.
     """
     began_ns = np.fmax(responses.connect_start_ns, responses.intended_start_ns)
-    connecting_ns = np.fmax(responses.connected_ns - began_ns, 0.0)
+    ready_ns = np.fmin(responses.connected_ns, responses.send_ns)  # made after it, to send again
+    connecting_ns = np.fmax(ready_ns - began_ns, 0.0)
     opened = ~np.isnan(responses.connect_start_ns)
     lag_ns = responses.send_ns - responses.intended_start_ns - np.where(opened, connecting_ns, 0.0)
     return np.where(opened & np.isnan(responses.connected_ns), np.nan, lag_ns)

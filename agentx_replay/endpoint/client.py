@@ -151,21 +151,28 @@ class Client:
     async def exchange(
         self, stream_id: str, request: bytes, *, streamed: bool = True
     ) -> tuple[Exchange, Connected, int]:
-        """Send the bytes and wait for the end; raises ConnectError. See the module on retries."""
+        """Send the bytes and wait for the end; raises ConnectError. See the module on retries.
+
+        An exchange that was sent twice counts from the first sending: the server may have held the
+        connection for long before it closed it.
+        """
         cuts = self._cuts
-        retries = 0
+        first: Exchange | None = None
         connection = self._reusable(stream_id)
         if connection is not None:
-            exchange = await self._pass(connection, request, streamed)
-            if not exchange.unanswered:
-                return exchange, Connected(), 0
-            retries = 1
+            first = await self._pass(connection, request, streamed)
+            if not first.unanswered:
+                return first, Connected(), 0
         made = await self._made_ahead(stream_id) or await self._finished(self._begin_connecting())
         if cuts != self._cuts:
             raise _CutWhileConnectingError
         self._unused.discard(made.connection)
         self._by_stream[stream_id] = made.connection
-        return await self._pass(made.connection, request, streamed), made.connected, retries
+        exchange = await self._pass(made.connection, request, streamed)
+        if first is None:
+            return exchange, made.connected, 0
+        exchange.send_ns = first.send_ns
+        return exchange, made.connected, 1
 
     async def _pass(self, connection: Connection, request: bytes, streamed: bool) -> Exchange:
         """Pass one request over a connection; a caller that gives up closes it."""

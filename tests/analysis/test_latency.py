@@ -197,3 +197,14 @@ def test_a_connection_that_failed_has_no_send_lag() -> None:
 
 def test_a_response_that_took_no_time_has_no_speed() -> None:
     assert np.isnan(normalised_interactivity(one(response(end_ns=0)))).tolist() == [True]
+
+
+def test_a_server_that_held_a_reused_connection_and_closed_it_is_no_lag_of_the_client() -> None:
+    # Due at 10 ms, sent at 12; held until 500, connected anew by 503: the client was 2 ms late.
+    came = response(
+        send_ns=12 * MS, connect_start_ns=500 * MS, connected_ns=503 * MS, arrival_ns=[700 * MS]
+    )
+    responses = one(came, intended_start_ns=10 * MS)
+    assert send_lag_ns(responses)[0] == 2 * MS
+    assert ttft_ns(responses)[0] == 688 * MS
+    assert ttft_from_connect_ns(responses)[0] == 688 * MS

@@ -49,6 +49,8 @@ def test_a_kept_connection_found_closed_is_made_again_and_counted(run: Run) -> N
             assert (server.connections, len(server.requests)) == (2, 3)
         assert (response.status, response.retries) == (Status.OK, 1)
         assert response.connected_ns is not None
+        assert response.connect_start_ns is not None
+        assert response.send_ns < response.connect_start_ns  # the first sending counts
 
     run(test())
 
