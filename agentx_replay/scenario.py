@@ -20,6 +20,7 @@ from agentx_replay.shipped import shipped_directory
 
 Reading = Literal["official", "faithful"]
 SharedPrefix = Literal["session", "corpus"]
+IdleFrom = Literal["barrier", "last_end"]
 
 MOST_TOML_BYTES = 2**20
 """Rules and options take a page or two."""
@@ -32,7 +33,9 @@ class Scenario:
     ``window_s`` is the measured window and ``grace_s`` what its drain may take. Every lane issues
     ``warmup_requests`` before it. A lane's first play starts between ``start_fraction`` of its
     session's span. ``system_idle_cap_s`` and ``tree_idle_cap_s`` bound idle time,
-    ``primer_lead_s`` the spread of the primers. ``max_sessions`` takes the first so many eligible
+    ``tree_idle_from`` says from when a session's idle time counts as the window opens: from then,
+    all alike (the official way), or from the session's own last end. ``primer_lead_s`` is
+    the spread of the primers. ``max_sessions`` takes the first so many eligible
     sessions (None: all). ``reading`` says how recordings are read, ``shared_prefix`` among whom
     system prompts are shared. ``overridden`` names the rules that this run changed.
     """
@@ -51,6 +54,7 @@ class Scenario:
     comparable: bool
     max_sessions: int | None = None
     shared_prefix: SharedPrefix = "session"
+    tree_idle_from: IdleFrom = "barrier"
     overridden: tuple[str, ...] = ()
 
     @property
@@ -123,7 +127,11 @@ _NUMBERS = {
     "max_sessions": (1, 10**9),
 }
 _WHOLE = {"warmup_requests", "seed", "max_sessions"}
-_CHOICES = {"reading": get_args(Reading), "shared_prefix": get_args(SharedPrefix)}
+_CHOICES = {
+    "reading": get_args(Reading),
+    "shared_prefix": get_args(SharedPrefix),
+    "tree_idle_from": get_args(IdleFrom),
+}
 
 
 def scenario_of(name: str, values: Mapping[str, Any], where: str) -> Scenario:

@@ -13,13 +13,23 @@ def test_the_presets_are_those_of_the_protocol() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "window_s", "grace_s", "warmup", "caps_s", "max_sessions", "reading", "comparable"),
+    (
+        "name",
+        "window_s",
+        "grace_s",
+        "warmup",
+        "caps_s",
+        "max_sessions",
+        "reading",
+        "idle_from",
+        "comparable",
+    ),
     [
-        ("agentx", 3600, 30, 10, (10, 300), 393, "official", True),
-        ("agentx-faithful", 3600, 300, 10, (10, 300), 393, "faithful", True),
-        ("agentx-fast", 1200, 30, 1, (10, 300), 393, "official", True),
-        ("look", 10, 20, 1, (0.2, 0.5), None, "official", False),
-        ("quick", 20, 10, 1, (0.2, 0.5), None, "official", False),
+        ("agentx", 3600, 30, 10, (10, 300), 393, "official", "barrier", True),
+        ("agentx-faithful", 3600, 300, 10, (10, 300), 393, "faithful", "last_end", True),
+        ("agentx-fast", 1200, 30, 1, (10, 300), 393, "official", "barrier", True),
+        ("look", 10, 20, 1, (0.2, 0.5), None, "official", "last_end", False),
+        ("quick", 20, 10, 1, (0.2, 0.5), None, "official", "last_end", False),
     ],
 )
 def test_a_preset_has_the_protocols_figures(
@@ -30,6 +40,7 @@ def test_a_preset_has_the_protocols_figures(
     caps_s: tuple[float, float],
     max_sessions: int | None,
     reading: str,
+    idle_from: str,
     comparable: bool,
 ) -> None:
     scenario = load_scenario(name)
@@ -38,6 +49,7 @@ def test_a_preset_has_the_protocols_figures(
     assert (scenario.system_idle_cap_s, scenario.tree_idle_cap_s) == caps_s
     assert scenario.max_sessions == max_sessions
     assert scenario.reading == reading
+    assert scenario.tree_idle_from == idle_from
     assert scenario.comparable == comparable
     assert scenario.start_fraction == (0.25, 0.75)
     assert scenario.seed == 42

@@ -127,7 +127,11 @@ class Replay:
         return await self._meet(earliest_offset_s(self._lanes))
 
     async def _meet(self, brought_s: float) -> Meeting:
-        """Return when every worker has come here, at the instant from which all go on."""
+        """Return when every worker has come here, at the instant from which all go on.
+
+        What the meeting itself takes is no idle time, so that it is the same for any number of
+        workers.
+        """
         meetings: list[Meeting] = []
 
         def met(meeting: Meeting) -> None:
@@ -135,7 +139,10 @@ class Replay:
             self._clock.call_at(meeting.at_ns, self._traffic.settle)
 
         await self._traffic.settled(lambda: self._peers.meet(brought_s, met))
-        return meetings[0]
+        (meeting,) = meetings
+        for lane in self._lanes:
+            lane.idle_since_ns += meeting.at_ns - meeting.reached_ns
+        return meeting
 
     def stop(self) -> None:
         """A person stops the run: start nothing more, drain, end. In the warm-up: end at once."""

@@ -9,36 +9,56 @@ next timer fire at once; its own timers move together. Order, overlap and joins 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+_GOLDEN = 0x9E3779B97F4A7C15
+"""The fractional part of the golden ratio, in 64 bits: its multiples lie farthest apart."""
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerState:
     """How it stands in one worker of a level; instants are wall time.
 
-    ``in_flight`` counts requests on the wire and those due and being issued: a request that is
-    due counts as in flight, else the cap would fire its siblings too. ``idle_since_ns`` is when
-    the last of them ended, ``next_due_ns`` when its next timer fires (None where it has none),
-    after ``skipped_ns`` of idle time. ``ended`` and ``failed`` count the window's requests.
+    ``idle_since_ns`` to ``idle_until_ns`` is the last time in which no request of its lanes was in
+    flight (None: none is now). A request that is due and being issued is in flight, else the cap
+    would fire its siblings too. ``next_due_ns`` is when its next timer was due in that time (None
+    where it had none), after ``skipped_ns`` of idle time. ``ended`` and ``failed`` count the
+    window's requests.
     """
 
-    in_flight: int
-    next_due_ns: int | None
     idle_since_ns: int
+    idle_until_ns: int | None
+    next_due_ns: int | None
     skipped_ns: int
     ended: int
     failed: int
 
 
 def system_shift_ns(workers: Iterable[WorkerState], cap_ns: int) -> int:
-    """Return by how much every pending timer moves earlier; 0 where the system is not idle.
+    """Return by how much every pending timer moves earlier; 0 where the workers' last idle times
+    have no instant in common.
 
-    The system is idle from the instant at which the last worker became so.
+    The system was idle from the instant at which the last worker became so. Whether it still is
+    does not matter: a tree's cap may have fired before anybody looked. The same states with the
+    shift in them give 0.
     """
     states = list(workers)
     due_ns = [state.next_due_ns for state in states if state.next_due_ns is not None]
-    if not due_ns or any(state.in_flight for state in states):
-        return 0
     idle_since_ns = max(state.idle_since_ns for state in states)
+    untils_ns = [state.idle_until_ns for state in states if state.idle_until_ns is not None]
+    if not due_ns or any(until_ns <= idle_since_ns for until_ns in untils_ns):
+        return 0
     return max(0, min(due_ns) - (idle_since_ns + cap_ns))
+
+
+def idle_since_ns(last_end_ns: int, open_ns: int, cap_ns: int, lane: int) -> int:
+    """Return from when a lane's tree counts as idle as the window opens, by its own last end.
+
+    It lies less than one cap before the opening, so that trees fire one after another within one
+    cap and not together: whole caps of the warm-up are left out, and lane k counts from a fraction
+    of a cap earlier, that of k times the golden ratio, since a server that computes prompts in
+    batches ends many in one instant.
+    """
+    earlier_ns = (lane * _GOLDEN % 2**64) * cap_ns >> 64
+    return open_ns - (open_ns - last_end_ns + earlier_ns) % max(1, cap_ns)
 
 
 def tree_shift_ns(next_due_ns: int | None, idle_since_ns: int, cap_ns: int, now_ns: int) -> int:

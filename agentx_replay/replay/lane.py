@@ -105,9 +105,11 @@ class Lane:
             return None
         return self.stream_id(0 if spawn.after is None else spawn.after.stream)
 
-    def returned(self, step_id: StepId) -> None:
+    def returned(self, step_id: StepId, now_ns: int) -> None:
         """Say that the request of a step is not in flight any more."""
         self.in_flight -= 1
+        if not self.in_flight:
+            self.idle_since_ns = now_ns
         self._skipped_at_end_ns[step_id.stream] = self._skipped_ns()
 
     def _skipped_ns(self) -> int:

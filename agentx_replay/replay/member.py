@@ -58,7 +58,7 @@ class Member:
 
     def meet(self, brought_s: float, met: Callable[[Meeting], None]) -> None:
         """Call ``met`` when every worker has come to this barrier."""
-        self._awaited = _Awaited(self._own.arrive(brought_s), met)
+        self._awaited = _Awaited(self._own.arrive(brought_s, self._clock.now_ns()), met)
 
     def tell(self, state: WorkerState) -> int:
         """Write it on the page; return what the coordinator has skipped so far."""
@@ -76,4 +76,5 @@ class Member:
         at_ns = self._coordinator.passed_ns(self._awaited.barrier)
         if at_ns is not None:
             met, self._awaited = self._awaited.met, None
-            met(Meeting(at_ns, tuple(row.brought_s for row in self._rows)))
+            reached_ns = max(row.arrived_ns for row in self._rows)
+            met(Meeting(reached_ns, at_ns, tuple(row.brought_s for row in self._rows)))

@@ -20,8 +20,9 @@ _ROW_CELLS = 16
 _CELL_BYTES = 8
 _STOPPED, _SKIPPED, _BARRIERS = range(3)
 _SEQUENCE, _ARRIVED, _BROUGHT = range(3)
-_IN_FLIGHT, _NEXT_DUE, _IDLE_SINCE, _OWN_SKIPPED, _ENDED, _FAILED, _BEATS = range(3, 10)
-_NO_TIMER = -1
+_IDLE_SINCE, _IDLE_UNTIL, _NEXT_DUE, _OWN_SKIPPED, _ENDED, _FAILED, _BEATS = range(3, 10)
+_ARRIVED_AT = 10
+_NONE = -1
 
 
 def page_bytes(workers: int) -> int:
@@ -105,11 +106,17 @@ class WorkerRow:
         (brought_s,) = struct.unpack("d", struct.pack("q", self._get(_BROUGHT)))
         return float(brought_s)
 
-    def arrive(self, brought_s: float) -> int:
+    @property
+    def arrived_ns(self) -> int:
+        """When it came to the last of them."""
+        return self._get(_ARRIVED_AT)
+
+    def arrive(self, brought_s: float, now_ns: int) -> int:
         """Come to the next barrier; return its number."""
         barrier = self.arrived
         (bits,) = struct.unpack("q", struct.pack("d", brought_s))
         self._set(_BROUGHT, bits)
+        self._set(_ARRIVED_AT, now_ns)
         self._set(_ARRIVED, barrier + 1)
         return barrier
 
@@ -130,9 +137,9 @@ class WorkerRow:
         """Replace the state."""
         sequence = self._get(_SEQUENCE)
         self._set(_SEQUENCE, sequence + 1)
-        self._set(_IN_FLIGHT, state.in_flight)
-        self._set(_NEXT_DUE, _NO_TIMER if state.next_due_ns is None else state.next_due_ns)
         self._set(_IDLE_SINCE, state.idle_since_ns)
+        self._set(_IDLE_UNTIL, _NONE if state.idle_until_ns is None else state.idle_until_ns)
+        self._set(_NEXT_DUE, _NONE if state.next_due_ns is None else state.next_due_ns)
         self._set(_OWN_SKIPPED, state.skipped_ns)
         self._set(_ENDED, state.ended)
         self._set(_FAILED, state.failed)
@@ -141,11 +148,11 @@ class WorkerRow:
     def read(self) -> Reading | None:
         """Return the state; None where there is none yet, or it is being written."""
         sequence = self._get(_SEQUENCE)
-        next_due_ns = self._get(_NEXT_DUE)
+        idle_until_ns, next_due_ns = self._get(_IDLE_UNTIL), self._get(_NEXT_DUE)
         state = WorkerState(
-            in_flight=self._get(_IN_FLIGHT),
-            next_due_ns=None if next_due_ns == _NO_TIMER else next_due_ns,
             idle_since_ns=self._get(_IDLE_SINCE),
+            idle_until_ns=None if idle_until_ns == _NONE else idle_until_ns,
+            next_due_ns=None if next_due_ns == _NONE else next_due_ns,
             skipped_ns=self._get(_OWN_SKIPPED),
             ended=self._get(_ENDED),
             failed=self._get(_FAILED),

@@ -19,9 +19,11 @@ ENDED_BEFORE_STOPPING = 20
 class Meeting:
     """A barrier that all workers have reached.
 
-    ``at_ns`` is the instant from which each goes on, ``brought_s`` what each had brought.
+    ``reached_ns`` is when the last came, ``at_ns`` the instant from which each goes on,
+    ``brought_s`` what each had brought.
     """
 
+    reached_ns: int
     at_ns: int
     brought_s: tuple[float, ...]
 
@@ -49,7 +51,8 @@ class Alone:
 
     def meet(self, brought_s: float, met: Callable[[Meeting], None]) -> None:
         """Nobody else has to come."""
-        met(Meeting(self._clock.now_ns(), (brought_s,)))
+        now_ns = self._clock.now_ns()
+        met(Meeting(now_ns, now_ns, (brought_s,)))
 
     def tell(self, state: WorkerState) -> int:
         """Apply the system cap to this one state."""

@@ -40,7 +40,7 @@ class Traffic:
     ) -> None:
         self._tasks.discard(task)
         self.in_flight -= 1
-        lane.returned(step)
+        lane.returned(step, self.clock.now_ns())
         try:
             response = task.result()
             self.recorder.record(dispatch, response)

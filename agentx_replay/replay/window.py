@@ -7,15 +7,15 @@ starts; what is in flight drains for a grace and is then cut.
 
 import heapq
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from agentx_replay.plan.graph import StepId
-from agentx_replay.replay.idle import WorkerState, tree_shift_ns
+from agentx_replay.replay.idle import WorkerState, idle_since_ns, tree_shift_ns
 from agentx_replay.replay.lane import Lane
 from agentx_replay.replay.peers import Peers
 from agentx_replay.replay.play import Due
 from agentx_replay.replay.ports import Dispatch, Phase, Response, Status
-from agentx_replay.replay.timers import Alarm, TimerQueue
+from agentx_replay.replay.timers import Alarm, TimerGroup, TimerQueue
 from agentx_replay.replay.traffic import Traffic
 from agentx_replay.scenario import Scenario
 
@@ -72,6 +72,17 @@ def earliest_offset_s(lanes: list[Lane]) -> float:
     return min((offset.offset_s for offset in offsets if not offset.joining), default=math.inf)
 
 
+@dataclass(slots=True)
+class _LeftIdle:
+    """How this worker's lanes last stopped being idle: when, when the next timer was due before
+    any cap moved it, and the trees that their cap has moved since.
+    """
+
+    at_ns: int
+    next_due_ns: int | None
+    capped: list[TimerGroup[tuple[Lane, StepId]]] = field(default_factory=list)
+
+
 class Window:
     """Drives lanes from the barrier to the end of the drain. ``peers`` are the level's workers."""
 
@@ -93,6 +104,7 @@ class Window:
         self._tree_cap_ns = round(scenario.tree_idle_cap_s * _NS)
         self._tree_deadlines: list[tuple[int, int, int]] = []
         self._idle_since_ns = 0
+        self._left_idle: _LeftIdle | None = None
         self._wake = Alarm(self._clock, traffic.guard(self.pump))
         self._ahead = Alarm(self._clock, traffic.guard(self._prepare))
         self._failed = self._ended = 0
@@ -135,13 +147,19 @@ class Window:
         self._nominal_close_ns = self._open_ns + round(self._scenario.window_s * _NS)
         self._clock.call_at(self._nominal_close_ns, self._traffic.guard(self._close))
         for lane in self._lanes.values():
-            self._lane_is_idle(lane, self._open_ns)
+            self._lane_is_idle(lane, self._idle_from_ns(lane))
             due_ns = {
                 offset.step: self._open_ns + max(0, round((offset.offset_s - earliest_s) * _NS))
                 for offset in resume_offsets(lane)
             }
             self._file(lane, lane.play.resume(due_ns, lane.own_time_ns(self._open_ns)))
         self.pump()
+
+    def _idle_from_ns(self, lane: Lane) -> int:
+        """Return from when a lane's session counts as idle as the window opens."""
+        if self._scenario.tree_idle_from == "barrier":
+            return self._open_ns
+        return idle_since_ns(lane.idle_since_ns, self._open_ns, self._tree_cap_ns, lane.index)
 
     def _close(self) -> None:
         if not self.is_open:
@@ -170,6 +188,7 @@ class Window:
             self._advance(lane, step, dispatch, response, now_ns)
             if not self._traffic.in_flight:
                 self._idle_since_ns = now_ns
+                self._left_idle = None
             if not lane.in_flight:
                 self._lane_is_idle(lane, now_ns)
             self.pump()
@@ -209,11 +228,16 @@ class Window:
         now_ns = self._clock.now_ns()
         if not self.is_open or now_ns >= self._nominal_close_ns:
             return
-        self._apply_tree_cap(now_ns)
+        was_idle, next_due_ns = not self._traffic.in_flight, self._timers.next_due_ns()
+        capped = self._apply_tree_cap(now_ns)
         while (due := self._timers.pop_due(now_ns)) is not None:
             due_ns, (lane, step) = due
             self._traffic.send(lane, step, Phase.WINDOW, due_ns)
             self._file(lane, lane.play.issued(step, lane.own_time_ns(now_ns)))
+        if was_idle and self._traffic.in_flight:
+            self._left_idle = _LeftIdle(now_ns, next_due_ns)
+        if self._left_idle is not None:
+            self._left_idle.capped += capped
         self._apply_system_cap()
         self._arm()
 
@@ -221,7 +245,9 @@ class Window:
         lane.idle_since_ns = now_ns
         heapq.heappush(self._tree_deadlines, (now_ns + self._tree_cap_ns, lane.index, now_ns))
 
-    def _apply_tree_cap(self, now_ns: int) -> None:
+    def _apply_tree_cap(self, now_ns: int) -> list[TimerGroup[tuple[Lane, StepId]]]:
+        """Return the timers of the trees that it moved."""
+        moved = []
         deadlines = self._tree_deadlines
         while deadlines and deadlines[0][0] <= now_ns:
             _, index, idle_since_ns = heapq.heappop(deadlines)
@@ -230,18 +256,39 @@ class Window:
                 continue
             next_due_ns = self._timers.group_next_due_ns(lane.timers)
             shift_ns = tree_shift_ns(next_due_ns, idle_since_ns, self._tree_cap_ns, now_ns)
-            self._timers.skip_group(lane.timers, shift_ns)
+            if shift_ns:
+                self._timers.skip_group(lane.timers, shift_ns)
+                moved.append(lane.timers)
+        return moved
 
     def _apply_system_cap(self) -> None:
-        state = WorkerState(
-            in_flight=self._traffic.in_flight,
-            next_due_ns=self._timers.next_due_ns(),
+        """Tell this worker's state until it tells one that has all that was skipped: others take
+        no older one for idle.
+        """
+        while shift_ns := self._peers.tell(self._state()) - self._timers.skipped_ns:
+            self._timers.skip(shift_ns)
+            if self._left_idle is not None:
+                self._made_up_for(shift_ns, self._left_idle)
+
+    def _made_up_for(self, shift_ns: int, left: "_LeftIdle") -> None:
+        """Put right what happened between a system shift's own instant, at which all were idle, and
+        now: trees whose cap came since would have had so much less to skip.
+        """
+        if left.next_due_ns is not None:
+            left.next_due_ns -= shift_ns
+        for timers in left.capped:
+            self._timers.skip_group(timers, -shift_ns)
+
+    def _state(self) -> WorkerState:
+        left = self._left_idle
+        return WorkerState(
             idle_since_ns=self._idle_since_ns,
+            idle_until_ns=left.at_ns if left else None,
+            next_due_ns=left.next_due_ns if left else self._timers.next_due_ns(),
             skipped_ns=self._timers.skipped_ns,
             ended=self._ended,
             failed=self._failed,
         )
-        self._timers.skip(self._peers.tell(state) - state.skipped_ns)
 
     def _arm(self) -> None:
         instants = [self._timers.next_due_ns()]

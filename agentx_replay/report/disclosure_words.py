@@ -141,6 +141,10 @@ _RULES: dict[str, _Phrase] = {
     "primer_lead_s": _seconds("primers sent over at most"),
     "system_idle_cap_s": _seconds("idle time of all lanes together skipped past"),
     "tree_idle_cap_s": _seconds("that of a single session past"),
+    "tree_idle_from": lambda value: {
+        "barrier": "counted for all from the window's opening",
+        "last_end": "counted from each one's own last end",
+    }.get(value),
     "reading": lambda value: f"recordings read the {value} way",
     "max_sessions": lambda value: (
         "all sessions that fit" if value is None else f"the first {counted(value, 'session')}"

@@ -7,25 +7,21 @@ server. Metrics are functions of the records, so equal records are equal metrics
 import asyncio
 import dataclasses
 from array import array
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from zlib import crc32
 
 import pytest
 from stream_graphs import graph, step
-from virtual_replay import SCENARIO, Log, NoText, S, Timed, plan_of, replay
+from virtual_replay import SCENARIO, S, replay
+from virtual_workers import SHORT, from_each_start, shared_replay
 
 from agentx_replay.plan.graph import Join, SessionGraph, Spawn, StepId
-from agentx_replay.plan.plan import PlannedPlay
 from agentx_replay.replay.coordinator import Coordinator
-from agentx_replay.replay.driver import Replay, ReplayResult
 from agentx_replay.replay.member import Member
 from agentx_replay.replay.page import CoordinatorRow, WorkerRow, page_bytes
 from agentx_replay.replay.ports import Dispatch, Status
 from agentx_replay.replay.virtual_time import run_virtual, virtual_clock
-from agentx_replay.scenario import Scenario
 
-SHORT = dataclasses.replace(SCENARIO, window_s=30.0)
 FROM_THE_MIDDLE = dataclasses.replace(
     SCENARIO,
     start_fraction=(0.25, 0.75),
@@ -34,83 +30,6 @@ FROM_THE_MIDDLE = dataclasses.replace(
     system_idle_cap_s=10.0,
     tree_idle_cap_s=25.0,
 )
-
-
-@dataclass(slots=True)
-class Shared:
-    log: Log
-    results: list[ReplayResult]
-    reason: str | None
-
-
-def shared_replay(
-    graphs: Sequence[SessionGraph],
-    *,
-    lanes: int,
-    workers: int,
-    scenario: Scenario = SHORT,
-    seconds: Callable[[Dispatch], float] = lambda _: 1.0,
-    status: Callable[[Dispatch], Status] = lambda _: Status.OK,
-    stop_at_s: float | None = None,
-) -> Shared:
-    """Replay on ``workers`` workers, worker k playing lanes k, k + workers, …"""
-    log = Log()
-
-    def prompts(_play: PlannedPlay, _lane: int, _ordinal: int) -> NoText:
-        return NoText()
-
-    async def main() -> Shared:
-        clock = virtual_clock()
-        endpoint = Timed(clock, seconds, status)
-        cells = array("q", bytes(page_bytes(workers)))
-        plan = plan_of(graphs, lanes, scenario)
-        coordinator = Coordinator(
-            cells,
-            workers,
-            clock,
-            system_cap_ns=round(scenario.system_idle_cap_s * S),
-            concurrency=lanes,
-        )
-
-        async def work(worker: int) -> ReplayResult:
-            member = Member(cells, worker, workers, clock)
-            mine = range(worker, lanes, workers)
-            run = Replay(
-                plan,
-                lambda *_: NoText(),
-                clock,
-                endpoint,
-                log,
-                run_id="t",
-                lanes=mine,
-                peers=member,
-            )
-            member.attend(run.stop, run.wake)
-            result = await run.run()
-            member.leave()
-            return result
-
-        coordinator.start()
-        if stop_at_s is not None:
-            clock.call_at(round(stop_at_s * S), lambda: coordinator.stop("interrupted"))
-        results = await asyncio.gather(*(work(worker) for worker in range(workers)))
-        coordinator.finish()
-        return Shared(log, results, coordinator.reason)
-
-    return run_virtual(main())
-
-
-def from_each_start(log: Log) -> dict[str, list[tuple[int, ...]]]:
-    """For each phase: every request's send and end from the phase's first send, and what it was."""
-    rows: dict[str, list[tuple[int, ...]]] = {}
-    for phase in ("primer", "pressure", "window"):
-        pairs = [(d, r) for d, r in log.requests if d.phase == phase]
-        first_ns = min((r.send_ns for _, r in pairs), default=0)
-        rows[phase] = sorted(
-            (r.send_ns - first_ns, r.end_ns - first_ns, d.lane, d.ordinal, d.stream, d.turn)
-            for d, r in pairs
-        )
-    return rows
 
 
 def tree(number: int) -> SessionGraph:

@@ -7,7 +7,8 @@ from virtual_replay import SCENARIO, Outcome, S, replay
 
 from agentx_replay.plan.graph import Spawn, StepId
 from agentx_replay.replay.peers import too_many_failed
-from agentx_replay.replay.ports import Status
+from agentx_replay.replay.ports import Phase, Status
+from agentx_replay.scenario import Scenario
 
 LONG = graph([step(0, 0), step(1, 500, gap_s=500.0)], session_id="long")
 
@@ -117,6 +118,39 @@ def test_a_system_shift_does_not_restart_the_trees_count() -> None:
     run = replay([a, b], lanes=2, scenario=scenario)
     # Both idle at 1; system shift: b fires at 11, ends 12. a, idle since 1, fires at 1 + 15 = 16.
     assert run.log.sent()[2:4] == [(11.0, 1, 0, 0, 1), (16.0, 0, 0, 0, 1)]
+
+
+AFTER_A_WARM_UP = dataclasses.replace(SCENARIO, warmup_requests=1, tree_idle_cap_s=8.0)
+
+
+def first_in_the_window(scenario: Scenario) -> list[tuple[float, int]]:
+    """(second since the opening, lane) of the first requests of four lanes, of which the first is
+    due as the window opens and the others minutes later. Lane k's warm-up ends at second k + 1.
+    """
+    of = [
+        graph([step(0, 0), step(1, due_s, gap_s=due_s), step(2, 900, gap_s=500.0)], session_id=name)
+        for name, due_s in (("a", 100), ("b", 400), ("c", 500), ("d", 600))
+    ]
+    run = replay(
+        of,
+        lanes=4,
+        scenario=scenario,
+        seconds=lambda d: d.lane + 1.0 if d.phase is Phase.PRESSURE else 60.0,
+    )
+    assert run.result.window is not None
+    assert run.result.window.open_ns == 4 * S
+    return [(round(at_s - 4.0, 3), lane) for at_s, lane, *_ in run.log.sent()[:4]]
+
+
+def test_officially_the_cap_of_all_trees_counts_from_the_opening() -> None:
+    assert first_in_the_window(AFTER_A_WARM_UP) == [(0.0, 0), (8.0, 1), (8.0, 2), (8.0, 3)]
+
+
+def test_the_cap_of_each_tree_counts_from_its_own_last_end_where_the_scenario_says_so() -> None:
+    scenario = dataclasses.replace(AFTER_A_WARM_UP, tree_idle_from="last_end")
+    # Idle as the window opens, and a lane's fraction of 8 s: lane 1 for 2 s + 4.944, lane 2 for
+    # 1 s + 1.889, lane 3 for 0 s + 6.833. The rest of the cap follows.
+    assert first_in_the_window(scenario) == [(0.0, 0), (1.056, 1), (1.167, 3), (5.111, 2)]
 
 
 def test_one_capped_gap_fires_one_timer_not_its_siblings() -> None:

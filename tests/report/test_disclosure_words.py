@@ -11,7 +11,8 @@ from agentx_replay.report.disclosure_words import (
 QUICK = {
     "name": "quick", "window_s": 20.0, "grace_s": 10.0, "warmup_requests": 1,
     "warmup_timeout_s": 1800.0, "seed": 42, "start_fraction": [0.25, 0.75], "primer_lead_s": 0.2,
-    "system_idle_cap_s": 0.2, "tree_idle_cap_s": 0.5, "reading": "official", "comparable": False,
+    "system_idle_cap_s": 0.2, "tree_idle_cap_s": 0.5,
+    "tree_idle_from": "last_end", "reading": "official", "comparable": False,
     "max_sessions": None, "shared_prefix": "session", "overridden": [], "fingerprint": "a0",
 }  # fmt: skip
 CALIBRATION = {
@@ -40,8 +41,9 @@ def test_rules_in_words() -> None:
         "window 20 s; drain up to 10 s; 1 pressure request a lane in the warm-up; warm-up given up "
         "after 1800 s; seed 42; first sessions begin between 25% and 75% of their length; primers "
         "sent over at most 0.2 s; idle time of all lanes together skipped past 0.2 s; that of a "
-        "single session past 0.5 s; recordings read the official way; all sessions that fit; "
-        "system prompts shared within one session; for a quick look only; no rule changed"
+        "single session past 0.5 s; counted from each one's own last end; recordings read the "
+        "official way; all sessions that fit; system prompts shared within one session; for a "
+        "quick look only; no rule changed"
     )
 
 

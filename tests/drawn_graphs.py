@@ -1,0 +1,51 @@
+"""Session graphs drawn at random: agents side by side, joins, order across streams, long gaps."""
+
+from random import Random
+
+from stream_graphs import graph, step
+
+from agentx_replay.plan.graph import Join, SessionGraph, Spawn, Step, StepId
+
+
+def _gap_s(random: Random) -> float:
+    """Return a gap in whole ms: most under a second, some beyond every idle cap of a test."""
+    return round(random.choice((0.0, 0.5, 1.0, 4.0, 30.0)) * random.random(), 3)
+
+
+def _steps(random: Random, first_index: int, start_s: float, number: int) -> list[Step]:
+    steps = []
+    for index in range(first_index, first_index + number):
+        gap_s = _gap_s(random)
+        start_s += gap_s
+        steps.append(step(index, round(start_s, 3), gap_s=gap_s))
+        start_s += 1.0
+    return steps
+
+
+def drawn_graph(random: Random, name: str) -> SessionGraph:
+    """Return a main stream of up to 8 requests and up to two subagents; some are joined, and some
+    of the main stream's requests also follow one of a subagent.
+    """
+    main = _steps(random, 0, 0.0, random.randint(2, 8))
+    children: list[tuple[Spawn, list[Step]]] = []
+    for stream in range(1, random.randint(1, 3)):
+        after = random.randrange(len(main) - 1)
+        spawn = Spawn(StepId(0, after), at_issue=random.random() < 0.5, offset_s=_gap_s(random))
+        steps = _steps(random, 10 * stream, main[after].start_s, random.randint(1, 4))
+        children.append((spawn, steps))
+        if random.random() < 0.6:
+            turn = random.randrange(after + 1, len(main))
+            gates = (
+                {"joins": (Join(stream, 0.25),)}
+                if random.random() < 0.5
+                else {"after": (StepId(stream, 0),)}
+            )
+            main[turn] = _gated(main[turn], **gates)
+    return graph(main, *children, session_id=name)
+
+
+def _gated(of: Step, joins: tuple[Join, ...] = (), after: tuple[StepId, ...] = ()) -> Step:
+    index, gap_s = of.request.index, of.gap_s
+    return step(
+        index, of.start_s, gap_s=gap_s, joins=(*of.joins, *joins), after=(*of.after, *after)
+    )
