@@ -57,8 +57,8 @@ def unchanged(_: Clock, __: Dispatch, response: Response) -> Response:
 
 
 def with_faults(_: Clock, dispatch: Dispatch, response: Response) -> Response:
-    """Of the first repeat, one of 151 requests fails and one of 97 tells no usage."""
-    if "-r" in dispatch.request_id.partition("-c")[0] or response.status is not Status.OK:
+    """Of the first start, one of 151 requests fails and one of 97 tells no usage."""
+    if "-s" in dispatch.request_id.partition("-c")[0] or response.status is not Status.OK:
         return response
     number = dispatch.lane * 1009 + dispatch.request_index
     if number % 151 == 0:
@@ -83,20 +83,20 @@ def killed_at_12_s(clock: Clock, _: Dispatch, response: Response) -> Response:
 
 
 def plain(out: Path) -> Path:
-    """Three levels of one repeat, on a server that tells of itself."""
+    """Three levels of one start, on a server that tells of itself."""
     _sweep(out, (4, 12, 24), [EngineModel()] * 3, unchanged)
     for concurrency in (4, 12, 24):
         _sample(out, concurrency)
     return out
 
 
-def repeats(out: Path) -> Path:
-    """Two levels of three repeats, of several tokens an event and with a few failures; the server
-    is another 5 % slower in each repeat.
+def starts(out: Path) -> Path:
+    """Two levels of three starts, of several tokens an event and with a few failures; the server
+    is another 5 % slower in each start.
     """
     paces_ms = (20.0, 20.0, 21.0, 21.0, 22.0, 22.0)
     models = [EngineModel(step_base_ms=each, tokens_per_step=3) for each in paces_ms]
-    _sweep(out, (4, 12), models, with_faults, repeats=3)
+    _sweep(out, (4, 12), models, with_faults, starts=3)
     return out
 
 
@@ -121,7 +121,7 @@ def _sweep(
     models: Sequence[EngineModel],
     change: Callable[[Clock, Dispatch, Response], Response],
     *,
-    repeats: int = 1,
+    starts: int = 1,
     live_history: bool = False,
 ) -> None:
     """Run a sweep, each of its measurements against the next of ``models``."""
@@ -134,7 +134,7 @@ def _sweep(
         salt="kept",
         command=("sweep", "--virtual"),
         gpus=GPUS,
-        repeats=repeats,
+        starts=starts,
         live_history=live_history,
     )
     target = Target(

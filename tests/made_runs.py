@@ -34,7 +34,7 @@ GPUS = 8
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A level to be, or a repeat of one: interactivity in tokens/s/user, throughput in tokens/s
+    """A level to be, or a start of one: interactivity in tokens/s/user, throughput in tokens/s
     per GPU of 8.
 
     ``session`` names the first session of a lane, ``status`` how every response ends. ``failure``
@@ -50,7 +50,7 @@ class Level:
     plan: str | None = None
     failure: str | None = None
     uneven: float = 0.0
-    repeat: int = 1
+    start: int = 1
 
 
 def make_run(
@@ -80,7 +80,7 @@ def make_run(
 
 
 def write_instrument(point: Path, rows: Sequence[tuple[int, ...]]) -> None:
-    """Write samples of the client's load, tuples in the order of ``INSTRUMENT`` but for the repeat,
+    """Write samples of the client's load, tuples in the order of ``INSTRUMENT`` but for the start,
     which is 1, into a level.
     """
     schema = arrow_schema(INSTRUMENT)
@@ -90,8 +90,8 @@ def write_instrument(point: Path, rows: Sequence[tuple[int, ...]]) -> None:
 
 
 def _write_level(run: RunDirectory, level: Level, gpus: int | None) -> None:
-    directory = run.start_point(level.concurrency, {}, level.repeat)
-    recorder = ParquetRecorder(directory, origin_ns=0, repeat=level.repeat)
+    directory = run.start_point(level.concurrency, {}, level.start)
+    recorder = ParquetRecorder(directory, origin_ns=0, start=level.start)
     for lane in range(level.concurrency if level.failure is None else 0):
         recorder.record(*exchange(level, lane))
         play = PlayRecord(
@@ -104,12 +104,12 @@ def _write_level(run: RunDirectory, level: Level, gpus: int | None) -> None:
     compact(directory)
     window = WINDOW if level.failure is None else None
     conduct = Conduct(failure=level.failure)
-    facts = PointFacts(level.concurrency, gpus, window, RULES, conduct, level.repeat)
+    facts = PointFacts(level.concurrency, gpus, window, RULES, conduct, level.start)
     records = records_of(StoredRequests.of(directory).groups)
     status = PointStatus.COMPLETE if level.failure is None else PointStatus.FAILED
     point = measure_point(records, None, facts, status)
     plan = {"plan_fingerprint": level.plan or f"plan-{level.concurrency}"}
-    run.write_point(level.concurrency, status, plan | point_document(point), level.repeat)
+    run.write_point(level.concurrency, status, plan | point_document(point), level.start)
 
 
 def exchange(level: Level, lane: int) -> tuple[Dispatch, Response]:

@@ -19,7 +19,7 @@ from agentx_replay.results.layout import points_file
 from agentx_replay.results.run_directory import read_points
 
 RUNS = {each.__name__: each for each in (
-    kept_runs.plain, kept_runs.repeats, kept_runs.killed, kept_runs.live
+    kept_runs.plain, kept_runs.starts, kept_runs.killed, kept_runs.live
 )}  # fmt: skip
 TARGETS = (30.0, 50.0, 100.0)
 ANOTHER_EACH_TIME = {"mark", "out", "page"}

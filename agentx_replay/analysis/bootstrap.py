@@ -12,9 +12,9 @@ out, as far as Student's t is from the normal distribution (the expanded percent
 Hesterberg, *What Teachers Should Know About the Bootstrap*, The American Statistician 69(4), 2015).
 
 It says how far the result depends on which sessions were played. What differs from run to run only
-repeated runs show. Repeats of a level draw the same clusters, since they play the same sessions,
+repeated runs show. Starts of a level draw the same clusters, since they play the same sessions,
 and each replicate of their mean is moved as far as Student's t lets a mean of so few runs lie from
-the truth. To resample the repeats instead would say too little: of two runs an interval could reach
+the truth. To resample the starts instead would say too little: of two runs an interval could reach
 from one to the other and no further, and hold the truth half of the time.
 """
 
@@ -46,7 +46,7 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LevelSample:
-    """What one level, or a repeat of one, gives to be drawn from, cluster by cluster.
+    """What one level, or a start of one, gives to be drawn from, cluster by cluster.
 
     ``clusters`` names them. ``lanes``, ``tokens`` (total tokens of measured responses),
     ``first_send_ns`` and ``last_end_ns`` have shape ``(clusters,)``; ``itl_ns`` (rising) and
@@ -61,7 +61,7 @@ class LevelSample:
     last_end_ns: Floats
     itl_ns: Floats
     itl_cluster: NDArray[np.int64]
-    repeat: int = 1
+    start: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +89,9 @@ def level_sample(
     window: Window,
     concurrency: int,
     first_session: Mapping[int, str],
-    repeat: int = 1,
+    start: int = 1,
 ) -> LevelSample:
-    """Return what a level's repeat gives; ``first_session`` names the first session of each lane
+    """Return what a level's start gives; ``first_session`` names the first session of each lane
     that sent.
 
     A lane that sent nothing is a cluster of its own: it is work of zero tokens, not no work.
@@ -121,7 +121,7 @@ def level_sample(
         last_end_ns=last_end_ns,
         itl_ns=itl_ns[order],
         itl_cluster=cluster[order],
-        repeat=repeat,
+        start=start,
     )
 
 
@@ -194,9 +194,9 @@ def replicate(sample: LevelSample, drawn: Counts, share: float = 0.9) -> Replica
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LevelReplicates:
-    """A level's replicates, those of its repeats put together: by which sessions were drawn alone
+    """A level's replicates, those of its starts put together: by which sessions were drawn alone
     (``within`` one run), and with what differs between runs (``whole``). The two are the same
-    where the level has one repeat.
+    where the level has one start.
     """
 
     within: Replicates
@@ -219,46 +219,46 @@ def replicate_levels(
             found.append(LevelReplicates(within, within))
             continue
         measured = [replicate(s, np.ones((1, len(s.clusters)), np.int64), share) for s, _ in level]
-        weights = run_weights([sample.repeat for sample, _ in level], len(draws[0]), seed)
+        weights = run_weights([sample.start for sample, _ in level], len(draws[0]), seed)
         found.append(LevelReplicates(within, between_runs(within, measured, weights)))
     return found
 
 
-def mean_replicates(repeats: Sequence[Replicates]) -> Replicates:
-    """Return the mean of a level's repeats in every replicate, as ``frontier.level_means`` has it.
+def mean_replicates(starts: Sequence[Replicates]) -> Replicates:
+    """Return the mean of a level's starts in every replicate, as ``frontier.level_means`` has it.
 
     The clusters are the fewest of any.
     """
-    if len(repeats) == 1:
-        return repeats[0]  # to the last bit
+    if len(starts) == 1:
+        return starts[0]  # to the last bit
     return Replicates(
-        repeats[0].concurrency,
-        min(each.clusters for each in repeats),
-        1.0 / np.mean([1.0 / each.interactivity for each in repeats], axis=0),
-        np.mean([each.throughput for each in repeats], axis=0),
+        starts[0].concurrency,
+        min(each.clusters for each in starts),
+        1.0 / np.mean([1.0 / each.interactivity for each in starts], axis=0),
+        np.mean([each.throughput for each in starts], axis=0),
     )
 
 
-def run_weights(repeats: Sequence[int], replicates: int, seed: int) -> Floats:
-    """Return how much the deviation of each of two or more repeats from their mean weighs:
-    ``(replicates, repeats)``.
+def run_weights(starts: Sequence[int], replicates: int, seed: int) -> Floats:
+    """Return how much the deviation of each of two or more starts from their mean weighs:
+    ``(replicates, starts)``.
 
-    Of R repeats each weighs z / √(R·χ²), with z from the normal distribution and χ² of R − 1
+    Of R starts each weighs z / √(R·χ²), with z from the normal distribution and χ² of R − 1
     degrees of freedom, so that the weighted sum of deviations is Student's t times the standard
-    error of the mean. A repeat has the same z at every level: what was so in one pass over the
+    error of the mean. A start has the same z at every level: what was so in one pass over the
     levels and not in another moves all of them together.
     """
-    degrees = len(repeats) - 1
-    normal = [np.random.default_rng([seed, n]).standard_normal(replicates) for n in repeats]
+    degrees = len(starts) - 1
+    normal = [np.random.default_rng([seed, n]).standard_normal(replicates) for n in starts]
     chi_squared = np.random.default_rng([seed, 0, degrees]).chisquare(degrees, replicates)
-    weights: Floats = np.stack(normal, axis=1) / np.sqrt(len(repeats) * chi_squared)[:, None]
+    weights: Floats = np.stack(normal, axis=1) / np.sqrt(len(starts) * chi_squared)[:, None]
     return weights
 
 
 def between_runs(within: Replicates, measured: Sequence[Replicates], weights: Floats) -> Replicates:
-    """Return replicates of a level moved by what differs between its repeats.
+    """Return replicates of a level moved by what differs between its starts.
 
-    ``measured`` are the repeats as they were, of one replicate each. Deviations are those of
+    ``measured`` are the starts as they were, of one replicate each. Deviations are those of
     logarithms, so that no speed and no throughput falls below 0.
     """
     return replace(

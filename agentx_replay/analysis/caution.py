@@ -128,6 +128,6 @@ def curve_cautions(points: Sequence[Point]) -> tuple[str, ...]:
     )
 
 
-def _mean_prompt(repeats: Sequence[PromptLengths]) -> float:
-    """Return the mean prompt of a level over all responses of its repeats, in tokens."""
-    return sum(of.count * of.mean_tokens for of in repeats) / sum(of.count for of in repeats)
+def _mean_prompt(starts: Sequence[PromptLengths]) -> float:
+    """Return the mean prompt of a level over all responses of its starts, in tokens."""
+    return sum(of.count * of.mean_tokens for of in starts) / sum(of.count for of in starts)

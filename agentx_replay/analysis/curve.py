@@ -53,7 +53,7 @@ class Curve:
     """A run's curve. Throughput is per GPU where ``gpus`` is known, else the system's.
 
     ``intervals`` holds those of the points with enough clusters, by concurrency; ``clusters`` how
-    many each level has. ``replicates`` are of the system. ``repeats`` holds the valid points that
+    many each level has. ``replicates`` are of the system. ``starts`` holds the valid points that
     each level's point is the mean of, by concurrency; ``within`` the intervals of levels with
     several as if runs did not differ.
     """
@@ -65,7 +65,7 @@ class Curve:
     intervals: Mapping[int, PointInterval]
     values: tuple[TargetValue, ...]
     replicates: tuple[Replicates, ...]
-    repeats: Mapping[int, Sequence[CurvePoint]]
+    starts: Mapping[int, Sequence[CurvePoint]]
     within: Mapping[int, PointInterval]
 
     def replicates_at(self, target: float) -> Floats:
@@ -79,7 +79,7 @@ def curve_of(run: Run, targets: Sequence[float] = DEFAULT_TARGETS) -> Curve:
 
 
 def samples_of(run: Run) -> list[LevelSample]:
-    """Return the samples of the levels on the curve, and each repeat, by rising concurrency."""
+    """Return the samples of the levels on the curve, and each start, by rising concurrency."""
     return [each.sample for each in run.evidence]
 
 
@@ -89,7 +89,7 @@ def curve_from_draws(
     """Return the curve of a run whose clusters are drawn by ``draws``, one for each sample;
     ``seed`` is the run's own, for what differs between runs.
     """
-    points, divisor, repeats = run.curve, run.gpus or 1, run.repeats
+    points, divisor, starts = run.curve, run.gpus or 1, run.starts
     levels = replicate_levels(samples_of(run), draws, seed)
     replicates = tuple(each.whole for each in levels)
     clusters = {each.concurrency: each.clusters for each in replicates}
@@ -104,9 +104,9 @@ def curve_from_draws(
             for target in targets
         ),
         replicates=replicates,
-        repeats=repeats,
+        starts=starts,
         within=_intervals(
-            [each.within for each in levels if len(repeats[each.within.concurrency]) > 1], divisor
+            [each.within for each in levels if len(starts[each.within.concurrency]) > 1], divisor
         ),
     )
 

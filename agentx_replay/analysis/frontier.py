@@ -9,7 +9,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """One valid point, or the mean of a level's valid repeats: interactivity in tokens/s/user,
+    """One valid point, or the mean of a level's valid starts: interactivity in tokens/s/user,
     throughput in tokens/s (per GPU where all points of the curve are).
     """
 
@@ -45,11 +45,11 @@ class AtTarget:
         return f"not reached: every valid level is {self.every_level_is}"
 
 
-def level_means(repeats: Sequence[CurvePoint]) -> list[CurvePoint]:
-    """Return one point a level by rising concurrency: the mean of its repeats' throughput, and the
+def level_means(starts: Sequence[CurvePoint]) -> list[CurvePoint]:
+    """Return one point a level by rising concurrency: the mean of its starts' throughput, and the
     speed of their mean P90 ITL, which is the harmonic mean of their speeds.
     """
-    ordered = sorted(repeats, key=lambda point: point.concurrency)
+    ordered = sorted(starts, key=lambda point: point.concurrency)
     found = []
     for concurrency, level in groupby(ordered, key=lambda point: point.concurrency):
         points = list(level)

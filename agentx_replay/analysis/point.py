@@ -35,7 +35,8 @@ from agentx_replay.results.typed import typed
 @dataclass(frozen=True, slots=True)
 class PointFacts:
     """What is known about a point beside its records. ``window`` is None where it never opened;
-    ``gpus`` None where nobody said; ``repeat`` says which repeat of its level the point is.
+    ``gpus`` None where nobody said; ``start`` says which start of its level the point is,
+    ``seed`` the seed of its plan.
     ``timestamps`` is who stamped the arrivals: the kernel, or else the process that reads them.
     """
 
@@ -44,8 +45,9 @@ class PointFacts:
     window: Window | None
     rules: Rules
     conduct: Conduct
-    repeat: int = 1
+    start: int = 1
     timestamps: Literal["kernel", "process"] = "process"
+    seed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +72,12 @@ class Point:
 
     @property
     def measurement(self) -> Measurement:
-        """The level, and which repeat of it this is."""
-        return Measurement(self.facts.concurrency, self.facts.repeat)
+        """The level, and which start of it this is."""
+        return Measurement(self.facts.concurrency, self.facts.start)
 
     @property
     def name(self) -> str:
-        """What it is called: its concurrency, and its repeat but for the first."""
+        """What it is called: its concurrency, and its start but for the first."""
         return str(self.measurement)
 
 
@@ -168,7 +170,7 @@ def _facts_of(stored: StoredPoint) -> PointFacts:
         ) from error
     for holds, what in (
         (facts.concurrency == stored.concurrency, "facts.concurrency is another level's"),
-        (facts.repeat == stored.repeat, "facts.repeat is another repeat's"),
+        (facts.start == stored.start, "facts.start is another start's"),
         (facts.gpus is None or 0 < facts.gpus < 2**31, "facts.gpus is no number of GPUs"),
         (facts.rules.window_s > 0, "facts.rules.window_s is not above 0"),
         (_is_a_time(facts.window), "facts.window does not open before it closes"),
@@ -186,7 +188,7 @@ def _is_a_time(window: Window | None) -> bool:
 
 
 def valid_points(points: Sequence[Point]) -> list[CurvePoint]:
-    """Return what every valid point gives to a curve, repeats of a level each on its own: per GPU
+    """Return what every valid point gives to a curve, starts of a level each on its own: per GPU
     where every point has a GPU count, else per system.
     """
     per_gpu = all(point.facts.gpus is not None for point in points)
@@ -203,7 +205,7 @@ def valid_points(points: Sequence[Point]) -> list[CurvePoint]:
 
 
 def curve(points: Sequence[Point]) -> list[CurvePoint]:
-    """Return the curve of the valid points: one a level, the mean of its repeats."""
+    """Return the curve of the valid points: one a level, the mean of its starts."""
     return level_means(valid_points(points))
 
 
@@ -212,7 +214,8 @@ def point_row(point: Point) -> dict[str, Any]:
     facts, verdict, summary = point.facts, point.verdict, point.summary
     row: dict[str, Any] = {
         "concurrency": facts.concurrency,
-        "repeat": facts.repeat,
+        "start": facts.start,
+        "seed": facts.seed,
         "status": point.status.value,
         "valid": verdict.valid,
         "invalid_reasons": "; ".join(verdict.invalid_reasons) or None,

@@ -39,7 +39,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MeasuredLevel:
-    """One level of a run, or one repeat of it; ``profile`` is None where its window never opened,
+    """One level of a run, or one start of it; ``profile`` is None where its window never opened,
     ``evidence`` where its point is not on the curve. ``sessions_played`` counts the different
     recorded sessions of which a request was sent in the window.
     """
@@ -58,10 +58,10 @@ class MeasuredLevel:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """A run directory: ``sweep.json`` and the levels by rising concurrency and repeat, finished or
+    """A run directory: ``sweep.json`` and the levels by rising concurrency and start, finished or
     not.
 
-    ``refused`` says why a level, or a repeat of one, cannot be read: something in its directory is
+    ``refused`` says why a level, or a start of one, cannot be read: something in its directory is
     damaged, or is not its own.
     """
 
@@ -81,7 +81,7 @@ class Run:
         return curve(self.points)
 
     @property
-    def repeats(self) -> dict[int, list[CurvePoint]]:
+    def starts(self) -> dict[int, list[CurvePoint]]:
         """The valid points of each level on the curve, of which its point there is the mean."""
         found: dict[int, list[CurvePoint]] = {}
         for point in valid_points(self.points):
@@ -108,7 +108,7 @@ class Run:
 
     @property
     def evidence(self) -> list[Evidence]:
-        """What the levels on the curve give, and each valid repeat, in order of concurrency."""
+        """What the levels on the curve give, and each valid start, in order of concurrency."""
         return [level.evidence for level in self.levels if level.evidence is not None]
 
     @property
@@ -162,7 +162,7 @@ def _read_level(stored: StoredPoint, gpus: int | None) -> MeasuredLevel:
         return MeasuredLevel(stored, point, profile, None, played)
     evidence = Evidence(
         level_sample(
-            records.responses, window, point.concurrency, _first_sessions(stored), stored.repeat
+            records.responses, window, point.concurrency, _first_sessions(stored), stored.start
         ),
         level_variants(records, point.summary, window, point.concurrency),
         mix_of(stored.requests(MIX_COLUMNS), window),

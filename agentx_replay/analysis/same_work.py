@@ -48,7 +48,7 @@ def plans_against(first: Run, other: Run) -> PlansAgainst:
 
 
 def _plans(run: Run) -> dict[int, set[str | None]]:
-    """Return the plan fingerprints of the repeats of each level on the curve: one, but where runs
+    """Return the plan fingerprints of the starts of each level on the curve: one, but where runs
     were mixed.
     """
     found: dict[int, set[str | None]] = {}

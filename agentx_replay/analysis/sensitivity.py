@@ -76,12 +76,12 @@ def level_variants(
     return LevelVariants(concurrency, speeds, _throughputs(summary.rates))
 
 
-def mean_variants(repeats: Sequence[LevelVariants]) -> list[LevelVariants]:
-    """Return one a level, in the order given: of its repeats the mean throughput and the speed of
+def mean_variants(starts: Sequence[LevelVariants]) -> list[LevelVariants]:
+    """Return one a level, in the order given: of its starts the mean throughput and the speed of
     their mean ITL; None where one of them has nothing to compute it from.
     """
     found = []
-    for concurrency, group in groupby(repeats, key=lambda each: each.concurrency):
+    for concurrency, group in groupby(starts, key=lambda each: each.concurrency):
         level = list(group)
         speeds = _means(harmonic_mean, [each.speeds for each in level])
         throughputs = _means(fmean, [each.throughputs for each in level])
@@ -90,12 +90,12 @@ def mean_variants(repeats: Sequence[LevelVariants]) -> list[LevelVariants]:
 
 
 def _means(
-    mean: Callable[[list[float]], float], repeats: Sequence[Mapping[str, float | None]]
+    mean: Callable[[list[float]], float], starts: Sequence[Mapping[str, float | None]]
 ) -> dict[str, float | None]:
     found: dict[str, float | None] = {}
-    for key in repeats[0]:
-        values = [value for each in repeats if (value := each[key]) is not None]
-        found[key] = mean(values) if len(values) == len(repeats) else None
+    for key in starts[0]:
+        values = [value for each in starts if (value := each[key]) is not None]
+        found[key] = mean(values) if len(values) == len(starts) else None
     return found
 
 

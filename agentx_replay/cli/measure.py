@@ -24,9 +24,9 @@ from agentx_replay.cli.options import (
     live_history_option,
     one_level,
     refuse_live_history_with,
-    repeats_option,
     resolve_scenario,
     scenario_option,
+    starts_option,
     targets_option,
     tool_messages_option,
     workers,
@@ -37,7 +37,7 @@ from agentx_replay.cli.sections import SectionedCommand
 from agentx_replay.cli.target import TargetOptions, open_target, target_options
 from agentx_replay.errors import UsageError
 from agentx_replay.experiment.interrupts import INTERRUPTED_EXIT_CODE
-from agentx_replay.experiment.resumption import earlier_run, stands
+from agentx_replay.experiment.resumption import earlier_run
 from agentx_replay.experiment.settings import Settings
 from agentx_replay.experiment.sweep import Sweep
 from agentx_replay.report.progress import ProgressScreen
@@ -67,7 +67,7 @@ _OPTIONS = (
         metavar="PATH",
         help="Recorded sessions: a directory or file. Default: the bundled ones.",
     ),
-    repeats_option,
+    starts_option,
     click.option("--gpus", type=Whole(1, MOST_GPUS), metavar="N", help="GPUs behind all servers."),
     click.option(
         "--out", type=NamedPath(path_type=Path), metavar="DIR", help="Default: results/TIME."
@@ -194,7 +194,7 @@ def _as_before(
     kind = (options["tool_messages"], options["endpoint"])
     if kind == (earlier.document.get("tool_messages", False), earlier.api):
         options["calibration"] = options["calibration"] or earlier.calibration
-    options["repeats"] = options["repeats"] or earlier.repeats
+    options["starts"] = options["starts"] or earlier.starts
     return concurrency or earlier.levels
 
 
@@ -234,7 +234,7 @@ def _run_levels(settings: Settings, target_options: TargetOptions) -> bool:
                 sweep.corpus,
                 sweep.selection,
                 settings.scenario,
-                [p for p in sweep.plans if not stands(p.concurrency, settings.repeats, sweep.kept)],
+                sweep.due,
                 settings.out,
                 servers=1 + len(target.replicas),
             ),
@@ -282,7 +282,7 @@ def _settings(concurrency: tuple[int, ...], options: dict[str, Any]) -> Settings
         workers=options["workers"],
         resume=resume,
         accept_differences=resume and ALONE in options["override"],
-        repeats=options["repeats"] or 1,
+        starts=options["starts"] or 1,
         live_history=options["live_history"],
     )
 

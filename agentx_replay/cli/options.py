@@ -50,7 +50,7 @@ ALONE = ""
 
 MOST_LANES = 10_000
 """Lanes of one level: five times what one machine was ever shown to drive."""
-MOST_REPEATS = 100
+MOST_STARTS = 100
 MOST_GPUS = 1_000_000
 MOST_TOKENS = 1_000_000_000
 _MOST_SECONDS = 1e9
@@ -136,13 +136,14 @@ def targets_option(command: _F) -> _F:
     )(command)
 
 
-def repeats_option(command: _F) -> _F:
-    """``--repeats``: how often each level is measured; None where it is not given."""
+def starts_option(command: _F) -> _F:
+    """``--starts``: how many starts of each level are measured; None if it is not given."""
     return click.option(
-        "--repeats",
-        type=Whole(1, MOST_REPEATS),
-        metavar="N",
-        help="Measure each level so often, all levels in turn, to see how runs differ. Default: 1.",
+        "--starts",
+        type=Whole(1, MOST_STARTS),
+        metavar="K",
+        help="Starts of each level, other sessions and starting points each; intervals from 2. "
+        "Default: 1.",
     )(command)
 
 

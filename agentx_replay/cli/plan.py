@@ -16,9 +16,9 @@ from agentx_replay.cli.options import (
     levels,
     live_history_option,
     refuse_live_history_with,
-    repeats_option,
     resolve_scenario,
     scenario_option,
+    starts_option,
     tool_messages_option,
 )
 from agentx_replay.cli.output import say, say_document
@@ -68,7 +68,7 @@ _LIVE_HISTORY = "Later prompts say what the server answered: not comparable with
 )
 @click.option("--traces", type=NamedPath(path_type=Path), metavar="PATH", help="Default: bundled.")
 @scenario_option
-@repeats_option
+@starts_option
 @click.option(
     "--max-context",
     type=Whole(1, MOST_TOKENS),
@@ -94,7 +94,7 @@ def plan(
     traces: Path | None,
     scenario: str,
     override: tuple[str, ...],
-    repeats: int | None,
+    starts: int | None,
     max_context: int | None,
     max_context_policy: ContextPolicy,
     keep_one_of_duplicates: bool,
@@ -123,16 +123,18 @@ def plan(
     corpus, selection = source.read()
     library = GraphLibrary(selection, rules)
     plans = [
-        level_plan(Plan(rules, corpus.fingerprint, library, level), live_history=live_history)
+        level_plan(
+            Plan(rules, corpus.fingerprint, library, level, start), live_history=live_history
+        )
+        for start in range(1, (starts or 1) + 1)
         for level in concurrency
     ]
-    times = repeats or 1
-    points = _simulated(source, rules, concurrency, times, tool_messages) if simulate else []
+    points = _simulated(source, rules, concurrency, starts or 1, tool_messages) if simulate else []
     if as_json:
-        document = _document(corpus, selection, rules, plans, times, points)
+        document = _document(corpus, selection, rules, plans, points)
         say_document(document | {"tool_messages": tool_messages, "live_history": live_history})
         return
-    say("\n".join(_lines(corpus, selection, rules, plans, times)))
+    say("\n".join(_lines(corpus, selection, rules, plans)))
     if tool_messages:
         say(_TOOL_MESSAGES)
     if live_history:
@@ -144,7 +146,7 @@ def plan(
 
 
 def _lines(
-    corpus: Corpus, selection: Selection, rules: Scenario, plans: list[LevelPlan], repeats: int
+    corpus: Corpus, selection: Selection, rules: Scenario, plans: list[LevelPlan]
 ) -> list[str]:
     totals = selection_totals(selection)
     return [
@@ -152,7 +154,7 @@ def _lines(
         f"  {totals['input_tokens']:,} tokens in, {totals['output_tokens']:,} out, "
         f"{totals['reuse']:.1%} reusable with an unlimited cache",
         *(line for level in plans for line in plan_lines(level, _memory(selection, level).lines())),
-        *whole_time(plans, repeats),
+        *whole_time(plans),
         _WORDS,
     ]
 
@@ -169,7 +171,6 @@ def _document(
     selection: Selection,
     rules: Scenario,
     plans: list[LevelPlan],
-    repeats: int,
     points: list["Point"],
 ) -> dict[str, Any]:
     totals = selection_totals(selection)
@@ -179,8 +180,8 @@ def _document(
         "near_duplicates": duplicate_families(selection.sources),
         "skipped": corpus.skipped,
         "scenario": {**asdict(rules), "fingerprint": rules.fingerprint},
-        "repeats": repeats,
-        **whole_time_s(plans, repeats),
+        "starts": max(plan.start for plan in plans),
+        **whole_time_s(plans),
         "levels": [
             {**asdict(level), "memory": asdict(_memory(selection, level))} for level in plans
         ],
@@ -196,7 +197,7 @@ def _simulated(
     source: SessionSource,
     rules: Scenario,
     concurrency: tuple[int, ...],
-    repeats: int,
+    starts: int,
     tool_messages: bool,
 ) -> list["Point"]:
     from agentx_replay.cli.target import in_process_target
@@ -216,7 +217,7 @@ def _simulated(
             context_policy=source.context_policy,
             keep_one_of_duplicates=source.keep_one_of_duplicates,
             skip_bad=source.skip_bad,
-            repeats=repeats,
+            starts=starts,
             tool_messages=tool_messages,
         )
         sweep = Sweep(settings, in_process_target())

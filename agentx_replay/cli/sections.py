@@ -10,7 +10,7 @@ _RANGE = re.compile(r"  \[[\d.<=>]*x[\d.<=>]*\]$")
 _SECTIONS = {
     "What is replayed": (
         "concurrency", "traces", "scenario", "override", "max_context", "max_context_policy",
-        "keep_one_of_duplicates", "skip_bad", "repeats", "salt", "simulate",
+        "keep_one_of_duplicates", "skip_bad", "starts", "salt", "simulate",
     ),
     "The server": (
         "url", "model", "api_key_env", "endpoint", "header", "body", "session_headers", "ca_file",

@@ -22,7 +22,7 @@ class Job:
     scenario: Scenario
     prompting: Prompting
     attempt: int
-    repeat: int
+    start: int
     concurrency: int
     run_id: str
     directory: Path
@@ -50,15 +50,14 @@ def part_of(job: Job) -> Part:
             "leave them alone and run again",
         )
     library = GraphLibrary(selection, job.scenario)
-    plan = Plan(job.scenario, corpus.fingerprint, library, job.concurrency)
+    plan = Plan(job.scenario, corpus.fingerprint, library, job.concurrency, job.start)
     return Part(
         plan=plan,
-        prompts=job.prompting.level(job.concurrency, job.attempt, job.repeat),
+        prompts=job.prompting.level(job.concurrency, job.attempt, job.start),
         run_id=job.run_id,
         directory=job.directory,
         origin_ns=job.origin_ns,
         open=job.open,
         worker=job.worker,
         workers=job.workers,
-        repeat=job.repeat,
     )

@@ -63,8 +63,8 @@ class Level:
     """What one level replays, and what is known of it before it runs.
 
     ``source`` is where the plan's sessions come from, for the ``workers`` (processes) that play
-    it; ``attempt`` counts how often the run had been resumed when this ``repeat`` (from 1, of
-    ``repeats``) began.
+    it; ``attempt`` counts how often the run had been resumed when it began. The plan is of one
+    of ``starts``.
     """
 
     plan: Plan
@@ -75,8 +75,7 @@ class Level:
     rules: Rules
     run_id: str
     gpus: int | None
-    repeat: int = 1
-    repeats: int = 1
+    starts: int = 1
     mark: str = field(default_factory=new_mark)
 
 
@@ -108,8 +107,8 @@ def _replayed(
 ) -> tuple[Path, _Replayed]:
     """Replay a level; return where its records are, and what is left beside them."""
     concurrency = level.plan.concurrency
-    screen.level_begins(concurrency, level.repeat, level.repeats)
-    directory = run.start_point(concurrency, _document(level, None), level.repeat)
+    screen.level_begins(concurrency, level.plan.start, level.starts)
+    directory = run.start_point(concurrency, _document(level, None), level.plan.start)
     try:
         return directory, _run(target, _replay(level, target, directory, screen, interrupts))
     finally:
@@ -122,7 +121,7 @@ def _written(level: Level, replayed: _Replayed, run: RunDirectory, directory: Pa
     compact_samples(instrument_file(directory), instrument_parts(directory), INSTRUMENT)
     point = _point(level, replayed, directory)
     document = _document(level, point)
-    run.write_point(level.plan.concurrency, point.status, document, level.repeat)
+    run.write_point(level.plan.concurrency, point.status, document, level.plan.start)
     return point
 
 
@@ -147,10 +146,10 @@ async def _replay_virtually(
 ) -> _Replayed:
     clock = virtual_clock()
     origin_ns, origin_unix_s = clock.now_ns(), time.time()
-    recording = ParquetRecorder(directory, origin_ns=origin_ns, repeat=level.repeat)
+    recording = ParquetRecorder(directory, origin_ns=origin_ns, start=level.plan.start)
     with closing(recording) as recorder:
         endpoint = target.open(clock)
-        prompts = level.prompting.level(level.plan.concurrency, level.attempt, level.repeat)
+        prompts = level.prompting.level(level.plan.concurrency, level.attempt, level.plan.start)
         replay = Replay(level.plan, prompts, clock, endpoint, recorder, run_id=level.run_id)
         with interrupts.stopping(asyncio.get_running_loop(), replay.stop):
             result = await replay.run()
@@ -172,7 +171,7 @@ async def _replay_live(
     def show(looks: list[Look]) -> None:
         screen.show(*together(looks))
 
-    of = Measurement(level.plan.concurrency, level.repeat)
+    of = Measurement(level.plan.concurrency, level.plan.start)
     async with recorded_metrics(target.metrics, clock, origin_ns, directory, of):
         if alone:
             part = _part(level, target, directory, origin_ns)
@@ -191,12 +190,11 @@ def _part(level: Level, target: Target, directory: Path, origin_ns: int) -> Part
     """Return the whole level as one part."""
     return Part(
         plan=level.plan,
-        prompts=level.prompting.level(level.plan.concurrency, level.attempt, level.repeat),
+        prompts=level.prompting.level(level.plan.concurrency, level.attempt, level.plan.start),
         run_id=level.run_id,
         directory=directory,
         origin_ns=origin_ns,
         open=target.open,
-        repeat=level.repeat,
     )
 
 
@@ -209,7 +207,7 @@ def _jobs(level: Level, target: Target, directory: Path, origin_ns: int) -> list
             scenario=level.plan.scenario,
             prompting=level.prompting,
             attempt=level.attempt,
-            repeat=level.repeat,
+            start=level.plan.start,
             concurrency=level.plan.concurrency,
             run_id=level.run_id,
             directory=directory,
@@ -234,7 +232,15 @@ def _point(level: Level, replayed: _Replayed, directory: Path) -> Point:
         )
     conduct = Conduct(interrupted=result.interrupted, failure=result.failure)
     rules = with_drafting(level.rules, directory, window)
-    facts = PointFacts(level.plan.concurrency, level.gpus, window, rules, conduct, level.repeat)
+    facts = PointFacts(
+        level.plan.concurrency,
+        level.gpus,
+        window,
+        rules,
+        conduct,
+        level.plan.start,
+        seed=level.plan.seed,
+    )
     whole, parts = instrument_file(directory), instrument_parts(directory)
     samples = samples_of(read_parquet(sample_files(whole, parts), INSTRUMENT))
     records = records_of(StoredRequests.of(directory).groups)
@@ -267,6 +273,8 @@ def _document(level: Level, point: Point | None) -> dict[str, Any]:
         "mark": level.mark,
     }
     if point is None:
-        facts = PointFacts(plan.concurrency, level.gpus, None, level.rules, Conduct(), level.repeat)
+        facts = PointFacts(
+            plan.concurrency, level.gpus, None, level.rules, Conduct(), plan.start, seed=plan.seed
+        )
         return known | facts_document(facts)
     return known | point_document(point)

@@ -43,9 +43,7 @@ _OLDEST_GENERATION_OFF = 1_000_000_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """What worker number ``worker`` of ``workers`` plays: every so manieth lane, in the
-    ``repeat`` of its level.
-    """
+    """What worker number ``worker`` of ``workers`` plays: every so manieth lane."""
 
     plan: Plan
     prompts: PromptSources
@@ -55,7 +53,6 @@ class Part:
     open: Callable[[Clock], Endpoint]
     worker: int = 0
     workers: int = 1
-    repeat: int = 1
 
     @property
     def lanes(self) -> range:
@@ -128,7 +125,7 @@ async def play(
     with (
         closing(
             ParquetRecorder(
-                part.directory, origin_ns=part.origin_ns, worker=part.worker, repeat=part.repeat
+                part.directory, origin_ns=part.origin_ns, worker=part.worker, start=part.plan.start
             )
         ) as recorder,
         prepared_ahead(part.plan, part.prompts) as prompts,
@@ -166,8 +163,8 @@ def _samples(part: Part, taken: NDArray[np.int64]) -> pa.Table:
     at_ns, lag_ns, cpu_ns = taken.T
     level = np.full(len(taken), part.plan.concurrency, np.int32)
     worker = np.full(len(taken), part.worker, np.int32)
-    repeat = np.full(len(taken), part.repeat, np.int32)
-    columns = [level, repeat, worker, at_ns - part.origin_ns, lag_ns, cpu_ns]
+    start = np.full(len(taken), part.plan.start, np.int32)
+    columns = [level, start, worker, at_ns - part.origin_ns, lag_ns, cpu_ns]
     return pa.Table.from_arrays(list(map(pa.array, columns)), schema=arrow_schema(INSTRUMENT))
 
 

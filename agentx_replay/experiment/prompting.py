@@ -89,11 +89,11 @@ class Prompting:
         made_of = (self.wording, self.cost, self.salt, self.shared_prefix, self.live_opening)
         return Prompting, made_of
 
-    def level(self, concurrency: int, attempt: int, repeat: int = 1) -> PromptSources:
+    def level(self, concurrency: int, attempt: int, start: int = 1) -> PromptSources:
         """Return what makes the prompts of a level's plays; nothing is shared between levels, nor
-        between the repeats of one.
+        between the starts of one.
         """
-        keys = LevelKeys(self.salt, concurrency, attempt, self.shared_prefix, repeat)
+        keys = LevelKeys(self.salt, concurrency, attempt, self.shared_prefix, start)
 
         def source(planned: PlannedPlay, lane: int, ordinal: int) -> PromptSource:
             layout = self._layout(planned)

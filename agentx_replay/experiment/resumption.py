@@ -4,7 +4,7 @@ Two sweep documents are compared value by value; what may differ without harm (w
 machine it ran, the port of a simulator) is not looked at. Not for: moving or reading records.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import orjson
 from agentx_replay.errors import UsageError
 from agentx_replay.prompts.calibration import from_document
 from agentx_replay.results.going_on import going_on
-from agentx_replay.results.layout import Measurement, calibration_file, sweep_file
+from agentx_replay.results.layout import calibration_file, sweep_file
 from agentx_replay.results.run_directory import (
     PointStatus,
     StoredPoint,
@@ -29,7 +29,7 @@ _NOT_RULES = ("name", "fingerprint", "overridden", "comparable")
 _MAY_CHANGE = ("metrics", "keep_alive_s")
 _NEEDED = (
     ("command",), ("started_unix_s",), ("versions", "agentx-replay"), ("scenario",),
-    ("corpus", "fingerprint", "played"), ("plans",), ("levels",), ("gpus",), ("salt",),
+    ("corpus", "fingerprint", "played"), ("plans",), ("levels",), ("starts",), ("gpus",), ("salt",),
     ("calibration", "cost"), ("target", "kind"),
 )  # fmt: skip
 """What a run is compared by, or goes on from."""
@@ -38,7 +38,7 @@ _NEEDED = (
 @dataclass(frozen=True, slots=True)
 class Earlier:
     """A run as it was left: its ``sweep.json``, and its complete points by rising concurrency
-    and repeat.
+    and start.
     """
 
     path: Path
@@ -56,9 +56,9 @@ class Earlier:
         return tuple(self.document["levels"])
 
     @property
-    def repeats(self) -> int:
-        """How often it was to measure each level; an older version did it once."""
-        return int(self.document.get("repeats", 1))
+    def starts(self) -> int:
+        """How many starts of each level it was to measure."""
+        return int(self.document["starts"])
 
     @property
     def api(self) -> str:
@@ -93,11 +93,6 @@ def earlier_run(path: Path) -> Earlier:
     return Earlier(path, document, complete)
 
 
-def stands(level: int, repeats: int, kept: Collection[Measurement]) -> bool:
-    """Whether all repeats of a level are ``kept``, so that nothing of it is run."""
-    return all((level, repeat) in kept for repeat in range(1, repeats + 1))
-
-
 def resumed(earlier: Earlier, now: Mapping[str, Any], *, accept: bool) -> dict[str, Any]:
     """Return the document of the run that goes on: as it is now, with what went before.
 
@@ -113,18 +108,14 @@ def resumed(earlier: Earlier, now: Mapping[str, Any], *, accept: bool) -> dict[s
         )
     before = earlier.document
     begun = {key: before[key] for key in ("command", "started_unix_s")}
-    kept = [point.measurement for point in earlier.complete]
-    plans = {
-        level: plan
-        for level, plan in now["plans"].items()
-        if not stands(int(level), now["repeats"], kept)
-    }
+    kept = {str(point.measurement) for point in earlier.complete}
+    plans = {name: plan for name, plan in now["plans"].items() if name not in kept}
     again = {"command": now["command"], "unix_s": now["started_unix_s"], "differences": found}
     return {
         **now,
         **begun,
         "levels": sorted({*before["levels"], *now["levels"]}),
-        "repeats": max(earlier.repeats, now["repeats"]),
+        "starts": max(earlier.starts, now["starts"]),
         "plans": {**before["plans"], **plans},
         "resumed": [*before.get("resumed", []), again],
     }

@@ -24,7 +24,7 @@ class Settings:
     ``calibration`` a file of an earlier run; ``tool_messages`` sends tool calls and results;
     ``keep_one_of_duplicates`` leaves near-duplicate sessions out; ``command`` is what was typed;
     ``workers`` is the number of processes that play a level (None: by its lanes and the cores);
-    ``repeats`` is how often each level is measured;
+    ``starts`` is how many starts of each level are measured;
     ``resume`` goes on with the run in ``out``, with ``accept_differences`` even as another one;
     ``live_history`` has later prompts say what the server answered, in place of words.
     """
@@ -46,7 +46,7 @@ class Settings:
     workers: int | None = None
     resume: bool = False
     accept_differences: bool = False
-    repeats: int = 1
+    starts: int = 1
     live_history: bool = False
 
 
@@ -78,8 +78,8 @@ class Screen(Protocol):
     def say(self, line: str) -> None:
         """Show a line that stays."""
 
-    def level_begins(self, concurrency: int, repeat: int, repeats: int) -> None:
-        """Say that a level begins, for the ``repeat``-th of ``repeats`` times."""
+    def level_begins(self, concurrency: int, start: int, starts: int) -> None:
+        """Say that a level begins, at one of its ``starts``."""
 
     def show(self, progress: Progress, recent: Snapshot, load: ClientLoad) -> None:
         """Show where the level is now; called about once a second."""

@@ -1,7 +1,7 @@
 """A sweep: one corpus, one target, several levels in order, one run directory.
 
-Where levels are repeated, all are measured once, then all again, and so on: a server that changes
-with time then shows as what differs between repeats, not as what levels do.
+Of several starts all levels of one are measured, then all of the next: a server that changes with
+time then shows as a difference between starts, not between levels.
 
 What only a level needs is imported when there is one, so that the server is asked sooner.
 """
@@ -13,7 +13,6 @@ import platform
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from agentx_replay import __version__
@@ -67,7 +66,9 @@ class Sweep:
         scenario = settings.scenario
         library = GraphLibrary(self.selection, scenario)
         self.plans = [
-            Plan(scenario, self.corpus.fingerprint, library, level) for level in settings.levels
+            Plan(scenario, self.corpus.fingerprint, library, level, start)
+            for start in range(1, settings.starts + 1)
+            for level in settings.levels
         ]
         earlier = earlier_run(settings.out) if settings.resume else None
         self._kept = _kept_points(earlier) if earlier else []
@@ -95,9 +96,15 @@ class Sweep:
         """What stands from before, which is not run again."""
         return [point.measurement for point in self._kept]
 
+    @property
+    def due(self) -> list[Plan]:
+        """The plans that are to be measured, in this order."""
+        kept = self.kept
+        return [plan for plan in self.plans if _measurement(plan) not in kept]
+
     def run(self, screen: Screen) -> Iterator[Point]:
-        """Measure what is not complete, a repeat of all levels after the other; yield each point
-        when it is on disk.
+        """Measure what is not complete, all levels of a start before those of the next; yield each
+        point when it is on disk.
 
         A level during which a person interrupted is the last; ``interrupted`` says so then.
         """
@@ -106,11 +113,8 @@ class Sweep:
 
         interrupts = Interrupts(screen.say)
         points = list(self._kept)
-        repeats = range(1, self._settings.repeats + 1)
-        for repeat, plan in product(repeats, self.plans):
-            if (plan.concurrency, repeat) in self.kept:
-                continue
-            level = self._level(plan, repeat)
+        for plan in self.due:
+            level = self._level(plan)
             point = run_level(level, self._target, self._run, screen, interrupts)
             self.interrupted = interrupts.came or point.status is PointStatus.INTERRUPTED
             points.append(point)
@@ -119,12 +123,12 @@ class Sweep:
             if self.interrupted:
                 return
 
-    def _level(self, plan: Plan, repeat: int) -> Level:
+    def _level(self, plan: Plan) -> Level:
         from agentx_replay.experiment.level import Level
 
         settings = self._settings
         attempt = self._resumptions
-        repeated = f"-r{repeat}" if repeat > 1 else ""
+        later = f"-s{plan.start}" if plan.start > 1 else ""
         return Level(
             plan=plan,
             prompting=self._prompting,
@@ -132,10 +136,9 @@ class Sweep:
             source=self._source,
             workers=workers_for(plan.concurrency, settings.workers),
             rules=rules_of(settings, self.corpus, self.selection, self._target.facts),
-            run_id=settings.salt[:8] + repeated + (f"-a{attempt}" if attempt else ""),
+            run_id=settings.salt[:8] + later + (f"-a{attempt}" if attempt else ""),
             gpus=settings.gpus,
-            repeat=repeat,
-            repeats=settings.repeats,
+            starts=settings.starts,
         )
 
     def _document(self) -> dict[str, Any]:
@@ -149,15 +152,19 @@ class Sweep:
             "scenario": asdict(settings.scenario) | {"fingerprint": settings.scenario.fingerprint},
             "corpus": _corpus_document(self.corpus, self.selection),
             "source": self._source.document(),
-            "plans": {str(plan.concurrency): plan.fingerprint for plan in self.plans},
+            "plans": {str(_measurement(plan)): plan.fingerprint for plan in self.plans},
             "levels": settings.levels,
-            "repeats": settings.repeats,
+            "starts": settings.starts,
             "gpus": settings.gpus,
             "salt": settings.salt,
             "tool_messages": settings.tool_messages,
             "live_history": settings.live_history,
             "target": self._target.facts,
         }
+
+
+def _measurement(plan: Plan) -> Measurement:
+    return Measurement(plan.concurrency, plan.start)
 
 
 def _kept_points(earlier: Earlier) -> list[Point]:

@@ -3,14 +3,16 @@
 import numpy as np
 
 
-def session_of(lane: int, ordinal: int, *, lanes: int, sessions: int, seed: int) -> int:
+def session_of(
+    lane: int, ordinal: int, *, lanes: int, sessions: int, seed: int, shuffled: bool = False
+) -> int:
     """Return the index of the session that ``lane`` plays as its ``ordinal``-th.
 
     Counting plays across lanes, q = lane + ordinal·lanes: the first ``sessions`` plays take the
-    corpus in its order, each later round a shuffle of its own. (Without the shuffle, as many
-    lanes as sessions would repeat one session a lane for ever.)
+    corpus in its order, or ``shuffled``; each later round is a shuffle of its own. (Without the
+    shuffle, as many lanes as sessions would repeat one session a lane for ever.)
     """
     round_, place = divmod(lane + ordinal * lanes, sessions)
-    if round_ == 0:
+    if round_ == 0 and not shuffled:
         return place
     return int(np.random.default_rng([seed, round_]).permutation(sessions)[place])

@@ -47,12 +47,22 @@ class GraphLibrary:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """What ``concurrency`` lanes play. Same corpus, scenario and seed: same plan, anywhere."""
+    """What ``concurrency`` lanes play. Same corpus, scenario and start: same plan, anywhere.
+
+    Start 1 is the scenario's own. Each further ``start`` has the next seed, and so other starting
+    points t*, and deals the sessions to the lanes in another order.
+    """
 
     scenario: Scenario
     corpus_fingerprint: str
     library: GraphLibrary
     concurrency: int
+    start: int = 1
+
+    @property
+    def seed(self) -> int:
+        """The scenario's seed plus ``start`` - 1."""
+        return self.scenario.seed + self.start - 1
 
     def play(self, lane: int, ordinal: int) -> PlannedPlay:
         """Return the ``ordinal``-th play of ``lane``; the first starts at t*."""
@@ -62,7 +72,8 @@ class Plan:
             ordinal,
             lanes=self.concurrency,
             sessions=len(selection.sessions),
-            seed=self.scenario.seed,
+            seed=self.seed,
+            shuffled=self.start > 1,
         )
         graph, spawns = self.library.graph(index)
         start = self._first_start(graph, lane) if ordinal == 0 else from_the_beginning(graph)
@@ -70,7 +81,7 @@ class Plan:
 
     def _first_start(self, graph: SessionGraph, lane: int) -> StartPosition:
         scenario = self.scenario
-        t_star = t_star_s(graph, seed=scenario.seed, lane=lane, fraction=scenario.start_fraction)
+        t_star = t_star_s(graph, seed=self.seed, lane=lane, fraction=scenario.start_fraction)
         return from_t_star(graph, t_star, primer_lead_s=scenario.primer_lead_s)
 
     @property
@@ -90,6 +101,7 @@ class Plan:
             [len(session.requests()) for session in self.library.selection.sessions],
             [[play.session.id, play.start.t_star_s, play.start.turns] for play in firsts],
             [[_stream_facts(stream) for stream in graph.streams] for graph in graphs.values()],
+            *([self.start] if self.start > 1 else []),
         ]
         return hashlib.sha256(orjson.dumps(facts)).hexdigest()[:16]
 

@@ -53,10 +53,10 @@ def key64(*parts: str | int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LevelKeys:
-    """The keys of one concurrency level of one run, or of one of its repeats.
+    """The keys of one concurrency level of one run, or of one of its starts.
 
     ``run_salt`` is the run's own; ``attempt`` counts how often the run had been resumed, since a
-    server may still hold what an earlier attempt at the level sent; ``repeat`` counts from 1 how
+    server may still hold what an earlier attempt at the level sent; ``start`` counts from 1 how
     often it is measured, for the same reason. ``shared_prefix`` says among whom a recorded system
     prefix is shared: plays of the same ``session``, or the whole ``corpus`` wherever the recorded
     tool and system lengths agree.
@@ -66,7 +66,7 @@ class LevelKeys:
     level: int
     attempt: int
     shared_prefix: Literal["session", "corpus"] = "session"
-    repeat: int = 1
+    start: int = 1
 
     def play(self, lane: int, ordinal: int) -> int:
         """Return the key of every block of a play past its shared system prefix."""
@@ -84,8 +84,8 @@ class LevelKeys:
 
     @property
     def _point(self) -> tuple[str | int, ...]:
-        """What tells this point from every other: the first repeat's words are those of a level
+        """What tells this point from every other: the first start's words are those of a level
         that is measured once.
         """
         point = (self.run_salt, self.level, self.attempt)
-        return point if self.repeat == 1 else (*point, "repeat", self.repeat)
+        return point if self.start == 1 else (*point, "start", self.start)

@@ -37,7 +37,7 @@ from agentx_replay.report.numerals import (
     target_note,
     target_text,
 )
-from agentx_replay.report.repeat_lines import uncertainty
+from agentx_replay.report.start_lines import uncertainty
 from agentx_replay.report.unmeasured import left_out
 from agentx_replay.report.verdict_lines import cautions_at, comparability_lines
 

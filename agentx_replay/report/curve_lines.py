@@ -8,15 +8,15 @@ from typing import Any
 
 from agentx_replay.analysis.curve import Curve, TargetValue
 from agentx_replay.analysis.point import Point
-from agentx_replay.analysis.repeats import run_to_run
+from agentx_replay.analysis.starts import run_to_run
 from agentx_replay.report.numerals import columns, speed, target_note, target_text, throughput_unit
-from agentx_replay.report.repeat_lines import repeat_lines
+from agentx_replay.report.start_lines import start_lines
 from agentx_replay.report.verdict_lines import cautions_at
 
 
 def curve_lines(curve: Curve, points: Sequence[Point], width: int = 100) -> list[str]:
     """Return throughput at the targets, with the cautions on the ``points`` that it was read off,
-    the frontier, and how far repeats of a level lie apart, wrapped to ``width``.
+    the frontier, and how far starts of a level lie apart, wrapped to ``width``.
     """
     unit = throughput_unit(curve.gpus)
     if not curve.points:
@@ -40,7 +40,7 @@ def curve_lines(curve: Curve, points: Sequence[Point], width: int = 100) -> list
         )
     frontier = ", ".join(str(point.concurrency) for point in curve.frontier)
     lines.append(f"frontier (points no other is better than in both): concurrency {frontier}")
-    return [*lines, *repeat_lines(curve, points, width)]
+    return [*lines, *start_lines(curve, points, width)]
 
 
 def _beyond_together(

@@ -26,7 +26,7 @@ from agentx_replay.report.page_text import (
     speculation_section,
     table,
 )
-from agentx_replay.report.repeat_lines import repeat_notes, repeat_rows
+from agentx_replay.report.start_lines import start_notes, start_rows
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _READING = (
@@ -76,16 +76,16 @@ def _curve_part(run: Run, curve: Curve) -> str:
         )
     return (
         f"{headline(curve, run.points)}<h2>Curve</h2>{curve_figure(curve)}"
-        f"{_repeats_part(run, curve)}"
+        f"{_starts_part(run, curve)}"
     )
 
 
-def _repeats_part(run: Run, curve: Curve) -> str:
-    """Return how far repeats of a level lie apart; nothing where none has several."""
-    heads, *rows = repeat_rows(curve, run.points)
+def _starts_part(run: Run, curve: Curve) -> str:
+    """Return how far starts of a level lie apart; nothing where none has several."""
+    heads, *rows = start_rows(curve, run.points)
     if not rows:
         return ""
-    said = [f"{note[:1].upper()}{note[1:]}." for note in repeat_notes(curve)]
+    said = [f"{note[:1].upper()}{note[1:]}." for note in start_notes(curve)]
     notes = paragraphs(said, "small")
     return f"<h3>From run to run</h3>{table(heads, rows)}{notes}"
 
@@ -93,7 +93,7 @@ def _repeats_part(run: Run, curve: Curve) -> str:
 def _latency_part(run: Run) -> str:
     found = latency_figures(run)
     text = (
-        "How latency grows towards the slowest. One line a level or repeat, named in the legend, "
+        "How latency grows towards the slowest. One line a level or start, named in the legend, "
         "and by its concurrency at its end where there is room; over the responses that ended "
         "well, token ITL over their tokens."
     )

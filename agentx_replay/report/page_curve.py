@@ -55,7 +55,7 @@ def curve_figure(curve: Curve) -> str:
         )
     chart.key("dot s1", "level on the frontier")
     if any(_several(curve, point.concurrency) for point in ordered):
-        chart.key("dot hollow small", "one repeat of a level, whose mean is its point")
+        chart.key("dot hollow small", "one start of a level, whose mean is its point")
     if len(curve.frontier) < len(curve.points):
         chart.key("dot hollow", "level that another one beats in both")
     if any(map(_has_cross, curve.intervals.values())):
@@ -75,13 +75,13 @@ def _point(chart: Chart, point: CurvePoint, curve: Curve, unit: str) -> None:
         f"concurrency {point.concurrency}: {rate(point.interactivity)} tok/s/user, "
         f"{rate(point.throughput)} {unit}"
     )
-    for repeat in _several(curve, point.concurrency):
-        speed_of, of = repeat.interactivity, repeat.throughput
+    for start in _several(curve, point.concurrency):
+        speed_of, of = start.interactivity, start.throughput
         chart.dot(
             speed_of,
             of,
             "hollow small",
-            f"one repeat: {rate(speed_of)} tok/s/user, {rate(of)} {unit}",
+            f"one start: {rate(speed_of)} tok/s/user, {rate(of)} {unit}",
         )
     style = "s1" if point in curve.frontier else "hollow"
     chart.dot(point.interactivity, point.throughput, style, hover)
@@ -90,9 +90,9 @@ def _point(chart: Chart, point: CurvePoint, curve: Curve, unit: str) -> None:
 
 
 def _several(curve: Curve, concurrency: int) -> Sequence[CurvePoint]:
-    """Return the repeats of a level that has more than one."""
-    repeats = curve.repeats[concurrency]
-    return repeats if len(repeats) > 1 else ()
+    """Return the starts of a level that has more than one."""
+    starts = curve.starts[concurrency]
+    return starts if len(starts) > 1 else ()
 
 
 def _target_beside(chart: Chart, point: CurvePoint, curve: Curve) -> bool:
@@ -123,14 +123,14 @@ def _furthest(curve: Curve) -> float:
     fastest = max(point.interactivity for point in curve.points)
     near = [v.at.target for v in curve.values if v.at.target <= fastest * 1.5]
     ends = [i.interactivity.high or 0.0 for i in curve.intervals.values()]
-    repeats = [each.interactivity for level in curve.repeats.values() for each in level]
-    return max([fastest, *near, *ends, *repeats])
+    starts = [each.interactivity for level in curve.starts.values() for each in level]
+    return max([fastest, *near, *ends, *starts])
 
 
 def _highest(curve: Curve) -> float:
     ends = [i.throughput.high or 0.0 for i in curve.intervals.values()]
-    repeats = [each.throughput for level in curve.repeats.values() for each in level]
-    return max([point.throughput for point in curve.points] + ends + repeats)
+    starts = [each.throughput for level in curve.starts.values() for each in level]
+    return max([point.throughput for point in curve.points] + ends + starts)
 
 
 # --- latencies -----------------------------------------------------------------------------------
@@ -191,10 +191,10 @@ def _spread_figure(
         shade = 10 if len(spreads) == 1 else round(10 * number / (len(spreads) - 1))
         ys = np.where(found.values_s > 0, found.values_s * scale, np.nan)
         dashed, mark = (" dashed", UNTRUSTED) if of in untrusted else ("", "")
-        repeat = f", repeat {of.repeat}" if of.repeat > 1 else ""
-        legend = f"{mark}{counted(of.concurrency, 'lane')}{repeat}"
+        start = f", start {of.start}" if of.start > 1 else ""
+        legend = f"{mark}{counted(of.concurrency, 'lane')}{start}"
         chart.line(found.shares, ys, f"ramp r{shade}{dashed}", legend)
-    # Repeats of a level end beside each other: one of them bears its name, the legend tells all.
+    # Starts of a level end beside each other: one of them bears its name, the legend tells all.
     firsts = {of.concurrency: (of, found) for of, found in reversed(spreads)}
     ends = [
         (

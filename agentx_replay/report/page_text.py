@@ -36,7 +36,7 @@ from agentx_replay.report.numerals import (
     throughput_unit,
 )
 from agentx_replay.report.points_table import DEFINITIONS as POINT_DEFINITIONS
-from agentx_replay.report.repeat_lines import uncertainty
+from agentx_replay.report.start_lines import uncertainty
 from agentx_replay.report.unmeasured import go_on_lines, unmeasured_lines
 from agentx_replay.report.verdict_lines import (
     cautions_at,
@@ -124,7 +124,7 @@ def _command(run: Run) -> str:
 def _verdicts(points: Sequence[Point]) -> str:
     valid = sum(point.verdict.valid for point in points)
     all_valid = valid == len(points)
-    what = "repeat" if any(point.measurement.repeat > 1 for point in points) else "level"
+    what = "start" if any(point.measurement.start > 1 for point in points) else "level"
     badges = [
         (
             "good" if all_valid else "warn",

@@ -32,7 +32,7 @@ class LanePlan:
 
 @dataclass(frozen=True, slots=True)
 class LevelPlan:
-    """A level's plan and totals.
+    """The plan and totals of one start of a level.
 
     ``wrapping`` says that sessions repeat across lanes, None where they do not. ``text_bytes``
     bounds the text of all live plays. ``primer_spread_s`` is from the first primer to the last;
@@ -42,6 +42,8 @@ class LevelPlan:
     """
 
     concurrency: int
+    start: int
+    seed: int
     fingerprint: str
     lanes: tuple[LanePlan, ...]
     primers: int
@@ -96,6 +98,8 @@ def level_plan(plan: Plan, *, live_history: bool = False) -> LevelPlan:
     largest = sorted(held, reverse=True)
     return LevelPlan(
         concurrency=plan.concurrency,
+        start=plan.start,
+        seed=plan.seed,
         fingerprint=plan.fingerprint,
         lanes=lanes,
         primers=len(leads_s),
@@ -150,7 +154,14 @@ def selection_totals(selection: Selection) -> dict[str, Any]:
 
 
 def plan_lines(level: LevelPlan, memory: Sequence[str]) -> list[str]:
-    """Return a level's plan in lines of at most 100 columns; ``memory`` is what it may take."""
+    """Return the plan of a level's first start in lines of at most 100 columns, of a further start
+    one line; ``memory`` is what it may take.
+    """
+    if level.start > 1:
+        return [
+            f"concurrency {level.concurrency}, start {level.start} (seed {level.seed}): plan "
+            f"{level.fingerprint}"
+        ]
     wrapped = f", {level.wrapping}" if level.wrapping else ""
     each = level.warmup_requests // level.concurrency
     lines = [
@@ -188,34 +199,36 @@ def _primers(level: LevelPlan) -> list[str]:
     ]
 
 
-def whole_time_s(levels: Sequence[LevelPlan], repeats: int) -> dict[str, float]:
-    """Return how long all levels take together, in s, each of them measured ``repeats`` times."""
+def whole_time_s(plans: Sequence[LevelPlan]) -> dict[str, float]:
+    """Return how long all starts of all levels take together, in s."""
     return {
-        "least_s": repeats * sum(level.least_s for level in levels),
-        "most_s": repeats * sum(level.most_s for level in levels),
+        "least_s": sum(plan.least_s for plan in plans),
+        "most_s": sum(plan.most_s for plan in plans),
     }
 
 
-def whole_time(levels: Sequence[LevelPlan], repeats: int = 1) -> list[str]:
-    """Return how long all takes, where there are several levels, or repeats of one; of repeats
-    also what they send, each the same.
+def whole_time(plans: Sequence[LevelPlan]) -> list[str]:
+    """Return how long all takes, if there are several levels or starts; of several starts also what
+    they send together.
     """
-    if len(levels) == repeats == 1:
+    if len(plans) == 1:
         return []
-    whole = whole_time_s(levels, repeats)
-    what = f"all {len(levels)} levels" if len(levels) > 1 else "the level"
-    times = f", {repeats} times each in turn" if repeats > 1 else ""
+    whole = whole_time_s(plans)
+    starts = max(plan.start for plan in plans)
+    levels = len(plans) // starts
+    what = f"all {levels} levels" if levels > 1 else "the level"
+    of_each = f", {starts} starts of each" if starts > 1 else ""
     lines = [
-        f"{what}{times}: at least {_duration(whole['least_s'])} and what the warm-ups take, "
+        f"{what}{of_each}: at least {_duration(whole['least_s'])} and what the warm-ups take, "
         f"at most {_duration(whole['most_s'])}"
     ]
-    if repeats > 1:
-        warmups = sum(level.primers + level.warmup_requests for level in levels)
-        first = sum(level.first_requests for level in levels)
-        tokens = sum(level.first_input_tokens for level in levels)
+    if starts > 1:
+        warmups = sum(plan.primers + plan.warmup_requests for plan in plans)
+        first = sum(plan.first_requests for plan in plans)
+        tokens = sum(plan.first_input_tokens for plan in plans)
         lines.append(
-            f"  in all {counted(repeats * warmups, 'request')} of warm-ups, and first sessions of "
-            f"{counted(repeats * first, 'request')}, {repeats * tokens:,} tokens in"
+            f"  in all {counted(warmups, 'request')} of warm-ups, and first sessions of "
+            f"{counted(first, 'request')}, {tokens:,} tokens in"
         )
     return lines
 

@@ -55,7 +55,7 @@ def points_table(
     closing: Sequence[str] = (),
     width: int = 100,
 ) -> str:
-    """Return the points by rising concurrency and repeat as two tables, throughput and latency, no
+    """Return the points by rising concurrency and start as two tables, throughput and latency, no
     wider than 100 columns; then, wrapped to ``width``: why points are not valid and levels
     ``missing``, and as it is the command to ``go_on``; the lines of the ``curve``; what to mind;
     what was kept, with the lines of an ``audit``; and the definitions, ``closing`` last.
@@ -81,7 +81,7 @@ def _wrapped(lines: Sequence[str], width: int) -> list[str]:
 
 
 def points_json(points: Sequence[Point]) -> list[dict[str, Any]]:
-    """Return the points by rising concurrency and repeat as plain values: the columns of
+    """Return the points by rising concurrency and start as plain values: the columns of
     points.parquet, and the cautions.
     """
     return [
@@ -96,11 +96,11 @@ def _ruled(columns: list[_Cells]) -> list[str]:
 
 
 def _names(points: list[Point]) -> list[_Cells]:
-    """Return the level of each point, and its repeat where any level has several."""
+    """Return the level of each point, and its start where any level has several."""
     levels = _Cells("conc", "lanes", [str(point.concurrency) for point in points])
-    if all(point.measurement.repeat == 1 for point in points):
+    if all(point.measurement.start == 1 for point in points):
         return [levels]
-    return [levels, _Cells("rep", "", [str(point.measurement.repeat) for point in points])]
+    return [levels, _Cells("start", "", [str(point.measurement.start) for point in points])]
 
 
 def _throughput_columns(points: list[Point]) -> list[_Cells]:

@@ -94,9 +94,9 @@ class ProgressScreen:
         self._clear()
         self._write(f"{line}\n")
 
-    def level_begins(self, concurrency: int, repeat: int = 1, repeats: int = 1) -> None:
-        """Say that a level begins, for the ``repeat``-th of ``repeats`` times."""
-        of = f", repeat {repeat} of {repeats}" if repeats > 1 else ""
+    def level_begins(self, concurrency: int, start: int = 1, starts: int = 1) -> None:
+        """Say that a level begins, at one of its ``starts``."""
+        of = f", start {start} of {starts}" if starts > 1 else ""
         self._level = f"c={concurrency}{of}"
         self._shown_s, self._stage, self._lengths_told = float("-inf"), None, False
 

@@ -13,8 +13,8 @@ from agentx_replay.analysis.run import Run, read_run
 from agentx_replay.report.curve_lines import curve_json, curve_lines
 from agentx_replay.report.page import page
 from agentx_replay.report.points_table import points_json, points_table
-from agentx_replay.report.repeat_lines import uncertainty
 from agentx_replay.report.replica_lines import served_lines
+from agentx_replay.report.start_lines import uncertainty
 from agentx_replay.report.unmeasured import go_on_lines, unmeasured, unmeasured_lines
 from agentx_replay.results.durable import disk_faults_explained, write_bytes_durably
 from agentx_replay.results.layout import report_file

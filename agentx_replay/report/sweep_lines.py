@@ -6,6 +6,7 @@ from pathlib import Path
 from agentx_replay.plan.plan import Plan
 from agentx_replay.plan.selection import Selection
 from agentx_replay.report.replica_lines import uneven_share
+from agentx_replay.results.layout import Measurement
 from agentx_replay.scenario import Scenario
 from agentx_replay.traces.model import Corpus
 from agentx_replay.traces.statistics import duplicate_families
@@ -71,7 +72,7 @@ def sweep_lines(
 
 
 def _plan_lines(plan: Plan, servers: int) -> list[str]:
-    named = f"  concurrency {plan.concurrency}: plan {plan.fingerprint}"
+    named = f"  concurrency {Measurement(plan.concurrency, plan.start)}: plan {plan.fingerprint}"
     share = uneven_share(plan.concurrency, servers)
     lines = [", ".join(filter(None, (named, wrapping(plan))))]
     return lines if share is None else [*lines, f"    {share}"]

@@ -9,7 +9,7 @@ _NOT_BEGUN = "not begun"
 
 def unmeasured(run: Run) -> dict[Measurement, str]:
     """Return why each level that was asked for, or has a directory, has no point, or none that can
-    be read; by level and repeat.
+    be read; by level and start.
     """
     shown = {point.measurement for point in run.points}
     found = {
@@ -22,16 +22,16 @@ def unmeasured(run: Run) -> dict[Measurement, str]:
 
 
 def _asked(run: Run) -> set[Measurement]:
-    """Return what ``sweep.json`` says was to be measured; an older version knew of no repeats."""
+    """Return what ``sweep.json`` says was to be measured."""
     return {
-        Measurement(level, repeat)
+        Measurement(level, start)
         for level in run.sweep.get("levels", [])
-        for repeat in range(1, run.sweep.get("repeats", 1) + 1)
+        for start in range(1, run.sweep.get("starts", 1) + 1)
     }
 
 
 def left_out(run: Run) -> dict[Measurement, str]:
-    """Return why each level, or repeat of one, is on no curve: it was not measured, or it is not
+    """Return why each level, or start of one, is on no curve: it was not measured, or it is not
     valid.
     """
     invalid = {

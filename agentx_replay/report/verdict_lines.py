@@ -38,7 +38,7 @@ def comparability_lines(points: Sequence[Point]) -> list[str]:
 
 def cautions_at(value: TargetValue, points: Sequence[Point]) -> list[str]:
     """Return the cautions on the levels that a value at a target was read off, one on several
-    repeats of a level once.
+    starts of a level once.
     """
     found: dict[tuple[int, str], list[Point]] = {}
     for point in points:

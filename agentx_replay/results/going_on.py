@@ -14,7 +14,7 @@ from agentx_replay.secret_texts import HIDDEN
 NOT_KEPT = "(not kept)"
 """What stands in a file of a run in place of a secret."""
 
-_TAKEN_OVER = ("--out", "--concurrency", "--repeats")
+_TAKEN_OVER = ("--out", "--concurrency", "--starts")
 """Said anew, as the run has them now: it may have been resumed with more than it began with."""
 
 
@@ -34,8 +34,8 @@ def resuming_command(document: Mapping[str, Any], path: Path) -> str:
         kept += ["--scenario", scenario]
     if levels and (begun_by_run or "--concurrency" in named or "--config" not in named):
         kept += ["--concurrency", ",".join(map(str, levels))]
-    if document.get("repeats", 1) > 1:
-        kept += ["--repeats", str(document["repeats"])]
+    if document.get("starts", 1) > 1:
+        kept += ["--starts", str(document["starts"])]
     return shlex.join(["agentx-replay", "sweep", *kept, "--resume", "--out", str(path)])
 
 

@@ -4,27 +4,27 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-_POINT_NAME = re.compile(r"c([0-9]+)(?:-r([0-9]+))?")
+_POINT_NAME = re.compile(r"c([0-9]+)(?:-s([0-9]+))?")
 
 
 class Measurement(NamedTuple):
-    """One measurement of a level: its concurrency, and which repeat of it this is, from 1."""
+    """One measurement of a level: its concurrency, and which start of it this is, from 1."""
 
     concurrency: int
-    repeat: int = 1
+    start: int = 1
 
     def __str__(self) -> str:
-        """Return what it is called: 8, and its later repeats 8-r2, 8-r3."""
-        return f"{self.concurrency}{_suffix(self.repeat)}"
+        """Return what it is called: 8, and its later starts 8-s2, 8-s3."""
+        return f"{self.concurrency}{_suffix(self.start)}"
 
 
-def _suffix(repeat: int) -> str:
-    return f"-r{repeat}" if repeat > 1 else ""
+def _suffix(start: int) -> str:
+    return f"-s{start}" if start > 1 else ""
 
 
-def point_directory(run: Path, concurrency: int, repeat: int = 1) -> Path:
-    """``c0008``: the directory of one concurrency level; of its second repeat ``c0008-r2``."""
-    return run / f"c{concurrency:04d}{_suffix(repeat)}"
+def point_directory(run: Path, concurrency: int, start: int = 1) -> Path:
+    """``c0008``: the directory of one concurrency level; of its second start ``c0008-s2``."""
+    return run / f"c{concurrency:04d}{_suffix(start)}"
 
 
 def measurement_of(directory: Path) -> Measurement | None:
@@ -112,7 +112,7 @@ def calibration_file(run: Path) -> Path:
 
 
 def points_file(run: Path) -> Path:
-    """One row a level, or a repeat of one."""
+    """One row a level, or a start of one."""
     return run / "points.parquet"
 
 

@@ -39,7 +39,7 @@ _NEVER_NULL = (
     "arrival_deltas_us",
     "status",
 )
-_LEVEL = ("concurrency", "repeat")
+_LEVEL = ("concurrency", "start")
 _IN_ORDER = ("send_ns", "first_token_ns", "last_token_ns", "end_ns")
 _COUNTS = ("prompt_tokens", "cached_tokens", "completion_tokens")
 _COLUMNS = tuple(dict.fromkeys((*_NEVER_NULL, *_IN_ORDER, *_COUNTS, "event_tokens")))
@@ -66,7 +66,7 @@ def check_records(stored: StoredPoint) -> None:
 
 
 def _of_another_level(table: pa.Table, stored: StoredPoint) -> Iterator[str]:
-    """Yield which other level rows are of; an older version wrote no repeat."""
+    """Yield which other level or start rows are of."""
     for name, own in zip(_LEVEL, stored.measurement, strict=True):
         for other in pc.unique(table[name].drop_null()).to_pylist():
             if other != own:

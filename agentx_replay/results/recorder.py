@@ -72,7 +72,7 @@ class ParquetRecorder:
     """Records one worker's responses and plays of one point into ``directory``.
 
     Stamps are stored relative to ``origin_ns``, an instant of the run's clock. Several workers
-    write side by side, each under its own number. ``repeat`` is which repeat of its level the
+    write side by side, each under its own number. ``start`` is which start of its level the
     point is.
     """
 
@@ -82,7 +82,7 @@ class ParquetRecorder:
         *,
         origin_ns: int,
         worker: int = 0,
-        repeat: int = 1,
+        start: int = 1,
         interval_s: float = PART_INTERVAL_S,
     ) -> None:
         self._requests_directory = requests_directory(directory)
@@ -95,7 +95,7 @@ class ParquetRecorder:
         self._mark = mark_of(directory)
         self._origin_ns = origin_ns
         self._worker = worker
-        self._repeat = repeat
+        self._start = start
         self._interval_s = interval_s
         self._rows: deque[RequestRow] = deque()
         self._plays: deque[tuple[Any, ...]] = deque()
@@ -118,7 +118,7 @@ class ParquetRecorder:
         """Keep one response: an append. After a failure nothing more is kept."""
         if self._failure is not None:
             return
-        row = request_row(dispatch, response, self._origin_ns, self._repeat)
+        row = request_row(dispatch, response, self._origin_ns, self._start)
         self._rows.append(row)
         self._appended_events += len(row.arrival_ns)
         waiting = self._appended_events - self._written_events
@@ -132,7 +132,7 @@ class ParquetRecorder:
 
     def record_play(self, play: PlayRecord) -> None:
         """Keep one play: an append."""
-        self._plays.append(play_row(play, self._origin_ns, self._repeat))
+        self._plays.append(play_row(play, self._origin_ns, self._start))
 
     def flush(self) -> None:
         """Ask for a part now; returns at once."""

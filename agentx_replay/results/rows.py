@@ -30,9 +30,9 @@ class RequestRow(NamedTuple):
 
 
 def request_row(
-    dispatch: Dispatch, response: Response, origin_ns: int, repeat: int = 1
+    dispatch: Dispatch, response: Response, origin_ns: int, start: int = 1
 ) -> RequestRow:
-    """Return the row of one response of a level's ``repeat``; stamps count from ``origin_ns``.
+    """Return the row of one response of a level's ``start``; stamps count from ``origin_ns``.
 
     The arrivals are copied, so that a row holds on to no buffer of the wire.
     """
@@ -43,7 +43,7 @@ def request_row(
     prompt_tokens = response.prompt_tokens
     scalars = (
         dispatch.concurrency,
-        repeat,
+        start,
         dispatch.phase.value,
         dispatch.request_id,
         dispatch.play_id,
@@ -121,13 +121,13 @@ def blank_row() -> RequestRow:
     return RequestRow(scalars, np.empty(0, np.int64), None)
 
 
-def play_row(play: PlayRecord, origin_ns: int, repeat: int = 1) -> tuple[Any, ...]:
-    """Return the row of one play of a level's ``repeat``, in the order of ``PLAYS``; stamps count
+def play_row(play: PlayRecord, origin_ns: int, start: int = 1) -> tuple[Any, ...]:
+    """Return the row of one play of a level's ``start``, in the order of ``PLAYS``; stamps count
     from ``origin_ns``.
     """
     return (
         play.concurrency,
-        repeat,
+        start,
         play.play_id,
         play.session_id,
         play.lane,

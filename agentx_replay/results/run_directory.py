@@ -53,7 +53,7 @@ class PointStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StoredPoint:
-    """One point on disk: its level, status and ``point.json``; ``repeat`` says which repeat of the
+    """One point on disk: its level, status and ``point.json``; ``start`` says which start of the
     level it is.
     """
 
@@ -61,12 +61,12 @@ class StoredPoint:
     concurrency: int
     status: PointStatus
     document: Mapping[str, Any]
-    repeat: int = 1
+    start: int = 1
 
     @property
     def measurement(self) -> Measurement:
-        """Its level and repeat."""
-        return Measurement(self.concurrency, self.repeat)
+        """Its level and start."""
+        return Measurement(self.concurrency, self.start)
 
     def requests(self, names: tuple[str, ...] | None = None) -> pa.Table:
         """Return its responses, as far as they were written; only columns ``names``, if given."""
@@ -120,18 +120,18 @@ class RunDirectory:
         """Replace ``calibration.json``."""
         self._write_json(calibration_file(self.path), document)
 
-    def start_point(self, concurrency: int, document: Mapping[str, Any], repeat: int = 1) -> Path:
-        """Make the directory of a level's ``repeat``, marked running, and return it.
+    def start_point(self, concurrency: int, document: Mapping[str, Any], start: int = 1) -> Path:
+        """Make the directory of a level's ``start``, marked running, and return it.
 
         What an earlier attempt left there is set aside: its rows are not this one's.
         """
-        directory = point_directory(self.path, concurrency, repeat)
+        directory = point_directory(self.path, concurrency, start)
         with disk_faults_explained(directory):
             if directory.exists():
                 self._set_aside(directory)
             directory.mkdir()
             sync_directory(self.path)
-        self.write_point(concurrency, PointStatus.RUNNING, document, repeat)
+        self.write_point(concurrency, PointStatus.RUNNING, document, start)
         return directory
 
     def _set_aside(self, point: Path) -> None:
@@ -147,11 +147,11 @@ class RunDirectory:
         concurrency: int,
         status: PointStatus,
         document: Mapping[str, Any],
-        repeat: int = 1,
+        start: int = 1,
     ) -> None:
-        """Replace ``point.json``; level, repeat and status are added to the document."""
-        path = point_file(point_directory(self.path, concurrency, repeat))
-        known = {"concurrency": concurrency, "repeat": repeat, "status": status}
+        """Replace ``point.json``; level, start and status are added to the document."""
+        path = point_file(point_directory(self.path, concurrency, start))
+        known = {"concurrency": concurrency, "start": start, "status": status}
         self._write_json(path, {**known, **document})
 
     def write_points(self, rows: Collection[Mapping[str, Any]]) -> None:
@@ -243,9 +243,9 @@ def read_sweep(path: Path) -> dict[str, Any]:
 
 
 def read_points(path: Path) -> list[StoredPoint]:
-    """Return the points of a run directory, finished or not, by rising concurrency and repeat.
+    """Return the points of a run directory, finished or not, by rising concurrency and start.
 
-    A directory that is not named as a level's or repeat's is no point, whatever it holds.
+    A directory that is not named as a level's or start's is no point, whatever it holds.
     """
     files = [file for file in path.glob("c*/point.json") if measurement_of(file.parent)]
     return sorted(map(_read_point, files), key=lambda point: point.measurement)
@@ -265,14 +265,14 @@ def _read_point(file: Path) -> StoredPoint:
     concurrency, status = document.get("concurrency"), document.get("status")
     if type(concurrency) is not int or concurrency < 1 or status not in list(PointStatus):
         raise UsageError(f"{file} lacks a usable concurrency or status", "move its directory away")
-    repeat = document.get("repeat", 1)  # an older version knew of no repeats
-    if type(repeat) is not int or repeat < 1:
-        raise UsageError(f"{file} lacks a usable repeat", "move its directory away")
+    start = document.get("start")
+    if type(start) is not int or start < 1:
+        raise UsageError(f"{file} lacks a usable start", "move its directory away")
     try:
         check_point(document)
     except ValueError as error:
         raise UsageError(f"{file} is damaged: {error}", "move its directory away") from error
-    return StoredPoint(file.parent, concurrency, PointStatus(status), document, repeat)
+    return StoredPoint(file.parent, concurrency, PointStatus(status), document, start)
 
 
 def read_json(path: Path) -> dict[str, Any]:

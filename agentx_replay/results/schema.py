@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from agentx_replay.errors import UsageError
 
-SCHEMA_VERSION = 2
-"""2 added ``repeat`` to every file."""
+SCHEMA_VERSION = 3
+"""3 has ``start`` in every file."""
 _VERSION_KEY = b"agentx_replay.schema_version"
 _MARK_KEY = b"agentx_replay.mark"
 
@@ -55,7 +55,7 @@ def _number(name: str, unit: str, meaning: str, null_means: str | None = None) -
     return Column(name, pa.float64(), unit, meaning, null_means)
 
 
-_REPEAT = _count("repeat", "which repeat of the level it is, from 1", "an older version wrote it")
+_START = _count("start", "which start of the level it is, from 1")
 _NO_USAGE = "the server reported no usage"
 _OPEN_CONNECTION = "the connection had been used before"
 _NONE_CAME = "no token event came"
@@ -66,7 +66,7 @@ _NO_TEXTS = (
 
 REQUESTS: tuple[Column, ...] = (
     _count("concurrency", "concurrency level of the point"),
-    _REPEAT,
+    _START,
     _text("phase", "`primer`, `pressure` (both warm-up) or `window`"),
     _text("request_id", "the request, as sent in `X-Request-ID`"),
     _text("play_id", "the play it belongs to"),
@@ -194,7 +194,7 @@ REQUESTS: tuple[Column, ...] = (
 
 PLAYS: tuple[Column, ...] = (
     _count("concurrency", "concurrency level of the point"),
-    _REPEAT,
+    _START,
     _text("play_id", "the play"),
     _text("session_id", "the recorded session that is replayed"),
     _count("lane", "the lane that plays it, from 0"),
@@ -211,7 +211,7 @@ PLAYS: tuple[Column, ...] = (
 
 INSTRUMENT: tuple[Column, ...] = (
     _count("concurrency", "concurrency level of the point"),
-    _REPEAT,
+    _START,
     _count("worker", "worker process, from 0"),
     _stamp("at_ns", "when the sample was taken"),
     Column("loop_lag_ns", pa.int64(), "ns", "how late a timer of the event loop fired"),
@@ -221,7 +221,7 @@ INSTRUMENT: tuple[Column, ...] = (
 
 SERVER: tuple[Column, ...] = (
     _count("concurrency", "concurrency level of the point"),
-    _REPEAT,
+    _START,
     _stamp("at_ns", "when the answer to the scrape had come"),
     _text("endpoint", "whose metrics page it is, without user name or password"),
     _text("metric", "what it means, whatever the engine calls it"),
@@ -237,7 +237,8 @@ _NOT_TOLD = "the server did not report what it needs"
 
 POINTS: tuple[Column, ...] = (
     _count("concurrency", "concurrency level"),
-    _REPEAT,
+    _START,
+    Column("seed", pa.int64(), "", "the seed of its plan", "not recorded"),
     _text("status", "`running`, `complete`, `interrupted` or `failed`"),
     Column("valid", pa.bool_(), "", "the measurement is sound"),
     _text("invalid_reasons", "why not, joined by `; `", "valid"),
@@ -274,7 +275,7 @@ POINTS: tuple[Column, ...] = (
     _count("overflow", "refused as longer than the context"),
     _count("cut", "alive at the end of the grace, and cut"),
 )
-"""``points.parquet``: one row a concurrency level, or a repeat of one."""
+"""``points.parquet``: one row a concurrency level, or a start of one."""
 
 FILES: dict[str, tuple[Column, ...]] = {
     "requests.parquet": REQUESTS,
@@ -308,14 +309,14 @@ def conform(table: pa.Table, columns: tuple[Column, ...], where: str) -> pa.Tabl
     Raises ``UsageError`` for a file of a newer schema, and for one that is not ours.
     """
     version = int((table.schema.metadata or {}).get(_VERSION_KEY, b"0"))
-    if version > SCHEMA_VERSION:
-        raise UsageError(
-            f"{where} has record schema {version}, this version reads up to {SCHEMA_VERSION}",
-            "read it with the version of agentx-replay that wrote it, or a later one",
-        )
     if version == 0:
         raise UsageError(
             f"{where} was not written by agentx-replay", "point at a results directory of a run"
+        )
+    if version != SCHEMA_VERSION:
+        raise UsageError(
+            f"{where} has record schema {version}, this version reads {SCHEMA_VERSION}",
+            "read it with the version of agentx-replay that wrote it",
         )
     arrays = [
         table[c.name].cast(c.type) if c.name in table.schema.names

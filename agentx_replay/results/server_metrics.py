@@ -204,7 +204,7 @@ class ServerSamples:
         self._index.append(index)
         self._value.append(value)
 
-    def take(self, concurrency: int, repeat: int = 1) -> pa.Table:
+    def take(self, concurrency: int, start: int = 1) -> pa.Table:
         """Return the samples since the last call as rows of ``SERVER``."""
         index = pa.array(np.array(self._index, np.int64))
         keys = list(self._series)
@@ -214,7 +214,7 @@ class ServerSamples:
 
         columns = [
             pa.array(np.full(len(self), concurrency, np.int32)),
-            pa.array(np.full(len(self), repeat, np.int32)),
+            pa.array(np.full(len(self), start, np.int32)),
             pa.array(np.array(self._at_ns, np.int64)),
             text([endpoint for endpoint, _ in keys]),
             text([series.metric.value for _, series in keys]),

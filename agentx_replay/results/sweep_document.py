@@ -11,7 +11,7 @@ from agentx_replay.results.typed import check_known
 from agentx_replay.scenario import Scenario
 
 _MOST = 10_000
-"""Lanes of a level, and repeats of one: what the command line takes at most."""
+"""Lanes of a level, and starts of one: what the command line takes at most."""
 _MOST_UNIX_S = 2.0**35
 """The year 3058; calendars end not much later."""
 
@@ -42,7 +42,7 @@ class _Sweep:
     source: dict[str, object]
     plans: dict[str, str]
     levels: tuple[int, ...]
-    repeats: int
+    starts: int
     gpus: int | None
     salt: str
     tool_messages: bool
@@ -64,13 +64,13 @@ def check_sweep(document: Mapping[str, Any]) -> None:
     """Raise ``ValueError`` that names a field of ``sweep.json`` which cannot be what it is."""
     check_known(_Sweep, document, "sweep")
     url = document.get("target", {}).get("url", "")
-    numbers = [*document.get("levels", ()), document.get("repeats", 1)]
+    numbers = [*document.get("levels", ()), document.get("starts", 1)]
     gpus, started_s = document.get("gpus"), document.get("started_unix_s", 0.0)
     for holds, what in (
         (all(map(_is_text, url if isinstance(url, list) else [url])), "target.url is no address"),
         (
             1 <= min(numbers) <= max(numbers) <= _MOST,
-            f"levels or repeats is not from 1 to {_MOST:,}",
+            f"levels or starts is not from 1 to {_MOST:,}",
         ),
         (gpus is None or gpus >= 1, "gpus is not above 0"),
         (0.0 <= started_s <= _MOST_UNIX_S, "started_unix_s is no time"),

@@ -176,7 +176,7 @@ def test_token_itl_is_trusted_where_the_client_kept_up() -> None:
 
 
 def level(
-    concurrency: int, mean_prompt: float, *, count: int = 100, repeat: int = 1, valid: bool = True
+    concurrency: int, mean_prompt: float, *, count: int = 100, start: int = 1, valid: bool = True
 ) -> Point:
     """A point whose prompts had such a mean over so many responses."""
     of = point(1)
@@ -184,7 +184,7 @@ def level(
     lengths = PromptLengths(count, mean_prompt, 1.0, 0, 0.0)
     return replace(
         of,
-        facts=replace(FACTS, concurrency=concurrency, repeat=repeat),
+        facts=replace(FACTS, concurrency=concurrency, start=start),
         summary=replace(of.summary, prompt_lengths=lengths),
         verdict=Verdict(() if valid else ("interrupted",), ()),
     )
@@ -206,9 +206,9 @@ def level(
             [level(2, 100.0), level(4, 140.0, valid=False), level(8, 190.0)],
             "100 tokens at 2, 190 tokens at 8",
         ),
-        # Repeats are one level: (100 * 100 + 300 * 260) / 400 = 220.
+        # Starts are one level: (100 * 100 + 300 * 260) / 400 = 220.
         (
-            [level(2, 140.0), level(4, 100.0), level(4, 260.0, count=300, repeat=2)],
+            [level(2, 140.0), level(4, 100.0), level(4, 260.0, count=300, start=2)],
             "140 tokens at 2, 220 tokens at 4",
         ),
         ([level(2, 0.0), level(4, 0.0)], None),

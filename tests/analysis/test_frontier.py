@@ -16,10 +16,10 @@ B = CurvePoint(4, 60.0, 3000.0)
 C = CurvePoint(8, 20.0, 5000.0)
 
 
-def test_a_level_is_the_mean_of_its_repeats_and_never_the_best_of_them() -> None:
+def test_a_level_is_the_mean_of_its_starts_and_never_the_best_of_them() -> None:
     # P90 ITLs of 25 and 16.7 ms, whose mean is 20.8 ms: a speed of 48.
-    repeats = [CurvePoint(8, 40.0, 100.0), A, CurvePoint(8, 60.0, 120.0)]
-    assert level_means(repeats) == [A, CurvePoint(8, 48.0, 110.0)]
+    starts = [CurvePoint(8, 40.0, 100.0), A, CurvePoint(8, 60.0, 120.0)]
+    assert level_means(starts) == [A, CurvePoint(8, 48.0, 110.0)]
 
 
 def test_a_level_that_was_measured_once_is_its_point_to_the_last_bit() -> None:

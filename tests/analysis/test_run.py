@@ -81,7 +81,7 @@ def test_a_level_that_cannot_be_read_is_named_and_the_other_is_reported(
     assert said in why
     assert not report.sound
     assert "concurrency 16 cannot be measured:" in report.text()
-    assert report.plain()["not_measured"] == [{"concurrency": 16, "repeat": 1, "why": why}]
+    assert report.plain()["not_measured"] == [{"concurrency": 16, "start": 1, "why": why}]
 
 
 def test_a_run_without_a_level_that_can_be_read_is_refused(run: Path) -> None:

@@ -112,16 +112,16 @@ def level(concurrency: int, speed: float | None, total: float) -> LevelVariants:
     return LevelVariants(concurrency, {"p90": speed}, {"total": total})
 
 
-def test_a_level_under_a_definition_is_the_mean_of_its_repeats() -> None:
+def test_a_level_under_a_definition_is_the_mean_of_its_starts() -> None:
     # Speeds of 40 and 60 are ITLs of 25 and 16.7 ms, whose mean is that of 48.
-    repeats = [level(8, 40.0, 4000.0), level(8, 60.0, 5000.0), level(16, 20.0, 7000.0)]
-    eight, sixteen = mean_variants(repeats)
+    starts = [level(8, 40.0, 4000.0), level(8, 60.0, 5000.0), level(16, 20.0, 7000.0)]
+    eight, sixteen = mean_variants(starts)
     assert eight.speeds == pytest.approx({"p90": 48.0})
     assert eight.throughputs == {"total": 4500.0}
     assert sixteen == level(16, 20.0, 7000.0)
 
 
-def test_a_level_of_which_a_repeat_has_no_value_has_none() -> None:
+def test_a_level_of_which_a_start_has_no_value_has_none() -> None:
     assert mean_variants([level(8, None, 4000.0), level(8, 60.0, 5000.0)]) == [
         level(8, None, 4500.0)
     ]

@@ -299,7 +299,7 @@ def test_a_level_that_was_cut_short_is_told_and_is_on_no_curve(
     assert f"r: concurrency 16 is left out: {why}." in against.stdout
     told = json.loads(agentx("compare", runs[0], run, "--at", "50", "--json").stdout)
     assert told["targets"][0]["ratios"][0]["throughput"] is None
-    assert told["runs"][1]["left_out"] == [{"concurrency": 16, "repeat": 1, "why": why}]
+    assert told["runs"][1]["left_out"] == [{"concurrency": 16, "start": 1, "why": why}]
 
 
 def test_a_run_of_an_older_schema_is_told_with_what_it_has(
@@ -339,7 +339,7 @@ def without_facts(run: Path) -> None:
 @pytest.mark.parametrize(
     ("becomes", "told"),
     [
-        (newer, "has record schema 99, this version reads up to 2"),
+        (newer, "has record schema 99, this version reads 3"),
         (no_parquet, "cannot be read"),
         (without_facts, "lacks the facts of the point"),
     ],

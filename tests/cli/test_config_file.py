@@ -39,7 +39,7 @@ def test_live_history_is_said_in_a_file(tmp_path: Path, command: click.Command) 
         ("gpus = [1]", f"gpus is a list of 1, {WHOLE}"),
         ("gpus = {a = 1}", f"gpus is a table of 1, {WHOLE}"),
         ("gpus = nan", f"gpus is nan, {WHOLE}"),
-        ("repeats = 1.5", f"repeats is 1.5, {WHOLE}"),
+        ("starts = 1.5", f"starts is 1.5, {WHOLE}"),
         ("max-context = 5.9", f"max-context is 5.9, {WHOLE}"),
         ("concurrency = 2.7", "concurrency is 2.7, not a whole number or a list of whole numbers"),
         ("concurrency = true", "concurrency is true, not a whole number or a list"),

@@ -151,8 +151,8 @@ def test_the_levels_an_interrupted_sweep_did_not_come_to_are_named(tmp_path: Pat
         assert command.ended() == INTERRUPTED
     told = json.loads((tmp_path / "stdout").read_text())
     assert told["not_measured"] == [
-        {"concurrency": 8, "repeat": 1, "why": "not begun"},
-        {"concurrency": 16, "repeat": 1, "why": "not begun"},
+        {"concurrency": 8, "start": 1, "why": "not begun"},
+        {"concurrency": 16, "start": 1, "why": "not begun"},
     ]
     again = finished("report", str(out))
     assert again.returncode == 1

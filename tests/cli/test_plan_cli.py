@@ -210,23 +210,23 @@ def test_a_simulated_plan_has_the_table_of_its_run(tmp_path: Path) -> None:
     assert (point["concurrency"], point["valid"]) == (2, True)
 
 
-def test_repeats_are_in_the_time_and_the_totals(tmp_path: Path) -> None:
-    arguments = ("--traces", write(tmp_path), "--concurrency", "1,2", "--repeats", "3")
+def test_starts_are_in_the_time_and_the_totals(tmp_path: Path) -> None:
+    arguments = ("--traces", write(tmp_path), "--concurrency", "1,2", "--starts", "3")
     text = planned(*arguments)
     # Twice 20 s at least and 30.5 min at most, three times.
     assert (
-        "all 2 levels, 3 times each in turn: at least 2.0 min and what the warm-ups take, at "
+        "all 2 levels, 3 starts of each: at least 2.0 min and what the warm-ups take, at "
         "most 183.0 min"
     ) in " ".join(text.split())
     found = document(*arguments)
-    assert (found["repeats"], found["least_s"], found["most_s"]) == (3, 120.0, 10_980.0)
+    assert (found["starts"], found["least_s"], found["most_s"]) == (3, 120.0, 10_980.0)
 
 
-def test_what_one_level_sends_is_told_for_all_its_repeats(tmp_path: Path) -> None:
-    text = planned("--traces", write(tmp_path), "--concurrency", "4", "--repeats", "2", *HALFWAY)
+def test_what_one_level_sends_is_told_for_all_its_starts(tmp_path: Path) -> None:
+    text = planned("--traces", write(tmp_path), "--concurrency", "4", "--starts", "2", *HALFWAY)
     # Of the level above twice: 4 primers and 4 requests without pauses, 12 requests, 4,224 tokens.
     assert (
-        "the level, 2 times each in turn: at least 40 s and what the warm-ups take, at most 61.0 "
+        "the level, 2 starts of each: at least 40 s and what the warm-ups take, at most 61.0 "
         "min in all 16 requests of warm-ups, and first sessions of 24 requests, 8,448 tokens in"
     ) in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= 100

@@ -68,22 +68,22 @@ def test_a_resumption_may_add_levels_and_needs_none_named(killed_run: Path) -> N
     assert read_sweep(killed_run)["levels"] == [1, 2, 4]
 
 
-def test_a_resumption_may_add_repeats_and_goes_on_with_those_of_before(killed_run: Path) -> None:
+def test_a_resumption_may_add_starts_and_goes_on_with_those_of_before(killed_run: Path) -> None:
     options = ("sweep", "--virtual", "--override", "window_s=8", "--resume")
-    result = finished(*options, "--repeats", "2", "--out", str(killed_run))
+    result = finished(*options, "--starts", "2", "--out", str(killed_run))
     assert result.returncode == 0, result.stderr
-    again = killed_run / "c0004-r2" / "point.json"
+    again = killed_run / "c0004-s2" / "point.json"
     again.write_bytes(again.read_bytes().replace(b'"complete"', b'"running"'))
-    kept = files_of(killed_run / "c0002-r2")
+    kept = files_of(killed_run / "c0002-s2")
     result = finished(*options, "--out", str(killed_run))
     assert result.returncode == 0, result.stderr
-    assert "concurrency 2-r2: complete, kept" in result.stderr
-    assert files_of(killed_run / "c0002-r2") == kept
+    assert "concurrency 2-s2: complete, kept" in result.stderr
+    assert files_of(killed_run / "c0002-s2") == kept
     points = read_points(killed_run)
     assert [(str(point.measurement), point.document["attempt"]) for point in points] == [
-        ("2", 0), ("2-r2", 1), ("4", 1), ("4-r2", 2),
+        ("2", 0), ("2-s2", 1), ("4", 1), ("4-s2", 2),
     ]  # fmt: skip
-    assert points[3].document["run_id"].endswith("-r2-a2")
+    assert points[3].document["run_id"].endswith("-s2-a2")
 
 
 def test_a_run_that_has_changed_is_refused_and_left_as_it_is(killed_run: Path) -> None:

@@ -42,7 +42,7 @@ class Screen:
     def say(self, line: str) -> None:
         self.said.append(line)
 
-    def level_begins(self, concurrency: int, repeat: int, repeats: int) -> None:
+    def level_begins(self, concurrency: int, start: int, starts: int) -> None:
         if self._begins:
             signal_ourselves()
 

@@ -39,7 +39,7 @@ class Seen:
     def say(self, line: str) -> None:
         """Nothing is kept of it."""
 
-    def level_begins(self, concurrency: int, repeat: int, repeats: int) -> None:
+    def level_begins(self, concurrency: int, start: int, starts: int) -> None:
         """Nothing is kept of it."""
 
     def show(self, progress: Progress, recent: Snapshot, load: ClientLoad) -> None:

@@ -21,7 +21,7 @@ def document(**changes: Any) -> dict[str, Any]:
         "corpus": {"name": "traces", "fingerprint": "c0ffee", "played": ["s1", "s2"]},
         "plans": {"2": "p2"},
         "levels": [2, 4],
-        "repeats": 2,
+        "starts": 2,
         "gpus": 8,
         "salt": "pepper",
         "tool_messages": False,
@@ -47,7 +47,7 @@ def document(**changes: Any) -> dict[str, Any]:
         {"versions__python": "3.12.1"},
         {"corpus__name": "the same files elsewhere"},
         {"levels": [8]},
-        {"repeats": 3},
+        {"starts": 3},
         {"plans": {"8": "p8"}},
         {"calibration__warnings": ["measured anew"]},
         {"target__keep_alive_s": None},
@@ -118,15 +118,13 @@ def test_a_run_that_goes_on_keeps_its_beginning_and_adds_its_levels() -> None:
     assert third["resumed"] == [again, again]
 
 
-@pytest.mark.parametrize(("before", "now", "after"), [(2, 3, 3), (3, 1, 3), (None, 2, 2)])
-def test_a_run_that_goes_on_has_the_most_repeats_it_was_ever_asked_for(
-    before: int | None, now: int, after: int
+@pytest.mark.parametrize(("before", "now", "after"), [(2, 3, 3), (3, 1, 3)])
+def test_a_run_that_goes_on_has_the_most_starts_it_was_ever_asked_for(
+    before: int, now: int, after: int
 ) -> None:
-    earlier = document(repeats=before)
-    if before is None:  # an older version measured each level once
-        del earlier["repeats"]
+    earlier = document(starts=before)
     assert (
-        resumed(Earlier(Path("run"), earlier, ()), document(repeats=now), accept=False)["repeats"]
+        resumed(Earlier(Path("run"), earlier, ()), document(starts=now), accept=False)["starts"]
         == after
     )
 
@@ -142,7 +140,7 @@ def test_differences_are_refused_all_at_once_and_accepted_only_on_record() -> No
     )
     assert refused.value.what_to_do == (
         "go on with its run:\n"
-        "  agentx-replay sweep --scenario quick --concurrency 2,4 --repeats 2 --resume --out run\n"
+        "  agentx-replay sweep --scenario quick --concurrency 2,4 --starts 2 --resume --out run\n"
         "choose another --out, or add --override alone to mix them on record"
     )
     assert resumed(earlier, now, accept=True)["resumed"][0]["differences"] == [

@@ -68,7 +68,7 @@ def jobs(directory: Path, workers: int, orders: Orders, *, window_s: float = 1.5
             scenario=dataclasses.replace(SCENARIO, window_s=window_s),
             prompting=prompting,
             attempt=0,
-            repeat=2,
+            start=2,
             concurrency=LANES,
             run_id="r",
             directory=directory,
@@ -146,8 +146,8 @@ def test_each_lane_is_played_by_one_worker_and_all_in_one_window(tmp_path: Path)
     assert lanes == {0: {0, 3}, 1: {1, 4}, 2: {2, 5}}
     samples = read_parquet(sorted(instrument_parts(tmp_path).iterdir()), INSTRUMENT)
     assert set(samples["worker"].to_pylist()) == {0, 1, 2}
-    requests = read_parquet(request_files(tmp_path), REQUESTS, ("repeat",))
-    assert set(samples["repeat"].to_pylist()) == set(requests["repeat"].to_pylist()) == {2}
+    requests = read_parquet(request_files(tmp_path), REQUESTS, ("start",))
+    assert set(samples["start"].to_pylist()) == set(requests["start"].to_pylist()) == {2}
     compact(tmp_path)
 
 

@@ -84,7 +84,7 @@ def compared(run: Path, other: Path) -> None:
 def gone_on_with(run: Path, other: Path) -> None:
     earlier = earlier_run(run)
     assert earlier.calibration is None  # which was assumed
-    assert all(1 <= level <= 10_000 for level in (*earlier.levels, earlier.repeats))
+    assert all(1 <= level <= 10_000 for level in (*earlier.levels, earlier.starts))
     assert orjson.dumps(resumed(earlier, read_sweep(other), accept=True))
     for stored in earlier.complete:
         stored_point(stored)

@@ -47,3 +47,24 @@ def test_a_later_play_depends_on_the_seed() -> None:
         for seed in range(4)
     }
     assert len(rounds) == 4
+
+
+def test_shuffled_the_first_round_plays_every_session_once_in_an_order_of_the_seed() -> None:
+    orders = {
+        tuple(
+            session_of(lane, 0, lanes=8, sessions=8, seed=seed, shuffled=True) for lane in range(8)
+        )
+        for seed in (43, 44, 45)
+    }
+    assert len(orders) == 3
+    assert {tuple(sorted(order)) for order in orders} == {tuple(range(8))}
+
+
+def test_shuffled_fewer_lanes_than_sessions_play_other_sessions() -> None:
+    played = {
+        frozenset(
+            session_of(lane, 0, lanes=4, sessions=32, seed=seed, shuffled=True) for lane in range(4)
+        )
+        for seed in (43, 44, 45)
+    }
+    assert len(played) == 3

@@ -246,7 +246,7 @@ def test_the_same_salt_gives_the_same_bytes(record: Record) -> None:
         {"keys": LevelKeys("another", 8, 1)},
         {"keys": LevelKeys("salt", 16, 1)},
         {"keys": LevelKeys("salt", 8, 2)},
-        {"keys": LevelKeys("salt", 8, 1, repeat=2)},
+        {"keys": LevelKeys("salt", 8, 1, start=2)},
         {"lane": 1},
         {"ordinal": 1},
     ],

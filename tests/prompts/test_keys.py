@@ -38,10 +38,10 @@ def test_a_key_is_the_same_everywhere() -> None:
     assert LevelKeys("salt", 8, 1).play(0, 0) == 0x68D14C94EC3C76F9
 
 
-def test_the_first_repeat_has_the_key_of_a_level_that_is_measured_once() -> None:
-    assert LevelKeys("salt", 8, 1, repeat=1).play(0, 0) == 0x68D14C94EC3C76F9
-    # The same of ["play","salt",8,1,"repeat",2,0,0].
-    assert LevelKeys("salt", 8, 1, repeat=2).play(0, 0) == 0xB41EB77054B9E559
+def test_the_first_start_has_the_key_of_a_level_that_is_measured_once() -> None:
+    assert LevelKeys("salt", 8, 1, start=1).play(0, 0) == 0x68D14C94EC3C76F9
+    # The same of ["play","salt",8,1,"start",2,0,0].
+    assert LevelKeys("salt", 8, 1, start=2).play(0, 0) == 0xB8F143ACD6779F05
 
 
 def test_every_part_of_a_play_changes_its_key() -> None:
@@ -50,7 +50,7 @@ def test_every_part_of_a_play_changes_its_key() -> None:
         LevelKeys("tlas", 8, 1).play(0, 0),
         LevelKeys("salt", 9, 1).play(0, 0),
         LevelKeys("salt", 8, 2).play(0, 0),
-        LevelKeys("salt", 8, 1, repeat=2).play(0, 0),
+        LevelKeys("salt", 8, 1, start=2).play(0, 0),
         LevelKeys("salt", 8, 1).play(1, 0),
         LevelKeys("salt", 8, 1).play(0, 1),
     ]
@@ -70,12 +70,12 @@ def test_a_corpus_wide_system_prefix_goes_by_its_lengths() -> None:
     assert keys.system_prefix("a", 10, 20, 0) != keys.system_prefix("a", 20, 10, 0)
 
 
-def test_a_system_prefix_is_not_shared_between_levels_attempts_or_repeats() -> None:
+def test_a_system_prefix_is_not_shared_between_levels_attempts_or_starts() -> None:
     prefix = ("a", 10, 20, 0)
     levels = [
         LevelKeys("salt", 8, 1),
         LevelKeys("salt", 8, 2),
         LevelKeys("salt", 9, 1),
-        LevelKeys("salt", 8, 1, repeat=2),
+        LevelKeys("salt", 8, 1, start=2),
     ]
     assert len({keys.system_prefix(*prefix) for keys in levels}) == 4

@@ -237,22 +237,22 @@ def test_sessions_played_are_counted_from_what_was_sent(tmp_path: Path) -> None:
     assert "Sessions played in the window, at least in part, by concurrency: 6: 4." in html
 
 
-REPEATS = tuple(
-    Level(level, speed, 1000.0, repeat=repeat)
+STARTS = tuple(
+    Level(level, speed, 1000.0, start=start)
     for level, speed in ((8, 62.0), (12, 60.0), (1024, 20.0))
-    for repeat in (1, 2, 3)
+    for start in (1, 2, 3)
 )
 
 
 def test_a_latencys_lines_are_all_in_its_legend_and_bear_a_levels_name_once(
     tmp_path: Path,
 ) -> None:
-    html = Report.of(make_run(tmp_path / "r", REPEATS), (50.0,)).write().read_text()
+    html = Report.of(make_run(tmp_path / "r", STARTS), (50.0,)).write().read_text()
     figure = html.split("<h4>Response ITL</h4>")[1].split("</figure>")[0]
     lines = re.findall(r"<li><i class=\"ramp [^\"]*\"></i>([^<]*)</li>", figure)
     assert lines == [
-        f"{level} lanes{repeat}" for level in ("8", "12", "1,024")
-        for repeat in ("", ", repeat 2", ", repeat 3")
+        f"{level} lanes{start}" for level in ("8", "12", "1,024")
+        for start in ("", ", start 2", ", start 3")
     ]  # fmt: skip
     # 8 lanes end where 12 do, within a few pixels: the higher level's name stands.
     assert re.findall(r'<span class="label[^"]*" style="[^"]*">([^<]*)<', figure) == ["1024", "12"]
@@ -304,7 +304,7 @@ def test_a_levels_name_stays_in_its_card(tmp_path: Path, width: int) -> None:
             assert await tab.evaluate("document.querySelectorAll('figure .label').length") > 3
             assert await tab.evaluate(OUT_OF_THEIR_CARD) == []
 
-    path = Report.of(make_run(tmp_path / "r", REPEATS), (50.0,)).write()
+    path = Report.of(make_run(tmp_path / "r", STARTS), (50.0,)).write()
     asyncio.run(main())
 
 

@@ -43,12 +43,12 @@ def shown_in_a_terminal(columns: int) -> str:
     return text
 
 
-def test_of_a_level_that_is_repeated_it_says_which_repeat_it_is() -> None:
+def test_of_a_level_that_is_started_it_says_which_start_it_is() -> None:
     stream = io.StringIO()
     screen = ProgressScreen(8, stream)
     screen.level_begins(8, 2, 3)
     screen.show(PROGRESS, RECENT, LOAD)
-    assert stream.getvalue().startswith("c=8, repeat 2 of 3 window 12 s left | ")
+    assert stream.getvalue().startswith("c=8, start 2 of 3 window 12 s left | ")
 
 
 def test_where_lines_stay_they_are_whole() -> None:

@@ -35,7 +35,7 @@ def test_what_each_server_served_has_a_line_a_level() -> None:
     assert served_lines(by_level) == [
         "by server, in the order of --url, by concurrency (tokens of what ended well):",
         "      3: 12 and 6 requests, 40.0 and 20.0 tokens",
-        "  16-r2: 1,200 and 1,100 requests, 3.50M and 3.00M tokens",
+        "  16-s2: 1,200 and 1,100 requests, 3.50M and 3.00M tokens",
     ]
     assert served_lines({}) == []
 

@@ -34,8 +34,8 @@ def test_a_run_with_all_its_levels_says_nothing(tmp_path: Path) -> None:
 def test_levels_that_were_not_begun_are_named_and_how_to_go_on(tmp_path: Path) -> None:
     found = report(tmp_path / "run", [16, 64, 12, 32])
     assert found.plain()["not_measured"] == [
-        {"concurrency": 32, "repeat": 1, "why": "not begun"},
-        {"concurrency": 64, "repeat": 1, "why": "not begun"},
+        {"concurrency": 32, "start": 1, "why": "not begun"},
+        {"concurrency": 64, "start": 1, "why": "not begun"},
     ]
     go_on = (
         "not measured: concurrency 32, 64; this goes on:\nagentx-replay sweep --scenario agentx "
@@ -46,15 +46,15 @@ def test_levels_that_were_not_begun_are_named_and_how_to_go_on(tmp_path: Path) -
     assert "not measured: concurrency 32, 64;" in found.write().read_text()
 
 
-def test_repeats_that_were_not_begun_are_named(tmp_path: Path) -> None:
+def test_starts_that_were_not_begun_are_named(tmp_path: Path) -> None:
     path = asked(tmp_path / "run", [12, 16])
-    RunDirectory(path).write_sweep({**read_sweep(path), "repeats": 2})
+    RunDirectory(path).write_sweep({**read_sweep(path), "starts": 2})
     found = Report.of(path, (100.0,))
     assert found.plain()["not_measured"] == [
-        {"concurrency": 12, "repeat": 2, "why": "not begun"},
-        {"concurrency": 16, "repeat": 2, "why": "not begun"},
+        {"concurrency": 12, "start": 2, "why": "not begun"},
+        {"concurrency": 16, "start": 2, "why": "not begun"},
     ]
-    assert "not measured: concurrency 12-r2, 16-r2; this goes on:\n" in found.text()
+    assert "not measured: concurrency 12-s2, 16-s2; this goes on:\n" in found.text()
     assert not found.sound
 
 
@@ -63,7 +63,7 @@ def test_a_level_that_lost_its_point_is_named_and_counts_as_missing(tmp_path: Pa
     (path / "c0016" / "point.json").unlink()
     found = Report.of(path, (100.0,))
     assert found.plain()["not_measured"] == [
-        {"concurrency": 16, "repeat": 1, "why": "c0016 has no point.json"}
+        {"concurrency": 16, "start": 1, "why": "c0016 has no point.json"}
     ]
     assert "concurrency 16 is missing: c0016 has no point.json" in found.text()
     assert not found.sound
@@ -80,9 +80,9 @@ def test_other_files_in_a_run_directory_are_no_levels(tmp_path: Path) -> None:
     for name in ("c0099", "calibration.json"):
         (path / name).write_text("{}")
     (path / "copies").mkdir()
-    for stray in ("c0012-r01", "c12", "c0012-old"):
+    for stray in ("c0012-s01", "c12", "c0012-old"):
         shutil.copytree(path / "c0012", path / stray)
-    (path / "c0016-r02").mkdir()
+    (path / "c0016-s02").mkdir()
     found = Report.of(path, (100.0,))
     assert [point.name for point in found.run.points] == ["12", "16"]
     assert found.plain()["not_measured"] == []

@@ -39,9 +39,9 @@ def test_the_options_of_before_are_repeated(command: tuple[str, ...], options: s
 def test_of_a_run_that_was_resumed_the_last_command_counts() -> None:
     """Only that one has the rules it is played by now, and need not accept them again."""
     last = ["sweep", "--resume", "--override", "seed=7", "--override", "--concurrency", "8"]
-    resumed = document("sweep", "--concurrency", "2", repeats=3, resumed=[{"command": last}])
+    resumed = document("sweep", "--concurrency", "2", starts=3, resumed=[{"command": last}])
     assert resuming_command(resumed, OUT) == (
-        "agentx-replay sweep --override seed=7 --concurrency 2,8 --repeats 3 --resume "
+        "agentx-replay sweep --override seed=7 --concurrency 2,8 --starts 3 --resume "
         "--out 'my runs/a'"
     )
 

@@ -49,7 +49,7 @@ def ids(point: Path) -> list[str]:
 
 
 def test_every_column_of_a_response_is_on_record(tmp_path: Path) -> None:
-    recorder = ParquetRecorder(tmp_path, origin_ns=1000, interval_s=NEVER_S, repeat=3)
+    recorder = ParquetRecorder(tmp_path, origin_ns=1000, interval_s=NEVER_S, start=3)
     recorder.record(
         dispatch(
             request_id="r1",
@@ -111,7 +111,7 @@ def test_every_column_of_a_response_is_on_record(tmp_path: Path) -> None:
     (row,) = read_parquet(request_files(tmp_path), REQUESTS).to_pylist()
     assert row == {
         "concurrency": 8,
-        "repeat": 3,
+        "start": 3,
         "phase": "pressure",
         "request_id": "r1",
         "play_id": "p1",

@@ -72,7 +72,7 @@ def test_a_point_is_marked_from_running_to_complete(tmp_path: Path) -> None:
     assert read_points(tmp_path)[0].status is PointStatus.RUNNING
     run.write_point(8, PointStatus.COMPLETE, {"valid": True})
     (point,) = read_points(tmp_path)
-    assert point.document == {"concurrency": 8, "repeat": 1, "status": "complete", "valid": True}
+    assert point.document == {"concurrency": 8, "start": 1, "status": "complete", "valid": True}
 
 
 def test_starting_a_level_again_sets_the_attempt_before_aside(tmp_path: Path) -> None:
@@ -100,65 +100,59 @@ def test_what_is_set_aside_takes_no_place_that_is_taken(tmp_path: Path) -> None:
     assert names == ["c0002.attempt-0", "c0002.attempt-1", "c0002.attempt-2"]
 
 
-def test_repeats_of_a_level_have_directories_of_their_own_and_are_set_aside_alone(
+def test_starts_of_a_level_have_directories_of_their_own_and_are_set_aside_alone(
     tmp_path: Path,
 ) -> None:
     run = RunDirectory.create(tmp_path)
-    for concurrency, repeat in ((16, 1), (8, 10), (8, 1), (8, 2)):
-        run.start_point(concurrency, {}, repeat)
+    for concurrency, start in ((16, 1), (8, 10), (8, 1), (8, 2)):
+        run.start_point(concurrency, {}, start)
     run.start_point(8, {}, 2)
     points = read_points(tmp_path)
-    assert [(point.directory.name, point.concurrency, point.repeat) for point in points] == [
-        ("c0008", 8, 1), ("c0008-r2", 8, 2), ("c0008-r10", 8, 10), ("c0016", 16, 1),
+    assert [(point.directory.name, point.concurrency, point.start) for point in points] == [
+        ("c0008", 8, 1), ("c0008-s2", 8, 2), ("c0008-s10", 8, 10), ("c0016", 16, 1),
     ]  # fmt: skip
-    assert [str(point.measurement) for point in points] == ["8", "8-r2", "8-r10", "16"]
-    assert [path.name for path in (tmp_path / "unfinished").iterdir()] == ["c0008-r2.attempt-0"]
+    assert [str(point.measurement) for point in points] == ["8", "8-s2", "8-s10", "16"]
+    assert [path.name for path in (tmp_path / "unfinished").iterdir()] == ["c0008-s2.attempt-0"]
 
 
 @pytest.mark.parametrize(
     ("name", "measurement"),
     [
         ("c0008", (8, 1)),
-        ("c0008-r2", (8, 2)),
-        ("c20000-r10", (20_000, 10)),
+        ("c0008-s2", (8, 2)),
+        ("c20000-s10", (20_000, 10)),
         ("c0008.attempt-0", None),
-        ("c0008-r", None),
+        ("c0008-s", None),
         ("c8", None),
         ("c00008", None),
-        ("c0008-r1", None),
-        ("c0008-r02", None),
+        ("c0008-s1", None),
+        ("c0008-s02", None),
         ("calibration", None),
     ],
 )
-def test_a_directory_is_named_after_its_level_and_repeat(
+def test_a_directory_is_named_after_its_level_and_start(
     name: str, measurement: tuple[int, int] | None
 ) -> None:
     assert measurement_of(Path(name)) == measurement
 
 
-def test_a_point_of_an_older_version_is_the_first_repeat(tmp_path: Path) -> None:
-    directory = RunDirectory.create(tmp_path).start_point(8, {})
-    (directory / "point.json").write_text('{"concurrency": 8, "status": "complete"}')
-    assert read_points(tmp_path)[0].repeat == 1
-
-
-@pytest.mark.parametrize("repeat", ["0", "-1", "1.0", "true", "null", '"2"'])
-def test_a_repeat_that_is_none_is_refused(tmp_path: Path, repeat: str) -> None:
+@pytest.mark.parametrize("start", ["0", "-1", "1.0", "true", "null", '"2"'])
+def test_a_start_that_is_none_is_refused(tmp_path: Path, start: str) -> None:
     directory = RunDirectory.create(tmp_path).start_point(8, {})
     (directory / "point.json").write_text(
-        f'{{"concurrency": 8, "repeat": {repeat}, "status": "complete"}}'
+        f'{{"concurrency": 8, "start": {start}, "status": "complete"}}'
     )
-    with pytest.raises(UsageError, match=r"c0008/point\.json lacks a usable repeat"):
+    with pytest.raises(UsageError, match=r"c0008/point\.json lacks a usable start"):
         read_points(tmp_path)
 
 
 def test_a_directory_of_another_name_is_no_point_whatever_it_holds(tmp_path: Path) -> None:
     run = RunDirectory.create(tmp_path)
     directory = run.start_point(12, {}, 3)
-    for stray in ("c0012-r03", "c0012-copy", "c12"):
+    for stray in ("c0012-s03", "c0012-copy", "c12"):
         shutil.copytree(directory, tmp_path / stray)
     (tmp_path / "c12" / "point.json").write_text("{")
-    assert [point.directory.name for point in read_points(tmp_path)] == ["c0012-r3"]
+    assert [point.directory.name for point in read_points(tmp_path)] == ["c0012-s3"]
 
 
 def test_points_are_read_by_rising_concurrency(tmp_path: Path) -> None:

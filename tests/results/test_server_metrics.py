@@ -137,7 +137,7 @@ def test_samples_come_back_as_they_were_written(tmp_path: Path) -> None:
         ("http://a/metrics", 5, 3.0), ("http://b/metrics", 6, 4.0), ("http://a/metrics", 7, 5.0),
     ]  # fmt: skip
     assert {
-        (row["concurrency"], row["repeat"], row["metric"], row["name"], row["labels"])
+        (row["concurrency"], row["start"], row["metric"], row["name"], row["labels"])
         for row in rows
     } == {(8, 2, "running", "vllm:num_requests_running", 'engine="0"')}
 

@@ -13,8 +13,8 @@ from agentx_replay.results.run_directory import RunDirectory, read_points, read_
     [
         ({"levels": 3}, "sweep.levels is not a list"),
         ({"levels": [[12]]}, "sweep.levels[0] is not a whole number"),
-        ({"levels": [0]}, "sweep.levels or repeats is not from 1 to 10,000"),
-        ({"repeats": 10**12}, "sweep.levels or repeats is not from 1 to 10,000"),
+        ({"levels": [0]}, "sweep.levels or starts is not from 1 to 10,000"),
+        ({"starts": 10**12}, "sweep.levels or starts is not from 1 to 10,000"),
         ({"target": []}, "sweep.target is not an object"),
         ({"target": {"url": ["http://a", 1]}}, "sweep.target.url is no address"),
         ({"scenario": {"seed": "x"}}, "sweep.scenario.seed is not a whole number"),

@@ -1,4 +1,4 @@
-"""How far the repeats of a level lie apart, beside what its sessions alone leave uncertain.
+"""How far the starts of a level lie apart, beside what its sessions alone leave uncertain.
 
 Not for the intervals themselves, which take this in (``bootstrap.py``).
 """
@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from agentx_replay.analysis.bootstrap import Interval
 from agentx_replay.analysis.curve import Curve, PointInterval
 
-FEW_REPEATS = 3
-"""So many repeats or fewer tell little of how far runs lie apart."""
+FEW_STARTS = 3
+"""So many starts or fewer tell little of how far runs lie apart."""
 
 _NO_INTERVALS = PointInterval(Interval(None, None), Interval(None, None))
 
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
-    """One number of a level over its repeats. ``mean`` is what is on the curve; ``lowest`` and
-    ``highest`` say where repeats lie, as shares of it from it (-0.02, 0.03); ``sessions`` in the
+    """One number of a level over its starts. ``mean`` is what is on the curve; ``lowest`` and
+    ``highest`` say where starts lie, as shares of it from it (-0.02, 0.03); ``sessions`` in the
     same way is the interval of one run, without bounds where there is none.
     """
 
@@ -29,7 +29,7 @@ class Scatter:
 
     @property
     def exceeds(self) -> bool:
-        """Whether repeats lie further apart than the interval over sessions is wide."""
+        """Whether starts lie further apart than the interval over sessions is wide."""
         low, high = self.sessions.low, self.sessions.high
         if low is None or high is None:
             return False
@@ -38,28 +38,28 @@ class Scatter:
 
 @dataclass(frozen=True, slots=True)
 class RunToRun:
-    """What the valid ``repeats`` of a level, two or more, say of how far runs differ."""
+    """What the valid ``starts`` of a level, two or more, say of how far runs differ."""
 
     concurrency: int
-    repeats: int
+    starts: int
     interactivity: Scatter
     throughput: Scatter
 
 
 def run_to_run(curve: Curve) -> list[RunToRun]:
-    """Return how far repeats lie apart, for every level on the curve that has several."""
+    """Return how far starts lie apart, for every level on the curve that has several."""
     found = []
     for point in curve.points:
-        repeats = curve.repeats[point.concurrency]
-        if len(repeats) < 2:
+        starts = curve.starts[point.concurrency]
+        if len(starts) < 2:
             continue
         within = curve.within.get(point.concurrency, _NO_INTERVALS)
-        speeds = [each.interactivity for each in repeats]
-        throughputs = [each.throughput for each in repeats]
+        speeds = [each.interactivity for each in starts]
+        throughputs = [each.throughput for each in starts]
         found.append(
             RunToRun(
                 point.concurrency,
-                len(repeats),
+                len(starts),
                 scatter(point.interactivity, speeds, within.interactivity),
                 scatter(point.throughput, throughputs, within.throughput),
             )
@@ -67,15 +67,15 @@ def run_to_run(curve: Curve) -> list[RunToRun]:
     return found
 
 
-def scatter(mean: float, repeats: Sequence[float], sessions: Interval) -> Scatter:
-    """Return how far a level's repeats, and the ends of an interval, lie from their mean."""
+def scatter(mean: float, starts: Sequence[float], sessions: Interval) -> Scatter:
+    """Return how far a level's starts, and the ends of an interval, lie from their mean."""
     relative = Interval(
         None if sessions.low is None else sessions.low / mean - 1.0,
         None if sessions.high is None else sessions.high / mean - 1.0,
     )
-    return Scatter(mean, min(repeats) / mean - 1.0, max(repeats) / mean - 1.0, relative)
+    return Scatter(mean, min(starts) / mean - 1.0, max(starts) / mean - 1.0, relative)
 
 
 def measured_once(curve: Curve) -> list[int]:
     """Return the levels on the curve that have one valid point, which tells nothing of runs."""
-    return [level for level, repeats in curve.repeats.items() if len(repeats) == 1]
+    return [level for level, starts in curve.starts.items() if len(starts) == 1]

@@ -1,4 +1,4 @@
-"""A sweep with repeats: all levels in turn, the same plan each time, and no text sent twice."""
+"""A sweep with starts: all levels in turn, the same plan each time, and no text sent twice."""
 
 import shutil
 from collections.abc import Callable
@@ -32,16 +32,16 @@ TARGET = Target(
 class Screen:
     """Keeps what began; ends the process's part, as it were, where ``stop`` says so."""
 
-    def __init__(self, stop: Callable[[int, int], bool] = lambda concurrency, repeat: False):
+    def __init__(self, stop: Callable[[int, int], bool] = lambda concurrency, start: False):
         self._stop = stop
         self.begun: list[tuple[int, int, int]] = []
 
     def say(self, line: str) -> None:
         """Nothing is kept of it."""
 
-    def level_begins(self, concurrency: int, repeat: int, repeats: int) -> None:
-        self.begun.append((concurrency, repeat, repeats))
-        if self._stop(concurrency, repeat):
+    def level_begins(self, concurrency: int, start: int, starts: int) -> None:
+        self.begun.append((concurrency, start, starts))
+        if self._stop(concurrency, start):
             raise KeyboardInterrupt
 
     def show(self, progress: Progress, recent: Snapshot, load: ClientLoad) -> None:
@@ -51,7 +51,7 @@ class Screen:
         """Nothing is kept of it."""
 
 
-def sweep(out: Path, screen: Screen, repeats: int, *, resume: bool = False) -> None:
+def sweep(out: Path, screen: Screen, starts: int, *, resume: bool = False) -> None:
     settings = Settings(
         traces=shipped_directory("traces"),
         scenario=SCENARIO,
@@ -61,7 +61,7 @@ def sweep(out: Path, screen: Screen, repeats: int, *, resume: bool = False) -> N
         command=(),
         workers=1,
         resume=resume,
-        repeats=repeats,
+        starts=starts,
     )
     for _ in Sweep(settings, TARGET).run(screen):
         pass
@@ -85,48 +85,54 @@ def test_all_levels_are_measured_once_and_then_all_again(tmp_path: Path) -> None
     assert screen.begun == [(2, 1, 2), (4, 1, 2), (2, 2, 2), (4, 2, 2)]
 
 
-def test_repeats_play_the_same_plan_and_are_numbered_in_every_file(repeated: Path) -> None:
+def test_starts_have_the_next_seeds_and_are_numbered_in_every_file(repeated: Path) -> None:
     points = read_points(repeated)
     assert [point.directory.name for point in points] == [
-        "c0002", "c0002-r2", "c0002-r3", "c0004", "c0004-r2", "c0004-r3",
+        "c0002", "c0002-s2", "c0002-s3", "c0004", "c0004-s2", "c0004-s3",
     ]  # fmt: skip
     plans = read_sweep(repeated)["plans"]
+    assert len(set(plans.values())) == 6
     for point in points:
-        assert point.document["plan_fingerprint"] == plans[str(point.concurrency)]
-        assert point.document["repeat"] == point.document["facts"]["repeat"] == point.repeat
-        for table in (point.requests(("repeat",)), point.plays()):
-            assert set(table["repeat"].to_pylist()) == {point.repeat}
-    sent = [point.requests(("session_id", "lane", "turn")).to_pydict() for point in points]
-    assert sent[0] == sent[1] == sent[2]
+        assert point.document["plan_fingerprint"] == plans[str(point.measurement)]
+        assert point.document["facts"]["seed"] == 41 + point.start  # quick's own is 42
+        assert point.document["start"] == point.document["facts"]["start"] == point.start
+        for table in (point.requests(("start",)), point.plays()):
+            assert set(table["start"].to_pylist()) == {point.start}
 
 
-def test_no_two_repeats_send_the_same_text(repeated: Path) -> None:
+def test_starts_play_other_sessions_from_other_instants(repeated: Path) -> None:
+    plays = [point.plays().to_pylist() for point in read_points(repeated) if point.concurrency == 4]
+    for column in ("session_id", "t_star_s"):
+        assert len({tuple(p[column] for p in each if p["ordinal"] == 0) for each in plays}) == 3
+
+
+def test_no_two_starts_send_the_same_text(repeated: Path) -> None:
     blocks = [own_blocks(point) for point in read_points(repeated)]
     assert all(len(each) for each in blocks)
     for one, other in combinations(blocks, 2):
         assert not np.isin(one, other).any()
 
 
-def test_the_first_repeat_is_what_a_level_measured_once_is(repeated: Path, tmp_path: Path) -> None:
+def test_the_first_start_is_what_a_level_measured_once_is(repeated: Path, tmp_path: Path) -> None:
     sweep(tmp_path / "out", Screen(), 1)
     once = read_points(tmp_path / "out")
     assert [point.directory.name for point in once] == ["c0002", "c0004"]
-    first = [point for point in read_points(repeated) if point.repeat == 1]
+    first = [point for point in read_points(repeated) if point.start == 1]
     for point, again in zip(once, first, strict=True):
         assert point.document["run_id"] == again.document["run_id"] == "pepper"
         assert point.requests().equals(again.requests())
 
 
-def test_a_resumed_sweep_goes_on_with_the_repeat_that_was_not_done(tmp_path: Path) -> None:
+def test_a_resumed_sweep_goes_on_with_the_start_that_was_not_done(tmp_path: Path) -> None:
     out = tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):
-        sweep(out, Screen(lambda concurrency, repeat: (concurrency, repeat) == (2, 2)), 3)
+        sweep(out, Screen(lambda concurrency, start: (concurrency, start) == (2, 2)), 3)
     assert [point.directory.name for point in read_points(out)] == ["c0002", "c0004"]
     screen = Screen()
     sweep(out, screen, 3, resume=True)
     assert screen.begun == [(2, 2, 3), (4, 2, 3), (2, 3, 3), (4, 3, 3)]
     assert [point.document["run_id"] for point in read_points(out)][:3] == [
-        "pepper", "pepper-r2-a1", "pepper-r3-a1",
+        "pepper", "pepper-s2-a1", "pepper-s3-a1",
     ]  # fmt: skip
 
 
@@ -149,7 +155,7 @@ def swap(run: Path, one: str, other: str) -> None:
     (run / "aside").rename(run / other)
 
 
-@pytest.mark.parametrize("other", ["c0002-r2", "c0004"])
+@pytest.mark.parametrize("other", ["c0002-s2", "c0004"])
 def test_levels_in_each_others_directories_are_not_gone_on_from(tmp_path: Path, other: str) -> None:
     out = tmp_path / "out"
     sweep(out, Screen(), 2)
@@ -173,10 +179,10 @@ def test_a_kept_level_with_the_records_of_another_is_refused_before_anything_is_
     assert (out / "sweep.json").read_bytes() == before
 
 
-def test_a_finished_run_may_be_repeated_more_often(tmp_path: Path) -> None:
+def test_a_finished_run_may_be_started_more_often(tmp_path: Path) -> None:
     out = tmp_path / "out"
     sweep(out, Screen(), 1)
     screen = Screen()
     sweep(out, screen, 2, resume=True)
     assert screen.begun == [(2, 2, 2), (4, 2, 2)]
-    assert read_sweep(out)["repeats"] == 2
+    assert read_sweep(out)["starts"] == 2

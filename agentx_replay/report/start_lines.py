@@ -1,4 +1,4 @@
-"""What is said of a level's repeats, in the same words on screen and page.
+"""What is said of a level's starts, in the same words on screen and page.
 
 Not for what they do to intervals (``analysis/bootstrap.py``).
 """
@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from agentx_replay.analysis.bootstrap import CONFIDENCE, MIN_CLUSTERS, REPLICATES
 from agentx_replay.analysis.curve import Curve
 from agentx_replay.analysis.point import Point
-from agentx_replay.analysis.repeats import FEW_REPEATS, Scatter, measured_once, run_to_run
+from agentx_replay.analysis.starts import FEW_STARTS, Scatter, measured_once, run_to_run
 from agentx_replay.report.numerals import ABSENT, columns, rate, throughput_unit
 from agentx_replay.wording import wrapped
 
 _READING = (
-    "run to run: a level's point is the mean of its valid repeats (speed: that of their mean P90 "
-    "ITL). runs: where the repeats lie around it; sessions: the "
+    "run to run: a level's point is the mean of its valid starts (speed: that of their mean P90 "
+    "ITL). runs: where the starts lie around it; sessions: the "
     f"{CONFIDENCE:.0%} interval of a single run"
 )
 
@@ -28,7 +28,7 @@ def uncertainty(curves: Mapping[str, Curve]) -> str:
     )
     if not any(map(run_to_run, curves.values())):
         return f"{covers}, not how far it varies from run to run."
-    covers += " and, by Student's t over repeats, how far it varies from run to run"
+    covers += " and, by Student's t over starts, how far it varies from run to run"
     once = [
         f"{name} concurrency {', '.join(map(str, levels))}".lstrip()
         for name, curve in curves.items()
@@ -37,27 +37,27 @@ def uncertainty(curves: Mapping[str, Curve]) -> str:
     return f"{covers}; not that where measured once: {'; '.join(once)}." if once else f"{covers}."
 
 
-def repeat_lines(curve: Curve, points: Sequence[Point], width: int) -> list[str]:
-    """Return how far repeats lie apart, a line a level, after an empty line; nothing where no
+def start_lines(curve: Curve, points: Sequence[Point], width: int) -> list[str]:
+    """Return how far starts lie apart, a line a level, after an empty line; nothing where no
     level has several.
     """
-    rows = repeat_rows(curve, points)
+    rows = start_rows(curve, points)
     if len(rows) == 1:
         return []
-    notes = [part for note in repeat_notes(curve) for part in wrapped(note, width)]
+    notes = [part for note in start_notes(curve) for part in wrapped(note, width)]
     return ["", *columns(rows, left=0), *notes]
 
 
-def repeat_rows(curve: Curve, points: Sequence[Point]) -> list[list[str]]:
-    """Return a heading, and a row for each level with several valid repeats among ``points``."""
+def start_rows(curve: Curve, points: Sequence[Point]) -> list[list[str]]:
+    """Return a heading, and a row for each level with several valid starts among ``points``."""
     number = ("runs %", "sessions %")
-    rows = [["conc", "repeats", "tok/s/user", *number, throughput_unit(curve.gpus), *number]]
+    rows = [["conc", "starts", "tok/s/user", *number, throughput_unit(curve.gpus), *number]]
     for each in run_to_run(curve):
         measured = sum(point.concurrency == each.concurrency for point in points)
         rows.append(
             [
                 str(each.concurrency),
-                f"{each.repeats} of {measured}",
+                f"{each.starts} of {measured}",
                 *_cells(each.interactivity),
                 *_cells(each.throughput),
             ]
@@ -79,19 +79,19 @@ def _percent(share: float | None) -> str:
     return ABSENT if share is None else f"{round(share * 100, 1) + 0.0:+.1f}"  # never -0.0
 
 
-def repeat_notes(curve: Curve) -> list[str]:
-    """Return how to read the rows, and what to mind: repeats far apart, and few of them."""
+def start_notes(curve: Curve) -> list[str]:
+    """Return how to read the rows, and what to mind: starts far apart, and few of them."""
     found = run_to_run(curve)
     apart = [
-        f"concurrency {each.concurrency}: repeats lie further apart in {' and '.join(what)} than "
+        f"concurrency {each.concurrency}: starts lie further apart in {' and '.join(what)} than "
         "the interval of a single run is wide, so that one run alone would claim too much"
         for each in found
         if (what := [n for n, s in _numbers(each.interactivity, each.throughput) if s.exceeds])
     ]
-    few = [f"{each.concurrency} ({each.repeats})" for each in found if each.repeats <= FEW_REPEATS]
+    few = [f"{each.concurrency} ({each.starts})" for each in found if each.starts <= FEW_STARTS]
     told = (
-        f"how far runs differ is known from few repeats at concurrency {', '.join(few)}: intervals "
-        "are the wider for it, and more repeats narrow them"
+        f"how far runs differ is known from few starts at concurrency {', '.join(few)}: intervals "
+        "are the wider for it, and more starts narrow them"
     )
     return [_READING, *apart, *([told] if few else [])]
 
