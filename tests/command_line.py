@@ -1,4 +1,6 @@
-"""A run of the command line in a process of its own: started, watched, ended from outside."""
+"""The command line as a person types it: in this process, where only what it prints, writes and
+exits with matters; in a process of its own, where signals, pipes, terminals or start-up do.
+"""
 
 import fcntl
 import os
@@ -8,10 +10,16 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import click
+from click.testing import CliRunner
+
+from agentx_replay.cli.commands import run_command_line
 
 ROOT = Path(__file__).resolve().parents[1]
 _DEADLINE_S = 60.0
@@ -135,10 +143,39 @@ def started_in_a_terminal(*arguments: str) -> Iterator[Terminal]:
         process.wait()
 
 
-def finished(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
+class _CommandLine(click.Command):
+    """The command line as ``CliRunner`` calls a command, with what we say of errors."""
+
+    def __init__(self) -> None:
+        super().__init__("agentx-replay")
+
+    def main(self, args: Sequence[str] | None = None, *_: Any, **__: Any) -> Any:
+        before = sys.argv, {number: signal.getsignal(number) for number in _HANDLED}
+        sys.argv = ["agentx-replay", *(args or ())]
+        try:
+            run_command_line()
+        finally:
+            sys.argv, handlers = before
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+
+
+_HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def finished(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end in this process. An exception that the command line does not
+    handle, which a person would see as a traceback, is the test's.
+    """
+    words = [str(each) for each in arguments]
+    ended = CliRunner().invoke(_CommandLine(), words, env=environment, catch_exceptions=False)
+    return subprocess.CompletedProcess(words, ended.exit_code, ended.stdout, ended.stderr)
+
+
+def finished_alone(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end in a process of its own."""
     return subprocess.run(
-        [sys.executable, "-m", "agentx_replay", *arguments],
+        [sys.executable, "-m", "agentx_replay", *map(str, arguments)],
         env=_environment(environment),
         capture_output=True,
         text=True,

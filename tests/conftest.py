@@ -6,9 +6,10 @@ import pytest
 from golden_files import Goldens
 from hypothesis import settings
 
-# How long an example takes says what else the machine does.
-settings.register_profile("any machine", deadline=None)
-settings.load_profile("any machine")
+# How long an example takes says what else the machine does. .ci/long draws the many.
+settings.register_profile("few", deadline=None, max_examples=25)
+settings.register_profile("many", deadline=None, max_examples=500)
+settings.load_profile("few")
 
 _SHARED = Path(__file__).resolve().parents[1].parent / "shared"
 

@@ -1,9 +1,8 @@
 """The one-way road: which room may import which, read from the source."""
 
 import ast
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "agentx_replay"
 
@@ -39,6 +38,7 @@ def room_of(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
+@cache
 def imported_modules(path: Path) -> set[str]:
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
@@ -53,19 +53,21 @@ def imported_modules(path: Path) -> set[str]:
 SOURCES = sorted(p for p in PACKAGE.rglob("*.py") if p.name != "__init__.py" or "cli" in p.parts)
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_a_room_imports_only_rooms_before_it_on_the_road(path: Path) -> None:
-    room = room_of(path)
-    if room in SHARED:
-        return
-    rooms = {
-        name.split(".")[1] for name in imported_modules(path) if name.startswith("agentx_replay.")
-    }
-    assert rooms - {room} - SHARED <= MAY_IMPORT[room]
+def test_a_room_imports_only_rooms_before_it_on_the_road() -> None:
+    wrong = []
+    for path in SOURCES:
+        room = room_of(path)
+        names = [name for name in imported_modules(path) if name.startswith("agentx_replay.")]
+        rooms = {name.split(".")[1] for name in names} - SHARED - {room}
+        if room not in SHARED and not rooms <= MAY_IMPORT[room]:
+            wrong.append(f"{path.relative_to(PACKAGE)} imports {sorted(rooms - MAY_IMPORT[room])}")
+    assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_pure_rooms_know_no_event_loop(path: Path) -> None:
-    if room_of(path) in WITHOUT_EVENT_LOOP:
-        tops = {name.split(".")[0] for name in imported_modules(path)}
-        assert not tops & EVENT_LOOP_MODULES
+def test_pure_rooms_know_no_event_loop() -> None:
+    wrong = []
+    for path in SOURCES:
+        loops = {name.split(".")[0] for name in imported_modules(path)} & EVENT_LOOP_MODULES
+        if room_of(path) in WITHOUT_EVENT_LOOP and loops:
+            wrong.append(f"{path.relative_to(PACKAGE)} imports {sorted(loops)}")
+    assert not wrong, "\n".join(wrong)

@@ -77,12 +77,12 @@ def length_warning(errors: Sequence[int]) -> str | None:
 
 
 class ProgressScreen:
-    """The ``Screen`` of an experiment on a text stream."""
+    """The ``Screen`` of an experiment on a text stream, standard error by default."""
 
-    def __init__(self, gpus: int | None, stream: TextIO = sys.stderr) -> None:
+    def __init__(self, gpus: int | None, stream: TextIO | None = None) -> None:
         self._gpus = gpus
-        self._stream = stream
-        self._live = stream.isatty()
+        self._stream = stream or sys.stderr
+        self._live = self._stream.isatty()
         self._left_open = False
         self._level = ""
         self._shown_s = float("-inf")

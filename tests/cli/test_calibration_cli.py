@@ -1,27 +1,19 @@
 """Calibration as a person meets it: its line, its file, its reuse, its refusals."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 from calibration_line import exact_by
+from command_line import finished
 
-ROOT = Path(__file__).resolve().parents[2]
 SHORT = ("--concurrency", "1", "--override", "window_s=1.0", "--override", "grace_s=5.0")
 BUILTIN_WORDS = "1,234 built-in words, counted by "
 
 
-def run(*arguments: str, command: str = "run") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "agentx_replay", command, *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+def run(*arguments: str) -> CompletedProcess[str]:
+    return finished("run", *arguments)
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +60,7 @@ def test_a_run_resumed_with_another_api_names_it_not_the_calibration_taken_along
     first_run: tuple[Path, str],
 ) -> None:
     resume = ("--resume", "--out", str(first_run[0]))
-    ended = run(*SHORT, *resume, "--endpoint", "completions", command="sweep")
+    ended = finished("sweep", *SHORT, *resume, "--endpoint", "completions")
     assert ended.returncode == 2
     assert "the API was chat and is completions" in ended.stderr
     assert "the calibration is of" not in ended.stderr

@@ -1,25 +1,16 @@
 """``check`` as a person types it, against a real server and on this machine's loopback."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
+from subprocess import CompletedProcess
+
+from command_line import finished
 
 from agentx_replay.simulator.process import launch_simulator
 from agentx_replay.simulator.server import ServerConfig
 
-ROOT = Path(__file__).resolve().parents[2]
 
-
-def check(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "agentx_replay", "check", *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+def check(*arguments: str) -> CompletedProcess[str]:
+    return finished("check", *arguments)
 
 
 def test_it_tells_each_servers_readiness_and_this_clients_error_as_one_object() -> None:

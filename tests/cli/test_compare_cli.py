@@ -2,35 +2,26 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import orjson
 import pyarrow.parquet as pq
 import pytest
+from command_line import finished
 from made_runs import Level, make_run
 
 from agentx_replay.replay.ports import Status
 from agentx_replay.results.compaction import request_files
 from agentx_replay.results.run_directory import PointStatus, RunDirectory, read_sweep
 
-ROOT = Path(__file__).resolve().parents[2]
 A = (Level(12, 60.0, 6000.0), Level(16, 40.0, 9134.0))
 B = (Level(12, 60.0, 5000.0), Level(16, 40.0, 7166.0))
 
 
-def agentx(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "agentx_replay", *map(str, arguments)],
-        cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-
-
 def refusal(*arguments: object) -> str:
     """What is said to a wrong use: two sentences, exit code 2, nothing on standard output."""
-    result = agentx(*arguments)
+    result = finished(*arguments)
     assert (result.returncode, result.stdout) == (2, "")
     assert "Traceback" not in result.stderr
     return result.stderr
@@ -43,7 +34,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def test_a_comparison_says_ratio_split_cost_work_and_sensitivity(runs: tuple[Path, Path]) -> None:
-    result = agentx(
+    result = finished(
         "compare", *runs, "--at", "50", "--price", "a=1.50,b=2.26", "--price-source", "the list"
     )
     assert result.returncode == 0, result.stderr
@@ -61,17 +52,17 @@ def test_a_comparison_says_ratio_split_cost_work_and_sensitivity(runs: tuple[Pat
 
 
 def test_a_price_that_is_missing_is_said(runs: tuple[Path, Path]) -> None:
-    result = agentx("compare", *runs, "--at", "50", "--price", "a=1.50")
+    result = finished("compare", *runs, "--at", "50", "--price", "a=1.50")
     assert "no price for b: dollars are not compared." in result.stdout
     assert "b: no price given, under per dollar: tokens/$." in result.stdout
-    found = json.loads(agentx("compare", *runs, "--price", "a=1.50", "--json").stdout)
+    found = json.loads(finished("compare", *runs, "--price", "a=1.50", "--json").stdout)
     assert found["unpriced"] == ["b"]
 
 
 def test_shares_against_each_other_are_said_in_words(runs: tuple[Path, Path]) -> None:
     # 1.244 times the throughput at 2 / 2.2 times the price: ln 1.244 = 0.2183 and
     # ln (2 / 2.2) = −0.0953 of ln 1.1309 = 0.1230.
-    result = agentx("compare", *runs, "--at", "50", "--price", "a=2.2,b=2")
+    result = finished("compare", *runs, "--at", "50", "--price", "a=2.2,b=2")
     said = " ".join(result.stdout.split())
     assert "177 % comes from throughput and −77 % from price (shares of its logarithm)" in said
 
@@ -79,7 +70,7 @@ def test_shares_against_each_other_are_said_in_words(runs: tuple[Path, Path]) ->
 def test_without_an_interval_no_winner_is_named(tmp_path: Path) -> None:
     few = [Level(x.concurrency - 8, x.interactivity, x.throughput) for x in A]
     more = [Level(x.concurrency - 8, x.interactivity, x.throughput) for x in B]
-    result = agentx(
+    result = finished(
         "compare", make_run(tmp_path / "a", few), make_run(tmp_path / "b", more), "--at", "50"
     )
     said = " ".join(result.stdout.split())
@@ -104,17 +95,17 @@ def test_an_advantage_is_split_only_where_a_winner_is_named(
         for x in A
     ]
     pair = (make_run(tmp_path / "a", A), make_run(tmp_path / "b", other))
-    said = agentx("compare", *pair, "--at", "50", "--price", "a=1,b=2").stdout.split("\n\n")[0]
+    said = finished("compare", *pair, "--at", "50", "--price", "a=1,b=2").stdout.split("\n\n")[0]
     assert "in tokens per dollar" in said
     assert ("not told apart" in said, "comes from throughput" in said) == (not split, split)
 
 
 def test_json_is_one_object_and_markdown_has_the_same_numbers(runs: tuple[Path, Path]) -> None:
-    found = json.loads(agentx("compare", *runs, "--at", "50", "--json").stdout)
+    found = json.loads(finished("compare", *runs, "--at", "50", "--json").stdout)
     assert found["did_same_work"] is True
     (ratio,) = found["targets"][0]["ratios"]
     assert ratio["throughput"] == pytest.approx(7567 / 6083, rel=1e-4)
-    markdown = agentx("compare", *runs, "--at", "50", "--markdown").stdout
+    markdown = finished("compare", *runs, "--at", "50", "--markdown").stdout
     assert "### At 50 tok/s/user" in markdown
     assert "| a | 7,567 \\[7,567, 7,567] | - | - |" in markdown
 
@@ -122,11 +113,11 @@ def test_json_is_one_object_and_markdown_has_the_same_numbers(runs: tuple[Path, 
 def test_without_a_ratio_or_without_the_same_work_the_exit_code_is_1(
     runs: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    far = agentx("compare", *runs, "--at", "500")
+    far = finished("compare", *runs, "--at", "500")
     assert far.returncode == 1
     assert "a / b: not reached, so no ratio" in far.stdout
     assert "b: no valid level is as fast as 500 (fastest: 60.0 at concurrency 12" in far.stdout
-    other = agentx("compare", runs[0], make_run(tmp_path / "o", B, corpus="0ther"), "--at", "50")
+    other = finished("compare", runs[0], make_run(tmp_path / "o", B, corpus="0ther"), "--at", "50")
     assert other.returncode == 1
     assert "NOT KNOWN TO BE THE SAME WORK" in other.stdout
 
@@ -137,7 +128,7 @@ def test_levels_that_one_run_has_alone_qualify_the_same_work_and_the_ratio(
     fast = (Level(2, 80.0, 1000.0), Level(4, 60.0, 1900.0), Level(12, 20.0, 3000.0))
     slow = (*fast[:2], Level(6, 20.0, 2500.0))
     pair = (make_run(tmp_path / "a", fast), make_run(tmp_path / "b", slow))
-    apart = agentx("compare", *pair, "--at", "50")
+    apart = finished("compare", *pair, "--at", "50")
     said = " ".join(apart.stdout.split())
     assert apart.returncode == 0
     assert (
@@ -150,12 +141,12 @@ def test_levels_that_one_run_has_alone_qualify_the_same_work_and_the_ratio(
     ) in said
     assert "plan in part same at 2, 4; in one alone: 6, 12" in said
     assert "The runs replayed the same work" not in said
-    found = json.loads(agentx("compare", *pair, "--at", "50", "--json").stdout)
+    found = json.loads(finished("compare", *pair, "--at", "50", "--json").stdout)
     assert found["at_levels_of_one"] == [True]
     assert found["plans"] == [
         {"same": [2, 4], "different": [], "first_alone": [12], "other_alone": [6]}
     ]
-    shared = agentx("compare", *pair, "--at", "70").stdout
+    shared = finished("compare", *pair, "--at", "70").stdout
     assert "The runs replayed the same work by the same rules." in shared
     assert "depends on the choice of levels" not in shared
 
@@ -164,12 +155,12 @@ def test_the_definitions_are_left_out_at_a_target_that_no_run_reaches(
     runs: tuple[Path, Path],
 ) -> None:
     # Of 101 tokens in 100 s, with TTFT every run makes 1.01 tok/s/user: that row alone has values.
-    blocks = agentx("compare", *runs, "--at", "1.01,50").stdout.split("\n\n")
+    blocks = finished("compare", *runs, "--at", "1.01,50").stdout.split("\n\n")
     (left_out, shown) = [block for block in blocks if block.startswith("Sensitivity")]
     assert left_out == "Sensitivity at 1.01 tok/s/user: left out, since no run reaches it"
     assert "ITL with TTFT: end to end / output tokens" in shown
     (row,) = json.loads(
-        agentx("compare", *runs, "--at", "1.01", "--json").stdout
+        finished("compare", *runs, "--at", "1.01", "--json").stdout
     )["sensitivity"][0]["rows"][7:8]  # fmt: skip
     assert None not in row["values"]
 
@@ -178,19 +169,19 @@ def test_two_runs_called_the_same_are_named_by_their_paths(
     runs: tuple[Path, Path], tmp_path: Path
 ) -> None:
     other = make_run(tmp_path / "a", B)
-    result = agentx("compare", runs[0], other, "--at", "50")
+    result = finished("compare", runs[0], other, "--at", "50")
     assert f"{runs[0]} / {other}: 1.244 in throughput" in " ".join(result.stdout.split())
 
 
 def test_a_gpu_count_can_be_given_afterwards(runs: tuple[Path, Path], tmp_path: Path) -> None:
     bare = make_run(tmp_path / "bare", B, gpus=None)
-    systems = agentx("compare", runs[0], bare, "--at", "50")
+    systems = finished("compare", runs[0], bare, "--at", "50")
     assert "per system: no GPU count of bare (--gpus)." in systems.stdout
     assert "60,536 [60,536, 60,536]" in systems.stdout  # 8 · 7,567
     assert "bare has no GPU count, and prices and power are per GPU" in refusal(
         "compare", runs[0], bare, "--price", "a=1"
     )
-    result = agentx("compare", runs[0], bare, "--at", "50", "--gpus", "bare=8")
+    result = finished("compare", runs[0], bare, "--at", "50", "--gpus", "bare=8")
     assert "a / bare: 1.244 in throughput" in result.stdout
 
 
@@ -222,14 +213,14 @@ def test_one_run_or_one_twice_is_no_comparison(runs: tuple[Path, Path]) -> None:
 
 
 def test_a_report_prints_the_curve_and_writes_page_and_points(runs: tuple[Path, Path]) -> None:
-    result = agentx("report", runs[0], "--at", "50")
+    result = finished("report", runs[0], "--at", "50")
     assert "50  7,567 [7,567, 7,567]  between concurrency 12 and 16" in result.stdout
     assert (runs[0] / "report.html").read_text().startswith("<!doctype html>")
     assert pq.read_table(runs[0] / "points.parquet")["concurrency"].to_pylist() == [12, 16]
 
 
 def test_a_report_as_json_holds_points_and_curve(runs: tuple[Path, Path]) -> None:
-    found = json.loads(agentx("report", runs[0], "--at", "50,500", "--json").stdout)
+    found = json.loads(finished("report", runs[0], "--at", "50,500", "--json").stdout)
     assert [value["at"]["throughput"] is None for value in found["curve"]["at"]] == [False, True]
     assert found["curve"]["clusters"] == {"12": 12, "16": 16}
 
@@ -282,22 +273,22 @@ def test_a_level_that_was_cut_short_is_told_and_is_on_no_curve(
 ) -> None:
     run = make_run(tmp_path / "r", A)
     becomes(run)
-    result = agentx("report", run, "--at", "50")
+    result = finished("report", run, "--at", "50")
     assert result.returncode == 1
     said = "not measured: concurrency 16" if becomes is never_begun else why
     assert said in result.stdout
     side = "every valid level is faster than 50 (slowest: 60.0 at concurrency 12"
     assert f"50  not reached  {side}" in result.stdout
     assert said in (run / "report.html").read_text()
-    plain = json.loads(agentx("report", run, "--at", "50", "--json").stdout)
+    plain = json.loads(finished("report", run, "--at", "50", "--json").stdout)
     assert plain["curve"]["at"][0]["at"]["throughput"] is None
     assert plain["curve"]["at"][0]["at"]["every_level_is"] == "faster"
     assert plain["curve"]["frontier"] == [12]
-    against = agentx("compare", runs[0], run, "--at", "50")
+    against = finished("compare", runs[0], run, "--at", "50")
     assert against.returncode == 1
     assert "a / r: not reached, so no ratio" in against.stdout
     assert f"r: concurrency 16 is left out: {why}." in against.stdout
-    told = json.loads(agentx("compare", runs[0], run, "--at", "50", "--json").stdout)
+    told = json.loads(finished("compare", runs[0], run, "--at", "50", "--json").stdout)
     assert told["targets"][0]["ratios"][0]["throughput"] is None
     assert told["runs"][1]["left_out"] == [{"concurrency": 16, "start": 1, "why": why}]
 
@@ -307,12 +298,12 @@ def test_a_run_of_an_older_schema_is_told_with_what_it_has(
 ) -> None:
     run = make_run(tmp_path / "r", A)
     without_a_column(run)
-    result = agentx("report", run, "--at", "50")
+    result = finished("report", run, "--at", "50")
     assert (result.returncode, "50  7,567" in result.stdout) == (0, True)
-    plain = json.loads(agentx("report", run, "--at", "50", "--json").stdout)
+    plain = json.loads(finished("report", run, "--at", "50", "--json").stdout)
     assert plain["curve"]["at"][0]["at"]["throughput"] == pytest.approx(7567)
     # The same work, the same numbers: a ratio of 1.
-    assert "a / r: 1.000 in throughput" in agentx("compare", runs[0], run, "--at", "50").stdout
+    assert "a / r: 1.000 in throughput" in finished("compare", runs[0], run, "--at", "50").stdout
 
 
 def newer(run: Path) -> None:
@@ -350,7 +341,7 @@ def test_a_level_that_cannot_be_read_is_named_by_report_and_compare_alike(
     run = make_run(tmp_path / "r", A)
     becomes(run)
     for command in (("report", run), ("report", run, "--json"), ("compare", runs[0], run)):
-        result = agentx(*command)
+        result = finished(*command)
         assert result.returncode == 1
         assert told in " ".join(result.stdout.split())
         assert str(run / "c0016") in result.stdout
@@ -368,11 +359,11 @@ def test_a_torn_point_is_named_by_report_and_compare_alike(
 
 
 def test_one_point_failed_points_and_no_success_have_clear_answers(tmp_path: Path) -> None:
-    one = agentx("report", make_run(tmp_path / "one", A[:1]), "--at", "50")
+    one = finished("report", make_run(tmp_path / "one", A[:1]), "--at", "50")
     said = " ".join(one.stdout.split())
     assert "(slowest: 60.0 at concurrency 12, 6,000 tok/s/GPU): try a higher concurrency" in said
     none = make_run(tmp_path / "none", [Level(4, 50.0, 100.0, status=Status.FAILED)])
-    result = agentx("report", none)
+    result = finished("report", none)
     assert result.returncode == 1
     assert "no valid point: no curve, and no throughput at any speed" in result.stdout
     assert "none has no valid point to compare" in refusal("compare", tmp_path / "one", none)
@@ -390,16 +381,16 @@ def test_another_corpus_gets_its_ratio_and_the_word_that_it_is_another(
     runs: tuple[Path, Path], tmp_path: Path
 ) -> None:
     other = make_run(tmp_path / "o", B, corpus="0ther")
-    told = json.loads(agentx("compare", runs[0], other, "--at", "50", "--json").stdout)
+    told = json.loads(finished("compare", runs[0], other, "--at", "50", "--json").stdout)
     assert told["did_same_work"] is False
     assert told["same_work"][0] == {"name": "corpus", "same": False, "said": ["c0ffee", "0ther"]}
 
 
 def test_without_a_gpu_count_throughput_is_the_systems_and_says_so(tmp_path: Path) -> None:
     bare = make_run(tmp_path / "bare", A, gpus=None)
-    result = agentx("report", bare, "--at", "50")
+    result = finished("report", bare, "--at", "50")
     assert "throughput is the whole system's: no GPU count was given" in result.stdout
-    plain = json.loads(agentx("report", bare, "--at", "50", "--json").stdout)
+    plain = json.loads(finished("report", bare, "--at", "50", "--json").stdout)
     assert plain["curve"]["gpus"] is None
     assert plain["points"][0]["total_tokens_per_s_per_gpu"] is None
     assert plain["points"][0]["total_tokens_per_s"] == pytest.approx(48_000)  # 8 times 6,000

@@ -5,19 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def agentx(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "agentx_replay", *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+from command_line import ROOT, finished
 
 
 @pytest.mark.parametrize(
@@ -61,7 +49,7 @@ def agentx(*arguments: str) -> subprocess.CompletedProcess[str]:
     ],
 )
 def test_absurd_values_are_refused_in_words(arguments: tuple[str, ...], told: str) -> None:
-    result = agentx(*arguments)
+    result = finished(*arguments)
     assert result.returncode == 2
     assert told in result.stderr
     assert "Traceback" not in result.stderr
@@ -73,7 +61,7 @@ def test_a_check_that_found_bad_files_fails(tmp_path: Path) -> None:
         '{"id": "g", "block_size": 64, "hash_id_scope": "local", "requests": '
         '[{"t": 0, "type": "n", "model": "m", "in": 70, "out": 1, "hash_ids": [1]}]}'
     )
-    result = agentx("traces", "check", str(tmp_path))
+    result = finished("traces", "check", str(tmp_path))
     assert result.returncode == 1
     assert result.stdout.count("bad.json") == 1
     assert result.stdout.endswith("1 session read, 1 could not be read\n")
@@ -109,7 +97,7 @@ def test_a_command_keeps_no_reserve_of_memory_for_arrow() -> None:
 def test_a_corpus_of_bad_files_alone_names_each(tmp_path: Path, command: tuple[str, ...]) -> None:
     (tmp_path / "a.json").write_text("{")
     (tmp_path / "b.json").write_text("[]")
-    result = agentx(*command, str(tmp_path))
+    result = finished(*command, str(tmp_path))
     assert result.returncode == 2
     assert f"{tmp_path} holds no usable session\n" in result.stderr
     assert f"  {tmp_path / 'a.json'}: " in result.stderr
@@ -125,7 +113,7 @@ SESSION = (
 def test_characters_that_move_a_cursor_are_shown_escaped(tmp_path: Path) -> None:
     """An id of NUL, ESC, a C1 control and a mark that turns the reading direction round."""
     (tmp_path / "t.json").write_text(SESSION.replace("ID", "a\\u0000\\u001b[31m\\u009b\\u202e"))
-    result = agentx("traces", "stats", str(tmp_path))
+    result = finished("traces", "stats", str(tmp_path))
     assert "a\\x00\\x1b[31m\\x9b\\u202e" in result.stdout
     assert not {"\0", "\x1b", "\x9b", "\u202e"} & set(result.stdout)
 
@@ -134,20 +122,20 @@ def test_so_are_those_of_paths_in_messages_and_errors(tmp_path: Path) -> None:
     (tmp_path / "t.json").write_text(SESSION)
     out = tmp_path / "r\x1b[31m"
     run = ("run", "--virtual", "--concurrency", "1", "--override", "window_s=0.1")
-    result = agentx(*run, "--traces", str(tmp_path / "t.json"), "--out", str(out))
+    result = finished(*run, "--traces", str(tmp_path / "t.json"), "--out", str(out))
     assert "\\x1b[31m" in result.stderr
     assert "\x1b" not in result.stdout + result.stderr
-    absent = agentx("report", f"{tmp_path}/\x1b[2J")
+    absent = finished("report", f"{tmp_path}/\x1b[2J")
     assert "\\x1b[2J is not a run directory" in absent.stderr
 
 
 def test_a_page_that_cannot_be_written_takes_nothing_off_the_report(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    assert agentx("run", "--virtual", "--concurrency", "2", "--out", str(out)).returncode == 0
+    assert finished("run", "--virtual", "--concurrency", "2", "--out", str(out)).returncode == 0
     (out / "report.html").unlink()
     (out / "report.html").mkdir()
     (out / "report.html" / "in the way").write_text("")
-    result = agentx("report", str(out))
+    result = finished("report", str(out))
     assert result.returncode == 2
     assert "tok/s" in result.stdout
     assert result.stderr == (

@@ -1,13 +1,10 @@
 """What ``--help`` says can be run, and is so."""
 
-import os
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from command_line import ROOT, finished
+from command_line import finished
 
 
 def help_of(*command: str) -> str:
@@ -19,20 +16,16 @@ def help_of(*command: str) -> str:
     "command",
     [("plan",), ("traces",), *(("traces", of) for of in ("stats", "check", "pack", "generate"))],
 )
-def test_the_commands_in_a_help_run_as_printed(command: tuple[str, ...], tmp_path: Path) -> None:
+def test_the_commands_in_a_help_run_as_printed(
+    command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     lines = finished(*command, "--help").stdout.splitlines()
     examples = [line for line in lines if line.startswith("  agentx-replay ")]
     assert examples
     for example in examples:
         _, *arguments = shlex.split(example)
-        done = subprocess.run(
-            [sys.executable, "-m", "agentx_replay", *arguments],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            check=False,
-            timeout=60,
-        )
+        done = finished(*arguments)
         assert done.returncode == 0, done.stderr
 
 

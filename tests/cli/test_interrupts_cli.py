@@ -19,8 +19,16 @@ INTERRUPTED = 130
 ASKED_TO_END = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
 
-@pytest.mark.parametrize("number", ASKED_TO_END)
-@pytest.mark.parametrize("imported", ["agentx_replay.cli", "click.core", "numpy", "pyarrow.lib"])
+@pytest.mark.parametrize(
+    ("number", "imported"),
+    [
+        (signal.SIGINT, "agentx_replay.cli"),
+        (signal.SIGTERM, "click.core"),
+        (signal.SIGHUP, "numpy"),
+        (signal.SIGINT, "pyarrow.lib"),
+        (signal.SIGTERM, "pyarrow.lib"),
+    ],
+)
 def test_while_it_is_still_loading(tmp_path: Path, number: signal.Signals, imported: str) -> None:
     out = tmp_path / "out"
     # Python tells of each import when it is done; after this one of ours begins ours to answer.

@@ -1,34 +1,20 @@
 """The command line as a person meets it: what it prints, where, and its exit code."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import duckdb
 import pytest
-
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def agentx(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "agentx_replay", *arguments],
-        cwd=ROOT,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+from command_line import finished
 
 
 def queried(query: str) -> list[tuple[Any, ...]]:
     return duckdb.connect().execute(query).fetchall()
 
 
-def refused(result: subprocess.CompletedProcess[str], exit_code: int = 2) -> str:
+def refused(result: CompletedProcess[str], exit_code: int = 2) -> str:
     """Two sentences on standard error, nothing on standard output, no traceback."""
     assert result.returncode == exit_code, result.stderr
     assert result.stdout == ""
@@ -52,7 +38,7 @@ def refused(result: subprocess.CompletedProcess[str], exit_code: int = 2) -> str
 )
 def test_levels_that_are_not_are_refused(tmp_path: Path, levels: str, told: str) -> None:
     out = tmp_path / "out"
-    result = agentx("sweep", "--virtual", "--concurrency", levels, "--out", str(out))
+    result = finished("sweep", "--virtual", "--concurrency", levels, "--out", str(out))
     assert told in refused(result)
     assert not out.exists()
 
@@ -70,17 +56,17 @@ def test_levels_that_are_not_are_refused(tmp_path: Path, levels: str, told: str)
 def test_live_history_needs_a_server_that_answers_in_messages(
     arguments: tuple[str, ...], told: str
 ) -> None:
-    assert told in refused(agentx(*arguments, "--live-history"))
+    assert told in refused(finished(*arguments, "--live-history"))
 
 
 def test_an_unknown_scenario_names_those_there_are(tmp_path: Path) -> None:
-    result = agentx("sweep", "--virtual", "--scenario", "nope", "--out", str(tmp_path / "o"))
+    result = finished("sweep", "--virtual", "--scenario", "nope", "--out", str(tmp_path / "o"))
     assert "agentx, agentx-faithful, agentx-fast, look, quick" in refused(result)
 
 
 def test_an_output_directory_that_holds_something_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "precious.txt").write_text("mine")
-    told = refused(agentx("sweep", "--virtual", "--out", str(tmp_path)))
+    told = refused(finished("sweep", "--virtual", "--out", str(tmp_path)))
     assert "not empty" in told
     assert [path.name for path in tmp_path.iterdir()] == ["precious.txt"]
 
@@ -97,22 +83,22 @@ def test_an_output_directory_that_holds_something_is_left_alone(tmp_path: Path) 
 def test_a_malformed_trace_is_named(tmp_path: Path, name: str, content: bytes, told: str) -> None:
     trace = tmp_path / name
     trace.write_bytes(content)
-    result = agentx("sweep", "--virtual", "--traces", str(trace), "--out", str(tmp_path / "o"))
+    result = finished("sweep", "--virtual", "--traces", str(trace), "--out", str(tmp_path / "o"))
     assert told in refused(result)
 
 
 def test_an_empty_or_missing_corpus_is_told(tmp_path: Path) -> None:
     out = str(tmp_path / "o")
     assert str(tmp_path) in refused(
-        agentx("sweep", "--virtual", "--traces", str(tmp_path), "--out", out)
+        finished("sweep", "--virtual", "--traces", str(tmp_path), "--out", out)
     )
     missing = str(tmp_path / "missing")
-    assert missing in refused(agentx("sweep", "--virtual", "--traces", missing, "--out", out))
+    assert missing in refused(finished("sweep", "--virtual", "--traces", missing, "--out", out))
 
 
 def test_a_context_too_small_for_every_session_says_what_the_smallest_needs(tmp_path: Path) -> None:
     out = tmp_path / "o"
-    result = agentx("sweep", "--virtual", "--max-context", "500", "--out", str(out))
+    result = finished("sweep", "--virtual", "--max-context", "500", "--out", str(out))
     told = refused(result, exit_code=3)
     assert "none of the 36 sessions" in told
     assert "--max-context-policy request" in told
@@ -121,7 +107,7 @@ def test_a_context_too_small_for_every_session_says_what_the_smallest_needs(tmp_
 
 def test_an_unreachable_server_is_told_with_exit_code_3(tmp_path: Path) -> None:
     # Port 9 of loopback: nothing listens there.
-    result = agentx("run", "--url", "http://127.0.0.1:9", "--out", str(tmp_path / "o"))
+    result = finished("run", "--url", "http://127.0.0.1:9", "--out", str(tmp_path / "o"))
     assert "127.0.0.1:9" in refused(result, exit_code=3)
 
 
@@ -144,7 +130,7 @@ def test_an_unreachable_server_is_told_with_exit_code_3(tmp_path: Path) -> None:
 )
 def test_bad_options_are_told(tmp_path: Path, arguments: tuple[str, ...], told: str) -> None:
     virtual = () if "--url" in arguments else ("--virtual",)
-    result = agentx("sweep", *virtual, *arguments, "--out", str(tmp_path / "o"))
+    result = finished("sweep", *virtual, *arguments, "--out", str(tmp_path / "o"))
     message = refused(result)
     assert told in message
     assert "secret" not in message
@@ -152,7 +138,9 @@ def test_bad_options_are_told(tmp_path: Path, arguments: tuple[str, ...], told: 
 
 def test_a_virtual_sweep_ends_valid_with_a_table_and_parquet(tmp_path: Path) -> None:
     out = tmp_path / "o"
-    result = agentx("sweep", "--virtual", "--concurrency", "2,4", "--gpus", "8", "--out", str(out))
+    result = finished(
+        "sweep", "--virtual", "--concurrency", "2,4", "--gpus", "8", "--out", str(out)
+    )
     assert result.returncode == 0, result.stdout + result.stderr
     assert "tok/s/GPU" in result.stdout
     assert max(map(len, result.stdout.splitlines())) <= 100
@@ -173,7 +161,7 @@ def test_a_virtual_sweep_ends_valid_with_a_table_and_parquet(tmp_path: Path) -> 
 
 def test_json_is_the_only_thing_on_standard_output(tmp_path: Path) -> None:
     out = tmp_path / "o"
-    result = agentx("run", "--virtual", "--concurrency", "2", "--json", "--out", str(out))
+    result = finished("run", "--virtual", "--concurrency", "2", "--json", "--out", str(out))
     document = json.loads(result.stdout)
     assert document["out"] == str(out)
     assert [point["concurrency"] for point in document["points"]] == [2]
@@ -181,21 +169,21 @@ def test_json_is_the_only_thing_on_standard_output(tmp_path: Path) -> None:
 
 def test_a_report_repeats_what_the_run_said(tmp_path: Path) -> None:
     out = tmp_path / "o"
-    ran = agentx("run", "--virtual", "--concurrency", "2", "--json", "--out", str(out))
-    reported = agentx("report", str(out), "--json")
+    ran = finished("run", "--virtual", "--concurrency", "2", "--json", "--out", str(out))
+    reported = finished("report", str(out), "--json")
     assert json.loads(reported.stdout)["points"] == json.loads(ran.stdout)["points"]
     assert reported.returncode == ran.returncode
 
 
 def test_a_report_of_something_else_is_refused(tmp_path: Path) -> None:
-    assert "not a run directory" in refused(agentx("report", str(tmp_path)))
+    assert "not a run directory" in refused(finished("report", str(tmp_path)))
 
 
 def test_options_come_from_a_config_file_and_the_command_line_wins(tmp_path: Path) -> None:
     config = tmp_path / "mine.toml"
     config.write_text('concurrency = [2, 4]\nvirtual = true\ngpus = 4\noverride = ["window_s=8"]\n')
     out = tmp_path / "o"
-    result = agentx("sweep", "--config", str(config), "--gpus", "2", "--json", "--out", str(out))
+    result = finished("sweep", "--config", str(config), "--gpus", "2", "--json", "--out", str(out))
     points = json.loads(result.stdout)["points"]
     assert [(p["concurrency"], p["gpus"], p["window_s"]) for p in points] == [(2, 2, 8), (4, 2, 8)]
 
@@ -203,13 +191,13 @@ def test_options_come_from_a_config_file_and_the_command_line_wins(tmp_path: Pat
 def test_a_config_file_with_an_unknown_option_is_refused(tmp_path: Path) -> None:
     config = tmp_path / "mine.toml"
     config.write_text("concurency = 2\n")
-    told = refused(agentx("sweep", "--config", str(config)))
+    told = refused(finished("sweep", "--config", str(config)))
     assert "unknown option 'concurency'" in told
 
 
 def test_the_same_seed_and_salt_give_the_same_records_in_virtual_time(tmp_path: Path) -> None:
     for name in ("a", "b"):
-        agentx(
+        finished(
             "run", "--virtual", "--concurrency", "4", "--salt", "s", "--out", f"{tmp_path}/{name}"
         )
     tables = [
@@ -221,7 +209,7 @@ def test_the_same_seed_and_salt_give_the_same_records_in_virtual_time(tmp_path: 
 
 @pytest.mark.parametrize("command", [(), ("run",), ("sweep",), ("plan",), ("report",), ("traces",)])
 def test_help_is_short_and_fits_a_terminal(command: tuple[str, ...]) -> None:
-    result = agentx(*command, "--help")
+    result = finished(*command, "--help")
     assert result.returncode == 0
     lines = result.stdout.splitlines()
     assert len(lines) <= 70

@@ -2,30 +2,19 @@
 
 import hashlib
 import json
-import os
 import struct
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import finished, finished_alone
 from small_corpus import corpus, request, session, subagent
 
-ROOT = Path(__file__).resolve().parents[2]
 
-
-def planned(*arguments: str, hash_seed: str = "0") -> str:
-    """The standard output of a plan made in a process of its own."""
-    result = subprocess.run(
-        [sys.executable, "-m", "agentx_replay", "plan", *arguments],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONHASHSEED": hash_seed},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
+def planned(*arguments: str) -> str:
+    """The standard output of a plan."""
+    result = finished("plan", *arguments)
+    assert result.returncode == 0, result.stderr
     return result.stdout
 
 
@@ -36,9 +25,9 @@ def document(*arguments: str) -> dict[str, Any]:
 
 def test_a_plan_is_the_same_twice_and_whatever_the_hash_seed() -> None:
     arguments = ("--scenario", "agentx", "--concurrency", "8,64", "--json")
-    first = planned(*arguments, hash_seed="0")
-    assert planned(*arguments, hash_seed="0") == first
-    assert planned(*arguments, hash_seed="4321") == first
+    first = finished_alone("plan", *arguments, PYTHONHASHSEED="0").stdout
+    assert planned(*arguments) == planned(*arguments) == first
+    assert finished_alone("plan", *arguments, PYTHONHASHSEED="4321").stdout == first
 
 
 # What enters the fingerprints of the plan below, by hand from docs/protocol.md.

@@ -1,24 +1,15 @@
 """What a run says against itself: on screen, in point.json and by its exit code."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+from command_line import finished
 
 
-def run(out: Path, *arguments: str, command: str = "run") -> subprocess.CompletedProcess[str]:
-    where = ("--virtual", "--concurrency", "2", "--out", str(out)) if command == "run" else ()
-    return subprocess.run(
-        [sys.executable, "-m", "agentx_replay", command, *where, *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+def run(out: Path, *arguments: str) -> CompletedProcess[str]:
+    return finished("run", "--virtual", "--concurrency", "2", "--out", out, *arguments)
 
 
 def point(out: Path) -> dict[str, Any]:
@@ -80,4 +71,4 @@ def test_the_fidelity_report_is_kept_and_repeated(tmp_path: Path) -> None:
     assert (kept["trees_least"], kept["trees_most"]) == (2, 2)
     line = "2: lengths exact, reuse"
     assert line in " ".join(ran.stdout.split())
-    assert line in " ".join(run(out, str(out), command="report").stdout.split())
+    assert line in " ".join(finished("report", out).stdout.split())

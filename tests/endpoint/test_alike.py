@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scripted_server import DONE, event, token, usage
 
@@ -165,7 +165,6 @@ def _told(stream: ParsedStream) -> tuple[Any, ...]:
 @example([BEFORE + b"a" + BEHIND, b"data: ", BEFORE + b"b" + BEHIND, BEFORE + b"c" + BEHIND])
 @example([BEFORE + b"a" + BEHIND, DONE, BEFORE + b"b" + BEHIND])
 @given(streams)
-@settings(max_examples=400)
 def test_a_stream_means_what_it_means_to_the_plain_parser(pieces: list[bytes]) -> None:
     sink = EventSink()
     for at_ns, piece in enumerate(pieces):

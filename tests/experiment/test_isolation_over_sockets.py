@@ -1,26 +1,21 @@
 """Two runs against one warm server, over sockets: what the second finds in its cache."""
 
-import subprocess
-import sys
 from pathlib import Path
 
+from command_line import finished
 from small_corpus import corpus, request, session
 
 from agentx_replay.results.run_directory import read_points
 from agentx_replay.simulator.process import launch_simulator
 from agentx_replay.simulator.server import ServerConfig
 
-ROOT = Path(__file__).resolve().parents[2]
-
 
 def run(url: str, traces: Path, out: Path, salt: str) -> set[int]:
     """Run once; return the cached tokens of each play's first request."""
-    command = [
-        *(sys.executable, "-m", "agentx_replay", "run", "--url", url, "--concurrency", "2"),
-        *("--traces", str(traces), "--out", str(out), "--salt", salt),
-        *("--override", "window_s=1.0"),
-    ]
-    subprocess.run(command, cwd=ROOT, capture_output=True, timeout=60, check=False)
+    finished(
+        "run", "--url", url, "--concurrency", "2", "--traces", traces, "--out", out, "--salt", salt,
+        "--override", "window_s=1.0",
+    )  # fmt: skip
     (point,) = read_points(out)
     rows = point.requests(("play_request", "cached_tokens")).to_pylist()
     return {row["cached_tokens"] for row in rows if row["play_request"] == 0}

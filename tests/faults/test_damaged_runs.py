@@ -92,7 +92,7 @@ def gone_on_with(run: Path, other: Path) -> None:
 
 @pytest.mark.parametrize("command", [reported, compared, gone_on_with])
 @pytest.mark.parametrize("state", ["out", "killed"])
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(file=st.sampled_from(FILES), number=PLACES, value=st.sampled_from(DAMAGE))
 def test_a_damaged_field_gives_an_answer_or_a_sentence(
     whole: Path,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from command_line import ROOT, SHORT, finished, started
+from command_line import ROOT, SHORT, finished_alone, started
 
 from agentx_replay.results.run_directory import read_points
 
@@ -65,13 +65,13 @@ def test_a_disk_that_fills_ends_the_run_and_keeps_what_was_written(
 def test_a_disk_that_is_full_before_the_start_is_told_at_once(small_disk: Path) -> None:
     free = os.statvfs(small_disk)
     (small_disk / "somebody else's").write_bytes(b"x" * free.f_bavail * free.f_bsize)
-    result = finished("run", "--virtual", "--out", str(small_disk / "out"))
+    result = finished_alone("run", "--virtual", "--out", str(small_disk / "out"))
     assert result.returncode == 2
     assert "the disk is full" in told(result)
 
 
 def test_a_read_only_disk_is_told_before_anything_is_measured(read_only_disk: Path) -> None:
-    result = finished("run", "--virtual", "--out", str(read_only_disk / "out"))
+    result = finished_alone("run", "--virtual", "--out", str(read_only_disk / "out"))
     assert result.returncode == 2
     assert "the file system is read-only. Choose another --out." in told(result)
 

@@ -6,7 +6,7 @@
 import orjson
 import pytest
 from fuzz_targets import TARGETS, chunks, events, http
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scripted_server import DONE, HEAD, LAST_CHUNK, SSE, TWO_TOKENS, answer, chunk, token, usage
 
@@ -54,13 +54,11 @@ cuts = st.integers(0, 63).map(lambda size: bytes([size]))
 
 @example(b"\x00", b"event: error\n\r\n\xef\xbb\xbfdata: [DONE]\n\n")
 @given(cuts, streams)
-@settings(max_examples=400)
 def test_events_do_not_depend_on_how_they_are_cut(at: bytes, stream: bytes) -> None:
     events(at + stream)
 
 
 @given(cuts, bodies)
-@settings(max_examples=400)
 def test_chunks_do_not_depend_on_how_they_are_cut(at: bytes, body: bytes) -> None:
     chunks(at + body)
 
@@ -68,7 +66,6 @@ def test_chunks_do_not_depend_on_how_they_are_cut(at: bytes, body: bytes) -> Non
 @example(b"\x07", b"\n" + HEAD, LAST_CHUNK)
 @example(b"\x02", HEAD, LAST_CHUNK + b"more after the end")
 @given(cuts, heads, bodies | st.just(chunk(TWO_TOKENS) + LAST_CHUNK))
-@settings(max_examples=300)
 def test_one_response_whatever_a_server_sends_and_however_it_is_cut(
     at: bytes, head: bytes, body: bytes
 ) -> None:
@@ -77,6 +74,5 @@ def test_one_response_whatever_a_server_sends_and_however_it_is_cut(
 
 @pytest.mark.parametrize("name", TARGETS)
 @given(data=st.binary(max_size=120))
-@settings(max_examples=150)
 def test_any_bytes_at_all(name: str, data: bytes) -> None:
     TARGETS[name](data)

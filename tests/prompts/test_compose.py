@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from drawn_recordings import SYSTEM_TOKENS, Line, recordings
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentx_replay.prompts.compose import PlayComposer
@@ -107,7 +107,6 @@ def blocks_in_common(one: Sequence[str], other: Sequence[str]) -> int:
 
 
 @pytest.mark.parametrize("cost", [CHATML, LONG, LENGTHY, TOOLS, ODD_TOOLS])
-@settings(max_examples=150)
 @given(lines=recordings(), system_tokens=SYSTEM_TOKENS)
 def test_the_server_counts_the_recorded_input(
     record: Record, cost: TemplateCost, lines: list[Line], system_tokens: int
@@ -122,7 +121,6 @@ def test_the_server_counts_the_recorded_input(
         assert len(prompt.block_ids) == prompt.tokens // 64
 
 
-@settings(max_examples=150)
 @given(lines=recordings(), system_tokens=SYSTEM_TOKENS)
 def test_roles_alternate_and_end_with_the_user(
     record: Record, lines: list[Line], system_tokens: int
@@ -137,7 +135,6 @@ def test_roles_alternate_and_end_with_the_user(
 
 
 @pytest.mark.parametrize("cost", [CHATML, TOOLS])
-@settings(max_examples=150)
 @given(lines=recordings(), system_tokens=SYSTEM_TOKENS)
 def test_a_servers_cache_hits_what_the_recording_shares(
     record: Record, cost: TemplateCost, lines: list[Line], system_tokens: int
@@ -156,7 +153,6 @@ def test_a_servers_cache_hits_what_the_recording_shares(
         sent.append(tokens)
 
 
-@settings(max_examples=150)
 @given(lines=recordings(), system_tokens=SYSTEM_TOKENS)
 def test_two_prompts_hold_the_same_block_if_and_only_if_the_recording_says_so(
     record: Record, lines: list[Line], system_tokens: int
@@ -181,7 +177,6 @@ def blocks_alike(one: str, other: str) -> int:
 
 
 @pytest.mark.parametrize("cost", [CHATML, TOOLS])
-@settings(max_examples=100)
 @given(lines=recordings(), order=st.randoms(use_true_random=False))
 def test_text_does_not_depend_on_what_was_rendered_before(
     record: Record, cost: TemplateCost, lines: list[Line], order: Random

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from calibrated_plays import UnlimitedCache, predicted_blocks, small_sessions
 from drawn_recordings import SYSTEM_TOKENS, Line, recordings
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentx_replay.prompts.compose import PlayComposer
@@ -257,7 +257,6 @@ def test_lengths_and_sharing_are_the_recorded_ones_whatever_was_answered(tokens:
             play.answered(request.index, answer(tokens, len(prompt)))
 
 
-@settings(max_examples=200)
 @given(
     lines=recordings(),
     system_tokens=SYSTEM_TOKENS,
@@ -282,7 +281,6 @@ def test_any_answers_leave_a_conversation_of_the_recorded_length(
             play.forget(chance.randrange(3))
 
 
-@settings(max_examples=200)
 @given(lines=recordings(), chance=st.randoms(use_true_random=False))
 def test_counts_of_the_server_that_cannot_be_break_no_conversation(
     record: Record, lines: list[Line], chance: Random

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from command_line import ROOT, finished
+from command_line import ROOT, finished, finished_alone
 
 from agentx_replay.errors import UsageError
 from agentx_replay.results.run_directory import RunDirectory
@@ -58,7 +58,8 @@ def test_what_was_only_locked_is_an_empty_directory(tmp_path: Path) -> None:
 
 def test_a_report_may_be_made_meanwhile(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    assert finished("run", "--virtual", "--concurrency", "2", "--out", str(out)).returncode == 0
+    ran = finished_alone("run", "--virtual", "--concurrency", "2", "--out", out)
+    assert ran.returncode == 0
     with held(out):
         ended = finished("report", str(out))
     assert ended.returncode == 0

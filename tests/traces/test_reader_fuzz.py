@@ -4,7 +4,7 @@ import contextlib
 from typing import Any
 
 import orjson
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentx_replay.errors import UsageError
@@ -62,7 +62,6 @@ def test_any_bytes(raw: bytes) -> None:
 
 
 @given(session | anything)
-@settings(max_examples=300)
 def test_any_json(value: Any) -> None:
     read(orjson.dumps(value))
 
