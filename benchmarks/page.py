@@ -26,8 +26,8 @@ sys.path += [str(ROOT), str(ROOT / "tests")]
 from chromium import browser  # noqa: E402
 from record_cases import SECOND, dispatch, prompt, response  # noqa: E402
 
+from agentx_replay.analysis.facts import Conduct, Rules  # noqa: E402
 from agentx_replay.analysis.point import PointFacts, facts_document  # noqa: E402
-from agentx_replay.analysis.validity import Conduct, Rules  # noqa: E402
 from agentx_replay.analysis.window import Window  # noqa: E402
 from agentx_replay.report.rebuild import Report  # noqa: E402
 from agentx_replay.results.layout import instrument_file, plays_file, requests_directory  # noqa: E402

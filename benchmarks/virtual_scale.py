@@ -31,10 +31,12 @@ from stream_graphs import graph, step  # noqa: E402
 from virtual_replay import SCENARIO, NoText, S, plan_of  # noqa: E402
 
 from agentx_replay.analysis.curve import DEFAULT_TARGETS  # noqa: E402
+from agentx_replay.analysis.facts import Conduct, Rules  # noqa: E402
+from agentx_replay.analysis.findings import Kind  # noqa: E402
+from agentx_replay.analysis.findings import fidelity as broken  # noqa: E402
 from agentx_replay.analysis.metrics import latency_series  # noqa: E402
 from agentx_replay.analysis.point import PointFacts, measure_point, point_document  # noqa: E402
 from agentx_replay.analysis.responses import records_of  # noqa: E402
-from agentx_replay.analysis.validity import Conduct, Rules  # noqa: E402
 from agentx_replay.analysis.window import Window  # noqa: E402
 from agentx_replay.experiment.conformity import level_fidelity  # noqa: E402
 from agentx_replay.experiment.prompting import Prompting  # noqa: E402
@@ -119,11 +121,9 @@ def hour(traces: Path, lanes: int, path: Path) -> None:
     rules = Rules(scenario.name, scenario.comparable, scenario.window_s)
     facts = PointFacts(lanes, None, window, rules, Conduct())
     point = measure_point(records, None, facts, PointStatus.COMPLETE)
-    meter.part(
-        "numbers", "valid" if point.verdict.valid else "; ".join(point.verdict.invalid_reasons)
-    )
+    meter.part("numbers", "valid" if point.valid else "; ".join(point.texts(Kind.INVALID)))
     report = level_fidelity(plan, directory, window)
-    kept = report is not None and not report.violations
+    kept = report is not None and not any(broken(report))
     run.write_point(lanes, PointStatus.COMPLETE, point_document(replace(point, fidelity=report)))
     meter.part("fidelity", "all kept" if kept else "NOT all kept")
 

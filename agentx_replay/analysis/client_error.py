@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from agentx_replay.analysis.instrument import MAX_CPU_SHARE, MAX_ITL_SHIFT
+from agentx_replay.analysis.findings import MAX_CPU_SHARE, MAX_ITL_SHIFT
 
 _NS = 1_000_000_000
 MIN_ACHIEVED_SHARE = 0.97

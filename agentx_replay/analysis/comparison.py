@@ -21,7 +21,6 @@ from agentx_replay.analysis.bootstrap import (
     replicate_levels,
     replicates_at,
 )
-from agentx_replay.analysis.caution import token_itl_trusted
 from agentx_replay.analysis.cost import Advantage, advantage
 from agentx_replay.analysis.curve import (
     Curve,
@@ -480,7 +479,9 @@ def sensitivity_row(
 def _distrusted(row: SensitivityRow, contenders: Sequence[Contender]) -> SensitivityRow:
     """Return a row of token ITL without a winner where a client was too slow to measure it."""
     slow = tuple(
-        each.name for each in contenders if not all(map(token_itl_trusted, each.run.points))
+        each.name
+        for each in contenders
+        if any(point.has("token-itl-untrusted") for point in each.run.points)
     )
     if not slow:
         return row

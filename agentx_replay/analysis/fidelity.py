@@ -150,26 +150,6 @@ class Fidelity:
     answers_fed_back: int = 0
     answers_due: int = 0
 
-    @property
-    def violations(self) -> tuple[tuple[str, int], ...]:
-        """What must be none and is not, by name."""
-        of = self.conformity
-        alive = self.trees_least == self.trees_most == self.trees_wanted
-        found = (
-            ("sent before a request they follow had ended", of.order),
-            ("sent before a subagent they wait for was over", of.joins),
-            ("sent before the request that spawns them", of.spawns),
-            ("sent earlier than the recorded gap", of.gaps.early if of.gaps else 0),
-            ("with another prefix than recorded", of.prefixes or 0),
-            ("with more shared prefix than recorded", of.overdeclared),
-            (
-                f"{'block' if self.shared_between_plays == 1 else 'blocks'} shared between plays",
-                self.shared_between_plays,
-            ),
-            ("moment or more with another number of live trees", 0 if alive else 1),
-        )
-        return tuple((what, number) for what, number in found if number)
-
 
 def fidelity(
     requests: pa.Table, plays: pa.Table, window: Window, concurrency: int, conformity: Conformity

@@ -1,6 +1,6 @@
-"""Whether the client itself was the bottleneck: its send lag, loop lag and CPU as decisions.
+"""The client's own error: its send lag, loop lag and CPU, as pure functions of samples.
 
-Pure functions of samples. Who takes them is the run's business; the rules are metrics.md's.
+Whether it was the bottleneck is judged in ``findings.py``.
 """
 
 from dataclasses import dataclass
@@ -16,11 +16,7 @@ from agentx_replay.analysis.window import Window, measured, sent_in
 from agentx_replay.results.histograms import Series
 
 _NS = 1_000_000_000
-MAX_ITL_SHIFT = 0.025
-MAX_SEND_LAG_P99_S = 0.050
-MAX_CPU_SHARE = 0.85
 CPU_SPAN_S = 10
-MAX_LAG_SHARE_OF_ITL = 0.10
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,8 +54,6 @@ class InstrumentReport:
     loop_lag_p99_s: float | None
     itl_shift: float | None
     busiest_cpu_share: float | None
-    saturated: tuple[str, ...]
-    token_itl_trusted: bool
 
 
 def lag_p99_by_second(samples: Samples) -> dict[int, float]:
@@ -130,7 +124,7 @@ def _cpu_shares(samples: Samples, mask: NDArray[np.bool_]) -> list[float]:
 
 
 def examine(responses: Responses, window: Window, samples: Samples) -> InstrumentReport:
-    """Return the instrument's error in one point, and whether it was saturated, with reasons."""
+    """Return the instrument's error in one point."""
     window_set = sent_in(responses, window)
     ok = window_set.where(measured(window_set))
     lags = present(send_lag_ns(window_set))
@@ -139,15 +133,11 @@ def examine(responses: Responses, window: Window, samples: Samples) -> Instrumen
     loop_lag_s = percentiles(loop_lags, (0.99,))[0] / _NS if len(loop_lags) else None
     shift = itl_shift(ok, lag_p99_by_second(samples))
     cpu = busiest_cpu_share(samples.within(window))
-    itl_ns = present(response_itl(ok).itl_ns)
-    p90_itl_s = percentiles(itl_ns, (0.9,))[0] / _NS if len(itl_ns) else None
     return InstrumentReport(
         send_lag_p99_s=send_lag_s,
         loop_lag_p99_s=loop_lag_s,
         itl_shift=shift,
         busiest_cpu_share=cpu,
-        saturated=saturation(shift, send_lag_s, cpu),
-        token_itl_trusted=trusted(loop_lag_s, p90_itl_s),
     )
 
 
@@ -157,32 +147,3 @@ def loop_lag_series(samples: Samples, window: Window) -> Series:
     return Series(
         "loop_lag", inside.at_ns.astype(np.float64), inside.loop_lag_ns.astype(np.float64)
     )
-
-
-def saturation(
-    shift: float | None, send_lag_p99_s: float | None, cpu_share: float | None
-) -> tuple[str, ...]:
-    """Return why the client was saturated; empty where it was not."""
-    reasons = []
-    if shift is not None and shift > MAX_ITL_SHIFT:
-        reasons.append(
-            f"client: late stamps could move the P90 ITL by {shift:.1%} (limit {MAX_ITL_SHIFT:.1%})"
-        )
-    if send_lag_p99_s is not None and send_lag_p99_s > MAX_SEND_LAG_P99_S:
-        reasons.append(
-            f"client: send lag P99 is {send_lag_p99_s * 1e3:.0f} ms "
-            f"(limit {MAX_SEND_LAG_P99_S * 1e3:.0f} ms)"
-        )
-    if cpu_share is not None and cpu_share > MAX_CPU_SHARE:
-        reasons.append(
-            f"client: a worker used {cpu_share:.0%} of a core over {CPU_SPAN_S} s "
-            f"(limit {MAX_CPU_SHARE:.0%})"
-        )
-    return tuple(reasons)
-
-
-def trusted(loop_lag_p99_s: float | None, p90_itl_s: float | None) -> bool:
-    """Whether token ITL and event gaps may be believed: loop lag P99 within 10 % of P90 ITL."""
-    if loop_lag_p99_s is None or p90_itl_s is None:
-        return True
-    return loop_lag_p99_s <= MAX_LAG_SHARE_OF_ITL * p90_itl_s

@@ -1,7 +1,7 @@
 """The summary of one point: every number that is printed about it, from its records alone.
 
 What the numbers mean is in ``latency.py`` and ``throughput.py``; whether they may be believed is
-``validity.py``'s.
+``findings.py``'s.
 """
 
 import math
@@ -36,7 +36,6 @@ from agentx_replay.analysis.throughput import (
 from agentx_replay.analysis.tokens import token_figures
 from agentx_replay.analysis.window import Window, in_window_set, measured, sent_in
 from agentx_replay.results.histograms import Series
-from agentx_replay.wording import counted
 
 _NS = 1_000_000_000
 
@@ -167,15 +166,6 @@ def count(window_set: Responses) -> Counts:
         categories=tuple(sorted(categories.items(), key=lambda item: (-item[1], item[0]))),
         cached_above_prompt=int(window_set.cached_above_prompt[measured(window_set)].sum()),
     )
-
-
-def unused_cache_counts(counts: Counts) -> str | None:
-    """Return that some cache counts are not used, None where all are."""
-    number = counts.cached_above_prompt
-    if not number:
-        return None
-    report = counted(number, "response reports", "responses report")
-    return f"{report} more cached than prompt tokens; their cache counts are not used"
 
 
 def prompt_lengths(ok: Responses) -> PromptLengths | None:

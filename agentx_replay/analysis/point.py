@@ -1,4 +1,4 @@
-"""One point, from records and facts to numbers and verdict: what a run and a report both call.
+"""One point, from records and facts to numbers and findings: what a run and a report both call.
 
 The facts of a point are kept in ``point.json``, so that a report made later gives the same answer
 as the run did.
@@ -8,22 +8,18 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+from agentx_replay.analysis import findings as rules
+from agentx_replay.analysis.facts import Conduct, Rules
 from agentx_replay.analysis.fidelity import Fidelity
+from agentx_replay.analysis.findings import Finding, Kind
 from agentx_replay.analysis.frontier import CurvePoint, level_means
 from agentx_replay.analysis.instrument import InstrumentReport, Samples, examine, samples_of
-from agentx_replay.analysis.metrics import PointSummary, summarise
+from agentx_replay.analysis.metrics import PointSummary, PromptLengths, summarise
 from agentx_replay.analysis.percentiles import Distribution
 from agentx_replay.analysis.responses import Records, stored_records
 from agentx_replay.analysis.server import CacheAgreement, cache_agreement, metrics_of
 from agentx_replay.analysis.throughput import Throughput
 from agentx_replay.analysis.timeline import TIMELINE_COLUMNS, requests_of
-from agentx_replay.analysis.validity import (
-    Conduct,
-    Rules,
-    Verdict,
-    incomparable_reasons,
-    invalid_reasons,
-)
 from agentx_replay.analysis.window import Window, observed_window
 from agentx_replay.errors import UsageError
 from agentx_replay.results.layout import Measurement, point_file
@@ -61,7 +57,6 @@ class Point:
     facts: PointFacts
     summary: PointSummary | None
     instrument: InstrumentReport | None
-    verdict: Verdict
     fidelity: Fidelity | None = None
     agreement: CacheAgreement | None = None
 
@@ -80,31 +75,97 @@ class Point:
         """What it is called: its concurrency, and its start but for the first."""
         return str(self.measurement)
 
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Every judgement on the point: what makes it invalid first, then what keeps it from being
+        compared, then warnings and what the replay broke. A point that was not played to its end
+        has no warning that follows from that.
+        """
+        facts, summary, instrument = self.facts, self.summary, self.instrument
+        found = [*rules.course(self.status, facts.conduct, opened=summary is not None)]
+        if summary is not None:
+            found += rules.outcomes(summary.counts)
+            found += rules.observation(summary, facts.rules.window_s)
+        if instrument is not None:
+            found += rules.saturation(instrument)
+        found += rules.comparability(facts.rules, summary.counts if summary else None)
+        if summary is not None and self.status not in _NOT_TO_ITS_END:
+            found += rules.weakness(summary)
+            if self.fidelity is not None and facts.rules.live_history:
+                found += rules.answers_fed_back(self.fidelity)
+            found += rules.cache_counts(summary.counts)
+            if self.agreement is not None:
+                found += rules.cache_agreement(self.agreement)
+            if not facts.rules.live_history:
+                found += rules.known_before(summary)
+        if summary is not None:
+            found += rules.failures(summary.counts)
+            if instrument is not None:
+                found += rules.token_itl(instrument, summary)
+        if self.fidelity is not None:
+            found += rules.fidelity(self.fidelity)
+        return tuple(found)
+
+    def has(self, code: str) -> bool:
+        """Whether there is a finding of such a code."""
+        return any(finding.code == code for finding in self.findings)
+
+    def texts(self, kind: Kind) -> tuple[str, ...]:
+        """Return what the findings of a kind say."""
+        return tuple(finding.text for finding in self.findings if finding.kind is kind)
+
+    @property
+    def valid(self) -> bool:
+        """Whether the measurement is sound; this alone sets the exit code."""
+        return not self.texts(Kind.INVALID)
+
+    @property
+    def comparable(self) -> bool:
+        """Whether it kept the rules of its scenario, valid or not."""
+        return not self.texts(Kind.INCOMPARABLE)
+
+
+_NOT_TO_ITS_END = (PointStatus.INTERRUPTED, PointStatus.RUNNING)
+
+
+def point_findings(points: Sequence[Point]) -> tuple[Finding, ...]:
+    """Return the findings of ``points``, each once, with the levels that it is of."""
+    levels: dict[Finding, list[Measurement]] = {}
+    for point in points:
+        for finding in point.findings:
+            levels.setdefault(finding, []).append(point.measurement)
+    return tuple(replace(finding, levels=tuple(of)) for finding, of in levels.items())
+
+
+def run_findings(points: Sequence[Point]) -> tuple[Finding, ...]:
+    """Return the findings of ``points`` and of the curve through the valid ones."""
+    lengths: dict[int, list[PromptLengths]] = {}
+    for point in points:
+        if point.valid and point.summary is not None and point.summary.prompt_lengths is not None:
+            lengths.setdefault(point.concurrency, []).append(point.summary.prompt_lengths)
+    return (*point_findings(points), *rules.like_work(lengths))
+
 
 def measure_point(
     records: Records, samples: Samples | None, facts: PointFacts, status: PointStatus
 ) -> Point:
-    """Return the numbers and the verdict of a point."""
+    """Return the numbers of a point."""
     summary = instrument = None
     if facts.window is not None:
         summary = summarise(records, facts.window, facts.concurrency)
         if samples is not None:
             instrument = examine(records.responses, facts.window, samples)
-    verdict = Verdict(
-        invalid_reasons(summary, instrument, facts.conduct, facts.rules.window_s),
-        incomparable_reasons(facts.rules, summary),
-    )
-    return Point(status, facts, summary, instrument, verdict)
+    return Point(status, facts, summary, instrument)
 
 
 def point_document(point: Point) -> dict[str, Any]:
     """Return what ``point.json`` says beside the level and the status."""
-    verdict = point.verdict
     return {
-        "valid": verdict.valid,
-        "invalid_reasons": verdict.invalid_reasons,
-        "comparable": verdict.comparable,
-        "incomparable_reasons": verdict.incomparable_reasons,
+        "valid": point.valid,
+        "invalid_reasons": point.texts(Kind.INVALID),
+        "comparable": point.comparable,
+        "incomparable_reasons": point.texts(Kind.INCOMPARABLE),
+        "findings": [finding.document() for finding in point.findings],
         "facts": asdict(point.facts),
         "summary": point.summary and asdict(point.summary),
         "instrument": point.instrument and asdict(point.instrument),
@@ -131,8 +192,7 @@ def point_from_records(stored: StoredPoint, records: Records) -> Point:
     facts = _facts_of(stored)
     if stored.status is PointStatus.RUNNING:
         window = facts.window or observed_window(records.responses, facts.rules.window_s)
-        conduct = Conduct(failure="not finished: still running, or killed")
-        facts = replace(facts, window=window, conduct=conduct)
+        facts = replace(facts, window=window)
     point = measure_point(records, samples_of(stored.instrument()), facts, stored.status)
     return replace(
         point, fidelity=_fidelity_of(stored), agreement=_agreement_of(stored, facts.window)
@@ -195,7 +255,7 @@ def valid_points(points: Sequence[Point]) -> list[CurvePoint]:
     found = []
     for point in points:
         summary = point.summary
-        if not point.verdict.valid or summary is None or summary.interactivity is None:
+        if not point.valid or summary is None or summary.interactivity is None:
             continue
         if summary.rates.headline is not None:
             gpus = (point.facts.gpus or 1) if per_gpu else 1
@@ -211,16 +271,16 @@ def curve(points: Sequence[Point]) -> list[CurvePoint]:
 
 def point_row(point: Point) -> dict[str, Any]:
     """Return the point as a row of ``points.parquet``."""
-    facts, verdict, summary = point.facts, point.verdict, point.summary
+    facts, summary = point.facts, point.summary
     row: dict[str, Any] = {
         "concurrency": facts.concurrency,
         "start": facts.start,
         "seed": facts.seed,
         "status": point.status.value,
-        "valid": verdict.valid,
-        "invalid_reasons": "; ".join(verdict.invalid_reasons) or None,
-        "comparable": verdict.comparable,
-        "incomparable_reasons": "; ".join(verdict.incomparable_reasons) or None,
+        "valid": point.valid,
+        "invalid_reasons": "; ".join(point.texts(Kind.INVALID)) or None,
+        "comparable": point.comparable,
+        "incomparable_reasons": "; ".join(point.texts(Kind.INCOMPARABLE)) or None,
         "gpus": facts.gpus,
         "window_s": facts.rules.window_s,
         "interactivity": summary and summary.interactivity,

@@ -34,8 +34,6 @@ _DIVIDED = (
 """Counts that are divided by each other, so must be of the same engines: of kinds that tell only
 some of those told, none is taken.
 """
-MAX_HIT_DIFFERENCE = 0.01
-MAX_FOREIGN_SHARE = 0.05
 OLDEST_S = 2.0
 """How old a sample of a counter may be: a scrape's interval for an answer on its way, and another
 for an engine, or what collects for it, that brings its page up to date no more often than that.
@@ -199,27 +197,6 @@ class CacheAgreement:
     least_hit: float
     most_hit: float
     foreign_share: float
-
-    @property
-    def disagreement(self) -> str | None:
-        """Return what does not fit, None where all does."""
-        if self.foreign_share > MAX_FOREIGN_SHARE:
-            return (
-                f"the server looked up {self.foreign_share:.0%} more prompt tokens than this run "
-                "sent: somebody else used it, or it computed prompts again"
-            )
-        if self.foreign_share < -MAX_FOREIGN_SHARE:
-            return (
-                f"the server looked up {-self.foreign_share:.0%} fewer prompt tokens than this run "
-                "sent: engines behind it are not scraped (--metrics-url), or do not count"
-            )
-        low, high = self.least_hit - MAX_HIT_DIFFERENCE, self.most_hit + MAX_HIT_DIFFERENCE
-        if not low <= self.server_hit <= high:
-            return (
-                f"the server's counters say {self.server_hit:.1%} of prompt tokens were cached, "
-                f"its responses say {self.client_hit:.1%}"
-            )
-        return None
 
 
 def cache_agreement(metrics: Metrics, requests: Requests, length_s: float) -> CacheAgreement | None:

@@ -7,8 +7,8 @@ comparable. Whether acceptance was synthetic no engine tells, so it is not taken
 from dataclasses import replace
 from pathlib import Path
 
+from agentx_replay.analysis.facts import Rules
 from agentx_replay.analysis.server import metrics_of, speculation
-from agentx_replay.analysis.validity import Rules
 from agentx_replay.analysis.window import Window
 from agentx_replay.results.server_metrics import read_server_metrics
 

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import uvloop
 
+from agentx_replay.analysis.facts import Conduct, Rules
 from agentx_replay.analysis.instrument import loop_lag_series, samples_of
 from agentx_replay.analysis.metrics import latency_series
 from agentx_replay.analysis.point import (
@@ -22,7 +23,6 @@ from agentx_replay.analysis.point import (
     point_document,
 )
 from agentx_replay.analysis.responses import records_of
-from agentx_replay.analysis.validity import Conduct, Rules
 from agentx_replay.analysis.window import Window
 from agentx_replay.experiment.conformity import level_fidelity
 from agentx_replay.experiment.drafting import with_drafting

@@ -16,7 +16,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from agentx_replay import __version__
-from agentx_replay.analysis.validity import Rules
+from agentx_replay.analysis.facts import Rules
 from agentx_replay.experiment.interrupts import Interrupts
 from agentx_replay.experiment.prompting import calibration_for, prompting_of
 from agentx_replay.experiment.resumption import Earlier, earlier_run, resumed

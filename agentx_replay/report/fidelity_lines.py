@@ -4,6 +4,7 @@ What each figure means is in docs/protocol.md; all of them are on the page and i
 """
 
 from agentx_replay.analysis.fidelity import Fidelity, LengthErrors
+from agentx_replay.analysis.findings import fidelity as broken
 from agentx_replay.wording import counted
 
 
@@ -22,7 +23,7 @@ def kept_line(fidelity: Fidelity) -> str:
         parts.append(f"resets {of.resets_sent} of {of.resets_recorded}")
     if of.gaps is not None:
         parts.append(f"gaps late {of.gaps.p99_ms:.1f} ms P99")
-    if not fidelity.violations:
+    if not any(broken(fidelity)):
         parts.append("order, joins, isolation kept")
     return ", ".join(parts)
 
@@ -30,12 +31,6 @@ def kept_line(fidelity: Fidelity) -> str:
 def answers_line(fidelity: Fidelity) -> str:
     """Return how many answers a replay with live history said again, of those it was to say."""
     return f"answers fed back: {fidelity.answers_fed_back} of {fidelity.answers_due}"
-
-
-def broken_line(fidelity: Fidelity) -> str | None:
-    """Return what must be none and is not; None where all is kept."""
-    broken = [f"{number} {what}" for what, number in fidelity.violations]
-    return f"NOT KEPT: {'; '.join(broken)}" if broken else None
 
 
 def counted_line(fidelity: Fidelity) -> str | None:

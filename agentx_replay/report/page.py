@@ -47,7 +47,7 @@ def page(run: Run, curve: Curve) -> str:
         f"<h2>Points</h2>{points_section(run)}{servers_section(run)}",
         _latency_part(run),
         _levels_part(shown),
-        agreement_section([(p.name, p.agreement) for p in run.points if p.agreement is not None]),
+        agreement_section(run.points),
         speculation_section([(x, f.speculation) for x, f in shown]),
         f"<h2>Fidelity</h2>{fidelity_section(run)}",
         f"<h2>The instrument's own error</h2>{instrument_section(run)}",

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from agentx_replay.analysis.caution import token_itl_trusted
 from agentx_replay.analysis.curve import Curve, PointInterval
 from agentx_replay.analysis.frontier import CurvePoint
 from agentx_replay.analysis.profile import Profile, Spread
@@ -166,7 +165,7 @@ def _spread_figure(
     untrusted = {
         level.point.measurement
         for level in levels
-        if title == _OF_TOKENS and not token_itl_trusted(level.point)
+        if title == _OF_TOKENS and level.point.has("token-itl-untrusted")
     }
     spreads = [
         (level.point.measurement, found)

@@ -9,13 +9,13 @@ from html import escape
 from typing import Any
 
 from agentx_replay.analysis.by_server import served_by_level, urls_of
-from agentx_replay.analysis.caution import cautions, curve_cautions, token_itl_trusted
 from agentx_replay.analysis.curve import Curve
 from agentx_replay.analysis.fidelity import Fidelity, LengthErrors
-from agentx_replay.analysis.point import Point
+from agentx_replay.analysis.findings import Kind, cache_agreement, saturation
+from agentx_replay.analysis.point import Point, run_findings
 from agentx_replay.analysis.run import MeasuredLevel, Run
 from agentx_replay.analysis.sensitivity import DEFINITIONS, Reading, reading_at
-from agentx_replay.analysis.server import CacheAgreement, Speculation
+from agentx_replay.analysis.server import Speculation
 from agentx_replay.analysis.throughput import explanation
 from agentx_replay.report.disclosure_words import (
     client_words,
@@ -42,6 +42,7 @@ from agentx_replay.report.verdict_lines import (
     cautions_at,
     comparability_lines,
     comparable_and_valid,
+    finding_lines,
     valid_word,
     windowed_text,
 )
@@ -122,7 +123,7 @@ def _command(run: Run) -> str:
 
 
 def _verdicts(points: Sequence[Point]) -> str:
-    valid = sum(point.verdict.valid for point in points)
+    valid = sum(point.valid for point in points)
     all_valid = valid == len(points)
     what = "start" if any(point.measurement.start > 1 for point in points) else "level"
     badges = [
@@ -138,22 +139,12 @@ def _verdicts(points: Sequence[Point]) -> str:
         if not any(map(comparable_and_valid, points))
         else ("warn", "! not every level is comparable")
     )
-    of_curve = curve_cautions(points)
-    if of_curve or any(map(cautions, points)):
+    findings = run_findings(points)
+    if any(finding.kind is Kind.WARNING for finding in findings):
         badges.append(("warn", "! read with caution"))
     marks = "".join(f'<span class="badge {style}">{escape(text)}</span>' for style, text in badges)
-    reasons = [
-        f"Concurrency {point.name} is not valid: {reason}."
-        for point in points
-        for reason in point.verdict.invalid_reasons
-    ]
-    reasons += [
-        f"Caution: concurrency {point.name}: {caution}."
-        for point in points
-        for caution in cautions(point)
-    ]
-    reasons += [f"Caution: {caution}." for caution in of_curve]
-    reasons += [f"{_capital(line)}." for line in comparability_lines(points)]
+    lines = [*finding_lines(findings, Kind.INVALID), *finding_lines(findings, Kind.WARNING)]
+    reasons = [f"{_capital(line)}." for line in (*lines, *comparability_lines(points))]
     return f'<p class="badges">{marks}</p>{paragraphs(reasons, "reason")}'
 
 
@@ -271,8 +262,8 @@ def instrument_section(run: Run) -> str:
                 _ms(found.loop_lag_p99_s),
                 _percent(found.itl_shift),
                 _percent(found.busiest_cpu_share),
-                "yes" if found.token_itl_trusted else f"NO ({UNTRUSTED})",
-                "yes" if not found.saturated else "NO",
+                f"NO ({UNTRUSTED})" if point.has("token-itl-untrusted") else "yes",
+                "NO" if any(saturation(found)) else "yes",
             ]
         )
     if not rows:
@@ -308,7 +299,7 @@ def _percent(value: float | None) -> str:
 def sensitivity_section(run: Run, targets: Sequence[float]) -> str:
     """Return throughput at the targets under every definition."""
     variants = run.variants
-    untrusted = [p.name for p in run.points if not token_itl_trusted(p)]
+    untrusted = [p.name for p in run.points if p.has("token-itl-untrusted")]
     rows, lacking = [], []
     for definition in DEFINITIONS:
         found = [reading_at(variants, definition, target, run.gpus or 1) for target in targets]
@@ -347,11 +338,7 @@ def fidelity_section(run: Run) -> str:
     heads = ["what", *(f"concurrency {concurrency}" for concurrency, _ in reports)]
     rows = [list(row) for row in zip(*(_fidelity_column(f) for _, f in reports), strict=True)]
     named = [[name, *row] for name, row in zip(_FIDELITY_ROWS, rows, strict=True)]
-    broken = [
-        f"Concurrency {concurrency}: {number} {what}."
-        for concurrency, report in reports
-        for what, number in report.violations
-    ]
+    broken = [f"{_capital(line)}." for line in finding_lines(run_findings(run.points), Kind.BROKEN)]
     compared = all(report.conformity.prefixes is not None for _, report in reports)
     kept = (
         "the waits of its recording, and kept what it shares there with prompts its play had sent"
@@ -407,21 +394,22 @@ def _exact(lengths: LengthErrors | None) -> str:
 # --- the server's own metrics --------------------------------------------------------------------
 
 
-def agreement_section(found: Sequence[tuple[str, CacheAgreement]]) -> str:
+def agreement_section(points: Sequence[Point]) -> str:
     """Return how the server's cache counters and the client's count agree; nothing untold."""
-    if not found:
-        return ""
     rows = [
         [
-            name,
+            point.name,
             f"{each.server_hit:.1%}",
             f"{each.client_hit:.1%}",
             f"{each.least_hit:.1%} – {each.most_hit:.1%}",
             f"{each.foreign_share:+,.1%}",
-            "agree" if each.disagreement is None else "DISAGREE",
+            "DISAGREE" if any(cache_agreement(each)) else "agree",
         ]
-        for name, each in found
+        for point in points
+        if (each := point.agreement) is not None
     ]
+    if not rows:
+        return ""
     heads = ("concurrency", "server's counters", "usage of responses", "which may be",
              "prompts beyond this run", "verdict")  # fmt: skip
     text = (
@@ -430,8 +418,7 @@ def agreement_section(found: Sequence[tuple[str, CacheAgreement]]) -> str:
         "been counted on either side of it: the responses' share lies in that range. Prompts "
         "beyond this run: tokens the server looked up that this run cannot have sent."
     )
-    said = [f"Concurrency {c}: {e.disagreement}." for c, e in found if e.disagreement is not None]
-    shown = table(heads, rows) + paragraphs(said, "reason") + paragraphs([text], "small")
+    shown = table(heads, rows) + paragraphs([text], "small")
     return f"<h3>The cache, counted twice</h3>{shown}"
 
 

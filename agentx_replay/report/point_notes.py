@@ -6,29 +6,23 @@ level has one line of a kind; the whole is on the page and in ``point.json``.
 
 from collections.abc import Callable, Sequence
 
-from agentx_replay.analysis.caution import cautions, curve_cautions, token_itl_trusted
-from agentx_replay.analysis.metrics import Counts
-from agentx_replay.analysis.point import Point
+from agentx_replay.analysis.findings import Kind
+from agentx_replay.analysis.point import Point, run_findings
 from agentx_replay.analysis.throughput import worth_explaining
-from agentx_replay.report.fidelity_lines import broken_line, counted_line, kept_line
-from agentx_replay.report.numerals import UNTRUSTED
-from agentx_replay.report.verdict_lines import comparability_lines
+from agentx_replay.report.fidelity_lines import counted_line, kept_line
+from agentx_replay.report.verdict_lines import comparability_lines, finding_lines
 from agentx_replay.wording import counted
 
 
 def invalid_lines(points: Sequence[Point]) -> list[str]:
     """Return every reason why a point is not valid."""
-    return [
-        f"{_label(point)} is not valid: {reason}"
-        for point in points
-        for reason in point.verdict.invalid_reasons
-    ]
+    return finding_lines(run_findings(points), Kind.INVALID)
 
 
 def warning_lines(points: Sequence[Point]) -> list[str]:
     """Return what to mind about points, and what holds for the whole run once."""
-    lines = [f"{_label(point)}: {line}" for point in points for line in _warnings(point)]
-    lines += [f"CAUTION: {caution}" for caution in curve_cautions(points)]
+    findings = run_findings(points)
+    lines = [*finding_lines(findings, Kind.WARNING), *finding_lines(findings, Kind.BROKEN)]
     lines += comparability_lines(points)
     if any(point.facts.gpus is None for point in points):
         lines.append("throughput is the whole system's: no GPU count was given (--gpus)")
@@ -46,41 +40,6 @@ def _under(heading: str, points: Sequence[Point], of: Callable[[Point], str | No
     found = [(point.name, line) for point in points if (line := of(point)) is not None]
     width = max((len(name) for name, _ in found), default=0)
     return [heading, *(f"  {name:>{width}}: {line}" for name, line in found)] if found else []
-
-
-def _label(point: Point) -> str:
-    return f"concurrency {point.name}"
-
-
-def _warnings(point: Point) -> list[str]:
-    """Return what is not as it should be in a point, beside what makes it invalid."""
-    lines = [f"CAUTION: {caution}" for caution in cautions(point)]
-    if point.summary is not None and (failed := _failures(point.summary.counts)) is not None:
-        lines.append(failed)
-    if not token_itl_trusted(point):
-        lines.append(f"loop lag is over 10 % of the ITL; do not trust its token ITL ({UNTRUSTED})")
-    if point.fidelity is not None and (broken := broken_line(point.fidelity)) is not None:
-        lines.append(broken)
-    return lines
-
-
-def _failures(counts: Counts) -> str | None:
-    bad = [
-        f"{number} {what}"
-        for number, what in (
-            (counts.failed, "failed"),
-            (counts.overflow, "overflowed the context"),
-            (counts.cut, "cut"),
-            (counts.length_mismatch, "of another length than asked"),
-            (counts.retries, "sent again on a new connection"),
-        )
-        if number
-    ]
-    if not bad:
-        return None
-    kinds = ", ".join(f"{name} {number}" for name, number in counts.categories)
-    said = f"of {counted(counts.sent, 'request')} {', '.join(bad)}"
-    return f"{said} (errors: {kinds})" if kinds else said
 
 
 def _kept(point: Point) -> str | None:

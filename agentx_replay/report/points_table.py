@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentx_replay.analysis.caution import cautions, token_itl_trusted
 from agentx_replay.analysis.metrics import PointSummary
 from agentx_replay.analysis.percentiles import Distribution
 from agentx_replay.analysis.point import Point, point_row
@@ -82,10 +81,10 @@ def _wrapped(lines: Sequence[str], width: int) -> list[str]:
 
 def points_json(points: Sequence[Point]) -> list[dict[str, Any]]:
     """Return the points by rising concurrency and start as plain values: the columns of
-    points.parquet, and the cautions.
+    points.parquet, and the findings.
     """
     return [
-        point_row(point) | {"cautions": cautions(point)}
+        point_row(point) | {"findings": [finding.document() for finding in point.findings]}
         for point in sorted(points, key=lambda point: point.measurement)
     ]
 
@@ -151,7 +150,7 @@ def _latency_column(
     texts = [rate(getattr(d, percentile) * per_s if d else None) for d in found]
     if name == "token_itl":
         texts = [
-            text if d is None or token_itl_trusted(point) else UNTRUSTED + text
+            UNTRUSTED + text if d is not None and point.has("token-itl-untrusted") else text
             for point, d, text in zip(points, found, texts, strict=True)
         ]
     return _Cells(heading, unit, texts)

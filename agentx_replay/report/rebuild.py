@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from agentx_replay.analysis.by_server import served_by_level
-from agentx_replay.analysis.caution import curve_cautions
 from agentx_replay.analysis.curve import Curve, curve_of
-from agentx_replay.analysis.point import point_row
+from agentx_replay.analysis.point import point_row, run_findings
 from agentx_replay.analysis.run import Run, read_run
 from agentx_replay.report.curve_lines import curve_json, curve_lines
 from agentx_replay.report.page import page
@@ -37,7 +36,7 @@ class Report:
     @property
     def sound(self) -> bool:
         """Whether every level that was asked for has a valid point."""
-        return not unmeasured(self.run) and all(p.verdict.valid for p in self.run.points)
+        return not unmeasured(self.run) and all(p.valid for p in self.run.points)
 
     @property
     def _reaches_a_target(self) -> bool:
@@ -59,7 +58,7 @@ class Report:
         return {
             "out": str(self.run.path),
             "points": points_json(self.run.points),
-            "cautions": curve_cautions(self.run.points),
+            "findings": [each.document() for each in run_findings(self.run.points)],
             "not_measured": [
                 of._asdict() | {"why": why} for of, why in unmeasured(self.run).items()
             ],

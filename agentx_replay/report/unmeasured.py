@@ -1,5 +1,6 @@
 """The levels of a sweep that have no point to show, and why: nothing that was asked goes unsaid."""
 
+from agentx_replay.analysis.findings import Kind
 from agentx_replay.analysis.run import Run
 from agentx_replay.results.going_on import put_back, resuming_command
 from agentx_replay.results.layout import Measurement, measurement_of, point_file
@@ -35,9 +36,9 @@ def left_out(run: Run) -> dict[Measurement, str]:
     valid.
     """
     invalid = {
-        point.measurement: "; ".join(point.verdict.invalid_reasons)
+        point.measurement: "; ".join(point.texts(Kind.INVALID))
         for point in run.points
-        if not point.verdict.valid
+        if not point.valid
     }
     return dict(sorted({**unmeasured(run), **invalid}.items()))
 

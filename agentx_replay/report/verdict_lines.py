@@ -1,15 +1,31 @@
-"""What is said of the verdicts on a run's points, in the same words on screen and page.
+"""The findings of a run as lines, in the same words on screen and page.
 
-Not for deciding them (``validity.py``).
+Not for deciding or wording them (``findings.py``).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from agentx_replay.analysis.caution import cautions, few_responses, throughputs_far_apart
 from agentx_replay.analysis.curve import TargetValue
-from agentx_replay.analysis.point import Point
+from agentx_replay.analysis.findings import Finding, Kind
+from agentx_replay.analysis.point import Point, point_findings
 from agentx_replay.analysis.throughput import Throughput
 from agentx_replay.report.numerals import FAR, rate
+
+_SAID = {
+    Kind.INVALID: " is not valid: ",
+    Kind.INCOMPARABLE: " is not comparable: ",
+    Kind.WARNING: ": CAUTION: ",
+    Kind.BROKEN: ": NOT KEPT: ",
+}
+
+
+def finding_lines(findings: Iterable[Finding], kind: Kind) -> list[str]:
+    """Return the findings of a kind, one a line, with the levels that each is of."""
+    return [
+        f"concurrency {', '.join(map(str, each.levels))}{_SAID[kind]}{each.text}"
+        for each in findings
+        if each.kind is kind
+    ]
 
 
 def comparability_lines(points: Sequence[Point]) -> list[str]:
@@ -18,17 +34,15 @@ def comparability_lines(points: Sequence[Point]) -> list[str]:
     The tool knows no fingerprint of the official corpus, so a point is comparable on a condition:
     with runs of its scenario on the same corpus. One that is not valid is compared with nothing.
     """
-    reasons = dict.fromkeys(r for point in points for r in point.verdict.incomparable_reasons)
-    of_all = [r for r in reasons if all(r in p.verdict.incomparable_reasons for p in points)]
-    lines = [f"not comparable: {'; '.join(of_all)}"] if of_all else []
-    for reason in reasons:
-        if reason not in of_all:
-            having = [p for p in points if reason in p.verdict.incomparable_reasons]
-            lines.append(f"concurrency {_levels(having)} is not comparable: {reason}")
+    found = [each for each in point_findings(points) if each.kind is Kind.INCOMPARABLE]
+    of_all = [each for each in found if len(each.levels) == len(points)]
+    lines = [f"not comparable: {'; '.join(each.text for each in of_all)}"] if of_all else []
+    lines += finding_lines((each for each in found if each not in of_all), Kind.INCOMPARABLE)
     fit = [point for point in points if comparable_and_valid(point)]
     if fit:
         rules = fit[0].facts.rules
-        where = "" if len(fit) == len(points) else f"concurrency {_levels(fit)}: "
+        names = ", ".join(point.name for point in fit)
+        where = "" if len(fit) == len(points) else f"concurrency {names}: "
         corpus = f" {rules.corpus}" if rules.corpus else ""
         lines.append(
             f"{where}comparable with runs of scenario {rules.scenario} on the same corpus{corpus}"
@@ -37,36 +51,26 @@ def comparability_lines(points: Sequence[Point]) -> list[str]:
 
 
 def cautions_at(value: TargetValue, points: Sequence[Point]) -> list[str]:
-    """Return the cautions on the levels that a value at a target was read off, one on several
+    """Return the warnings on the levels that a value at a target was read off, one on several
     starts of a level once.
     """
-    found: dict[tuple[int, str], list[Point]] = {}
-    for point in points:
-        if point.verdict.valid and point.concurrency in (value.at.between or ()):
-            for caution in cautions(point):
-                found.setdefault((point.concurrency, caution), []).append(point)
-    return [
-        f"caution: concurrency {_levels(having)}: {caution}"
-        for (_, caution), having in found.items()
-    ]
+    read_off = value.at.between or ()
+    found = [point for point in points if point.valid and point.concurrency in read_off]
+    return finding_lines(point_findings(found), Kind.WARNING)
 
 
 def valid_word(point: Point) -> str:
     """Return whether a point is valid, in a word; beside it that it is of few responses."""
-    word = "yes" if point.verdict.valid else "NO"
-    return f"{word}, few" if few_responses(point) else word
+    word = "yes" if point.valid else "NO"
+    return f"{word}, few" if point.has("few-responses") else word
 
 
 def windowed_text(point: Point, found: Throughput | None) -> str:
     """Return a windowed throughput, with a mark where it lies far from the headline."""
     text = rate(found.total_tokens_per_s if found else None)
-    return text + FAR if throughputs_far_apart(point) else text
+    return text + FAR if point.has("throughputs-far-apart") else text
 
 
 def comparable_and_valid(point: Point) -> bool:
     """Whether a point may be set beside others: rules kept, and the measurement sound."""
-    return point.verdict.comparable and point.verdict.valid
-
-
-def _levels(points: Sequence[Point]) -> str:
-    return ", ".join(point.name for point in points)
+    return point.comparable and point.valid

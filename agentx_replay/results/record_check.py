@@ -1,7 +1,7 @@
 """Are the records in a level's directory the level's own, its responses there once, and whole?
 
 A file that was copied, swapped or damaged would otherwise go into the numbers unnoticed. Not for:
-whether what was measured is sound (``analysis/validity.py``).
+whether what was measured is sound (``analysis/findings.py``).
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """The fidelity report from result tables, each number worked out by hand."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,6 @@ from agentx_replay.analysis.window import Window
 from agentx_replay.replay.ports import Phase, PlayRecord, Status
 from agentx_replay.results.rows import play_row, request_batch, request_row, table_of
 from agentx_replay.results.schema import PLAYS, arrow_schema
-from agentx_replay.results.typed import typed
 
 WINDOW = Window(10 * SECOND, 20 * SECOND, 10.0)
 FINE = Conformity(
@@ -228,39 +227,3 @@ def test_lateness_is_summarised_and_what_is_early_counted() -> None:
     assert found.p99_ms == pytest.approx(1 + 0.97 * 2)
     assert found.greatest_ms == 3.0
     assert excess(np.array([], np.int64)) is None
-
-
-BROKEN = {
-    "order": "sent before a request they follow had ended",
-    "joins": "sent before a subagent they wait for was over",
-    "spawns": "sent before the request that spawns them",
-    "prefixes": "with another prefix than recorded",
-    "overdeclared": "with more shared prefix than recorded",
-}
-
-
-@pytest.mark.parametrize(("name", "words"), BROKEN.items())
-def test_what_must_be_none_and_is_not_is_named(name: str, words: str) -> None:
-    found = report(requests(({}, {})), replace(FINE, **{name: 3}))  # type: ignore[arg-type]
-    assert found.violations == ((words, 3),)
-
-
-def test_nothing_is_named_where_all_is_kept() -> None:
-    assert report(requests(({}, {}))).violations == ()
-    assert report(requests(({}, {})), replace(FINE, gaps=None)).violations == ()
-
-
-def test_too_few_trees_and_an_early_request_are_named() -> None:
-    early = replace(FINE, gaps=Excess(1, 1, -1.0, -1.0, -1.0))
-    found = report(requests(({}, {})), early, trees=2)
-    assert [what for what, _ in found.violations] == [
-        "sent earlier than the recorded gap",
-        "moment or more with another number of live trees",
-    ]
-
-
-@pytest.mark.parametrize("conformity", [FINE, replace(FINE, gaps=None)])
-def test_a_stored_report_is_the_report(conformity: Conformity) -> None:
-    for table in (requests(({}, {})), requests(({}, {"prompt_tokens": None}))):
-        found = report(table, conformity)
-        assert typed(Fidelity, asdict(found), "fidelity") == found

@@ -6,6 +6,8 @@ import pytest
 from made_runs import write_instrument
 from record_cases import SECOND, dispatch, recorded, response
 
+from agentx_replay.analysis.facts import Conduct, Rules
+from agentx_replay.analysis.findings import Kind
 from agentx_replay.analysis.point import (
     Point,
     PointFacts,
@@ -16,7 +18,7 @@ from agentx_replay.analysis.point import (
     point_row,
     stored_point,
 )
-from agentx_replay.analysis.validity import Conduct, Rules
+from agentx_replay.analysis.throughput import Rates as Throughputs
 from agentx_replay.analysis.window import Window
 from agentx_replay.errors import UsageError
 from agentx_replay.replay.ports import Dispatch, Response
@@ -63,7 +65,7 @@ def test_a_report_gives_the_numbers_the_run_gave(tmp_path: Path) -> None:
     again = stored_point(stored)
     assert again.facts == point.facts
     assert again.summary == point.summary
-    assert again.verdict == point.verdict
+    assert again.findings == point.findings
     assert again.instrument is not None
     assert again.instrument.busiest_cpu_share == pytest.approx(0.2)
 
@@ -76,7 +78,8 @@ def test_a_killed_point_is_read_from_its_parts_and_not_valid(tmp_path: Path) -> 
     assert point.summary is not None
     assert point.summary.counts.sent == 1
     assert point.facts.window == Window(0, 10 * SECOND, 10.0)
-    assert "not finished: still running, or killed" in point.verdict.invalid_reasons
+    assert not point.valid
+    assert point.has("not-finished")
 
 
 def test_a_point_without_facts_is_named(tmp_path: Path) -> None:
@@ -89,7 +92,7 @@ def test_a_point_whose_window_never_opened_has_no_numbers() -> None:
     failed = replace(FACTS, window=None, conduct=Conduct(failure="warm-up failed: refused"))
     point = measured(failed)
     assert point.summary is None
-    assert point.verdict.invalid_reasons == ("warm-up failed: refused",)
+    assert point.texts(Kind.INVALID) == ("warm-up failed: refused",)
     row = point_row(point)
     assert row["total_tokens_per_s"] is None
     assert row["requests"] == 0
@@ -102,10 +105,9 @@ def test_a_row_has_the_columns_of_points_parquet(tmp_path: Path) -> None:
     assert row["total_tokens_per_s_per_gpu"] == pytest.approx(2.775)
     assert row["response_itl_p90_s"] == pytest.approx(0.9)
     assert (row["valid"], row["invalid_reasons"]) == (True, None)
-    assert row["incomparable_reasons"] == (
-        "scenario quick is for a quick look; rules overridden: seed; "
-        "the window is 10 s, under 900 s"
-    )
+    reasons = str(row["incomparable_reasons"]).split("; ")
+    assert tuple(reasons) == measured().texts(Kind.INCOMPARABLE)
+    assert len(reasons) == 3
     RunDirectory.create(tmp_path).write_points([row])
     (read,) = read_parquet([tmp_path / "points.parquet"], POINTS).to_pylist()
     assert read == row
@@ -121,6 +123,9 @@ def test_without_a_gpu_count_there_is_no_number_per_gpu() -> None:
 def test_a_document_of_a_point_is_json() -> None:
     document = orjson.loads(orjson.dumps(point_document(measured())))
     assert document["valid"] is True
+    assert [each["code"] for each in document["findings"]] == [
+        "scenario-not-comparable", "rules-overridden", "window-short", "few-responses",
+    ]  # fmt: skip
     assert document["facts"]["rules"]["scenario"] == "quick"
     assert document["summary"]["counts"]["sent"] == 1
 
@@ -140,6 +145,8 @@ def test_a_curve_is_of_the_system_where_a_point_lacks_its_count() -> None:
 
 
 def test_a_valid_point_without_throughput_is_not_on_the_curve() -> None:
-    untold = (PAIR[0], replace(PAIR[1], prompt_tokens=None))
-    point = measured(pair=untold)
-    assert curve([replace(point, verdict=measured().verdict)]) == []
+    point = measured()
+    assert point.summary is not None
+    unknown = replace(point.summary, rates=Throughputs(None, None, None))
+    assert point.valid
+    assert curve([replace(point, summary=unknown)]) == []

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from agentx_replay.analysis import findings
 from agentx_replay.analysis.server import (
-    CacheAgreement,
     Samples,
     break_evens,
     cache_agreement,
@@ -196,7 +196,7 @@ def test_server_and_client_agree_where_both_count_the_same() -> None:
     assert agreement.least_hit == pytest.approx(160 / 220)
     assert agreement.most_hit == pytest.approx(1 - 40 / 280)
     assert agreement.foreign_share == 0
-    assert agreement.disagreement is None
+    assert not any(findings.cache_agreement(agreement))
 
 
 @pytest.mark.parametrize("queries", [200, 250, 300])
@@ -205,7 +205,7 @@ def test_a_prompt_under_way_at_a_scrape_may_be_counted_on_either_side_or_in_part
 ) -> None:
     agreement = cache_agreement(counters(0.8 * queries, queries), requests(), 10.0)
     assert agreement is not None
-    assert agreement.disagreement is None
+    assert not any(findings.cache_agreement(agreement))
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_a_prompt_under_way_while_a_page_may_be_from_is_counted_on_either_side(
     agreement = cache_agreement(counters(queries / 2, queries), made, 10.0)
     assert agreement is not None
     assert agreement.foreign_share == pytest.approx(beyond)
-    assert (agreement.disagreement is None) == (beyond == 0.0)
+    assert any(findings.cache_agreement(agreement)) == (beyond != 0.0)
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_tokens_looked_up_are_held_against_the_most_and_the_least_this_run_can_h
     agreement = cache_agreement(counters(hits, queries), requests(), 10.0)
     assert agreement is not None
     assert agreement.foreign_share == pytest.approx(beyond)
-    assert agreement.disagreement is not None
+    assert any(findings.cache_agreement(agreement))
 
 
 def test_counters_of_several_engines_add_up_each_over_its_own_scrapes() -> None:
@@ -263,7 +263,7 @@ def test_counters_of_several_engines_add_up_each_over_its_own_scrapes() -> None:
     agreement = cache_agreement(found, requests(), 10.0)
     assert agreement is not None
     assert agreement.server_hit == pytest.approx(240 / 300)  # 160 and 80 of 200 and 100
-    assert agreement.disagreement is None
+    assert not any(findings.cache_agreement(agreement))
 
 
 def test_llama_cpp_counts_cached_tokens_apart_from_those_it_processed() -> None:
@@ -275,25 +275,7 @@ def test_llama_cpp_counts_cached_tokens_apart_from_those_it_processed() -> None:
     agreement = cache_agreement(found, requests(), 10.0)
     assert agreement is not None
     assert agreement.server_hit == pytest.approx(240 / 300)
-    assert agreement.disagreement is None
-
-
-@pytest.mark.parametrize(
-    ("agreement", "words"),
-    [
-        (CacheAgreement(0.80, 0.805, 0.805, 0.805, 0.01), None),
-        (CacheAgreement(0.80, 0.90, 0.80, 0.90, 0.01), None),
-        (CacheAgreement(0.80, 0.90, 0.82, 0.90, 0.01), "80.0% of prompt tokens were cached"),
-        (CacheAgreement(0.80, 0.80, 0.80, 0.80, 0.30), "30% more prompt tokens than this run sent"),
-        (CacheAgreement(0.80, 0.80, 0.80, 0.80, -0.50), "50% fewer prompt tokens than this run"),
-    ],
-)
-def test_a_disagreement_is_said(agreement: CacheAgreement, words: str | None) -> None:
-    if words is None:
-        assert agreement.disagreement is None
-    else:
-        assert agreement.disagreement is not None
-        assert words in agreement.disagreement
+    assert not any(findings.cache_agreement(agreement))
 
 
 def test_nothing_is_compared_that_was_not_told() -> None:

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from agentx_replay.analysis.validity import Rules
+from agentx_replay.analysis.facts import Rules
 from agentx_replay.analysis.window import Window
 from agentx_replay.experiment.drafting import with_drafting
 from agentx_replay.results.layout import server_parts

@@ -9,7 +9,7 @@ from agentx_replay.analysis.fidelity import (
     without_prefixes,
 )
 from agentx_replay.analysis.run import read_run
-from agentx_replay.report.fidelity_lines import broken_line, counted_line, kept_line
+from agentx_replay.report.fidelity_lines import counted_line, kept_line
 from agentx_replay.report.page_text import fidelity_section
 
 
@@ -17,7 +17,6 @@ def test_a_replay_that_kept_all_takes_one_line() -> None:
     assert kept_line(KEPT) == (
         "lengths exact, reuse 95.1% of 95.1%, gaps late 3.1 ms P99, order, joins, isolation kept"
     )
-    assert broken_line(KEPT) is None
     assert counted_line(KEPT) is None
 
 
@@ -31,16 +30,11 @@ def test_reuse_that_differs_says_that_nothing_sent_was_lost() -> None:
     assert "reuse 80.9% of 81.5%, gaps" in kept_line(lost)
 
 
-def test_what_was_not_kept_has_a_line_of_its_own() -> None:
+def test_what_was_not_kept_is_not_called_kept() -> None:
     broken = replace(KEPT, shared_between_plays=2, conformity=replace(OF, joins=3, resets_sent=11))
     assert kept_line(broken) == (
         "lengths exact, reuse 95.1% of 95.1%, resets 11 of 12, gaps late 3.1 ms P99"
     )
-    assert broken_line(broken) == (
-        "NOT KEPT: 3 sent before a subagent they wait for was over; 2 blocks shared between plays"
-    )
-    one = replace(KEPT, shared_between_plays=1)
-    assert broken_line(one) == "NOT KEPT: 1 block shared between plays"
 
 
 def test_every_drop_clamp_and_repeat_that_happened_is_counted() -> None:
@@ -79,7 +73,6 @@ def test_answers_are_counted_in_place_of_prefixes_where_live_output_was_to_be_fe
         "lengths exact, answers fed back: 38 of 40, prefixes not compared (--live-history), "
         "gaps late 3.1 ms P99, order, joins, isolation kept"
     )
-    assert broken_line(fed_back) is None
 
 
 def test_what_the_server_did_not_tell_is_left_out() -> None:

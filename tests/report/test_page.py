@@ -203,9 +203,9 @@ def test_a_run_that_measured_nothing_says_so_in_every_part(tmp_path: Path) -> No
     assert "Nothing to say of the client: no window opened." in html
 
 
-def test_a_card_read_off_few_responses_bears_the_caution(page: Path) -> None:
+def test_a_card_read_off_few_responses_bears_the_warning(page: Path) -> None:
     cards = [part.split("</div>")[0] for part in page.read_text().split('<div class="card')[2:5]]
-    said = "Caution: concurrency 16: P90 of 16 responses: under 30 a P90 is one or two responses"
+    said = "Concurrency 16: CAUTION: P90 of 16 responses"
     # 50 is read off 16 and 20 lanes, 150 off 12 and 16, 500 off nothing.
     assert [said in card for card in cards] == [True, True, False]
     assert "! read with caution</span>" in page.read_text()

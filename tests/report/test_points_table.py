@@ -4,9 +4,9 @@ import orjson
 import pytest
 from record_cases import SECOND, dispatch, prompt, recorded, response
 
+from agentx_replay.analysis.facts import Conduct, Rules
 from agentx_replay.analysis.instrument import InstrumentReport
 from agentx_replay.analysis.point import Point, PointFacts, measure_point
-from agentx_replay.analysis.validity import Conduct, Rules
 from agentx_replay.analysis.window import Window
 from agentx_replay.replay.ports import ErrorCategory, Status
 from agentx_replay.report.points_table import points_json, points_table
@@ -66,14 +66,12 @@ def test_a_point_of_30_responses_is_not_called_few() -> None:
     assert tables([point(30)])[0][3].split()[-2:] == ["0", "yes"]
 
 
-def test_cautions_are_said_of_their_point() -> None:
+def test_every_finding_of_a_point_is_said_of_it_and_in_json() -> None:
     table = points_table([point(2)])
-    few = "concurrency 2: CAUTION: P90 of 2 responses: under 30 a P90 is one or two responses"
-    assert few in table
-    assert (
-        "concurrency 2: CAUTION: windowed throughput is -99.6% from the headline, over 20%" in table
-    )
-    assert points_json([point(2)])[0]["cautions"][0].startswith("P90 of 2 responses")
+    findings = points_json([point(2)])[0]["findings"]
+    assert [each["code"] for each in findings] == ["few-responses", "throughputs-far-apart"]
+    for each in findings:
+        assert f"concurrency 2: CAUTION: {each['text']}" in table
 
 
 def test_latency_stands_under_its_units() -> None:
@@ -112,18 +110,19 @@ def test_reasons_against_a_point_follow_the_table() -> None:
     assert "concurrency 2 is not valid: interrupted" in table
 
 
-def incomparable(of: Point, *reasons: str) -> Point:
-    return replace(of, verdict=replace(of.verdict, incomparable_reasons=reasons))
+def overridden(of: Point) -> Point:
+    rules = replace(of.facts.rules, overridden=("seed",))
+    return replace(of, facts=replace(of.facts, rules=rules))
 
 
 def test_what_makes_points_incomparable_is_said_once() -> None:
-    points = [incomparable(point(each), "rules overridden: seed") for each in (2, 4)]
-    assert points_table(points).count("not comparable: rules overridden: seed") == 1
+    table = points_table([overridden(point(2)), overridden(point(4))])
+    assert table.count("not comparable: rules overridden: seed") == 1
 
 
 def test_what_makes_one_point_incomparable_is_said_of_that_one() -> None:
-    table = points_table([point(2), incomparable(point(4), "nothing was measured")])
-    assert "concurrency 4 is not comparable: nothing was measured" in table
+    table = points_table([point(2), overridden(point(4))])
+    assert "concurrency 4 is not comparable: rules overridden: seed" in table
     assert "concurrency 2: comparable with runs of scenario agentx on the same corpus" in table
 
 
@@ -153,12 +152,8 @@ def test_failures_are_counted_by_kind() -> None:
         whole.facts,
         PointStatus.COMPLETE,
     )
-    table = points_table([failed])
-    assert (
-        "concurrency 2: of 3 requests 1 failed, 1 cut, 1 sent again on a new connection (errors:"
-        in table
-    )
-    assert "reset 1)" in table
+    assert failed.has("requests-not-ok")
+    assert "reset 1)" in points_table([failed])
 
 
 def test_a_difference_of_the_two_throughputs_is_explained() -> None:
@@ -170,11 +165,8 @@ def test_a_difference_of_the_two_throughputs_is_explained() -> None:
 
 
 def test_a_token_itl_not_to_be_trusted_is_said() -> None:
-    report = InstrumentReport(None, 0.005, None, None, (), token_itl_trusted=False)
-    points = [replace(point(2), instrument=report), point(4)]
-    assert "concurrency 2: loop lag is over 10 % of the ITL; do not trust its token ITL" in (
-        points_table(points)
-    )
+    points = [replace(point(2), instrument=InstrumentReport(None, 0.005, None, None)), point(4)]
+    assert [each.has("token-itl-untrusted") for each in points] == [True, False]
     # 2 s over 100 later tokens in one gap of 50.5; of more lanes the same.
     assert [line.split()[4] for line in tables(points)[1][3:]] == ["~39.6", "39.6"]
 
@@ -188,7 +180,7 @@ def test_a_point_without_numbers_is_a_row_of_dashes() -> None:
     assert latency[3].split() == ["2", *["-"] * 9]
 
 
-REPORT = InstrumentReport(0.0012, 0.0005, 0.011, 0.234, (), token_itl_trusted=True)
+REPORT = InstrumentReport(0.0012, 0.0005, 0.011, 0.234)
 
 
 def test_the_clients_own_error_has_a_line_a_level() -> None:
@@ -201,7 +193,7 @@ def test_the_clients_own_error_has_a_line_a_level() -> None:
 
 
 def test_the_answer_comes_before_what_to_mind_and_what_was_kept() -> None:
-    late = replace(REPORT, token_itl_trusted=False)
+    late = replace(REPORT, loop_lag_p99_s=0.005)
     points = [
         replace(point(2), instrument=late),
         point(4, conduct=Conduct(interrupted=True)),
@@ -232,13 +224,3 @@ def test_json_has_the_columns_of_points_parquet_by_rising_concurrency() -> None:
     rows = orjson.loads(orjson.dumps(points_json([point(4), point(2)])))
     assert [row["concurrency"] for row in rows] == [2, 4]
     assert rows[0]["interactivity"] == pytest.approx(50.0)
-
-
-def test_cache_counts_that_cannot_be_are_told_with_their_level() -> None:
-    impossible = recorded([(dispatch(), response(prompt_tokens=100, cached_tokens=1000))])
-    facts = PointFacts(1, 8, Window(0, 1000 * SECOND, 1000.0), RULES, Conduct())
-    said = points_table([measure_point(impossible, None, facts, PointStatus.COMPLETE)])
-    assert (
-        "concurrency 1: CAUTION: 1 response reports more cached than prompt tokens; their cache "
-        "counts are not used"
-    ) in " ".join(said.split())

@@ -6,6 +6,7 @@ from made_runs import Level, make_run
 
 from agentx_replay.report.rebuild import Report
 
+UNLIKE = "levels-unlike"
 LEVELS = (Level(12, 160.0, 1500.0), Level(16, 60.0, 6000.0))
 
 
@@ -31,20 +32,15 @@ def test_every_line_fits_100_columns(tmp_path: Path) -> None:
 def test_that_neighbouring_levels_did_other_work_is_said_once_wherever_the_run_is(
     tmp_path: Path,
 ) -> None:
-    # 1,500 tok/s × 8 GPUs × 100 s / 12 lanes, less 101 of output; 6,000 over 16 lanes likewise.
-    said = (
-        "neighbouring levels did not do the same work, since few lanes play other sessions than "
-        "many: mean prompt by concurrency 99,899 tokens at 12, 299,899 tokens at 16"
-    )
     report = Report.of(make_run(tmp_path / "r", LEVELS), (100.0,))
-    assert " ".join(report.text().split()).count(f"CAUTION: {said}") == 1
-    assert report.plain()["cautions"] == (said,)
-    page = report.write().read_text()
-    assert page.split("</header>")[0].count(f"Caution: {said}.") == 1
+    (said,) = [each["text"] for each in report.plain()["findings"] if each["code"] == UNLIKE]
+    # 1,500 tok/s × 8 GPUs × 100 s / 12 lanes, less 101 of output; 6,000 over 16 lanes likewise.
+    assert "99,899 tokens at 12, 299,899 tokens at 16" in said
+    assert " ".join(report.text().split()).count(said) == 1
+    assert report.write().read_text().split("</header>")[0].count(said) == 1
 
 
 def test_levels_that_did_like_work_are_not_spoken_of(tmp_path: Path) -> None:
     like = (Level(12, 160.0, 1500.0), Level(16, 60.0, 2000.0))
     report = Report.of(make_run(tmp_path / "r", like), (100.0,))
-    assert "did not do the same work" not in report.text()
-    assert report.plain()["cautions"] == ()
+    assert UNLIKE not in [each["code"] for each in report.plain()["findings"]]

@@ -1,0 +1,47 @@
+"""What is known of a run beside its records: what happened to it, and which rules it kept."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Conduct:
+    """What happened to the run. ``failure`` says why it ended early or never reached its window
+    (warm-up failed, too many failures), None where it did not.
+    """
+
+    interrupted: bool = False
+    failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How far the run kept its scenario's rules.
+
+    ``comparable`` is the scenario's own word; ``overridden`` names rules changed;
+    ``other_corpus``, ``speculative_decoding`` and ``no_server`` (what was measured instead of a
+    server) say in words what differs, None where nothing. ``sessions`` is how many were to be
+    played and ``max_sessions`` how many the scenario takes, None where it takes all. ``corpus``
+    is the fingerprint of the whole corpus. None also where an older version wrote the point.
+    """
+
+    scenario: str
+    comparable: bool
+    window_s: float
+    overridden: tuple[str, ...] = ()
+    sessions_left_out: int = 0
+    requests_left_out: int = 0
+    other_corpus: str | None = None
+    live_history: bool = False
+    tool_messages: bool = False
+    speculative_decoding: str | None = None
+    no_server: str | None = None
+    sessions: int | None = None
+    max_sessions: int | None = None
+    corpus: str | None = None
+
+    @property
+    def sessions_lacking(self) -> bool:
+        """Whether the corpus has fewer sessions than the scenario takes: it is another corpus."""
+        if self.sessions is None or self.max_sessions is None:
+            return False
+        return self.sessions < self.max_sessions

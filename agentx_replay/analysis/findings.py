@@ -1,0 +1,429 @@
+"""Every judgement on a point or a curve: its code, its sentence and its threshold, in one place.
+
+A rule is a pure function of figures that yields findings. ``Point.findings`` calls the rules of a
+point, ``run_findings`` those of a curve; terminal, page and JSON show what these return and word
+nothing again. To add a finding: write its rule here, beside its threshold, with a code that no
+other has, call the rule in ``Point.findings``, and add the code to the table in docs/metrics.md.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+from typing import Any
+
+from agentx_replay.analysis.facts import Conduct, Rules
+from agentx_replay.analysis.fidelity import Fidelity
+from agentx_replay.analysis.instrument import CPU_SPAN_S, InstrumentReport
+from agentx_replay.analysis.metrics import Counts, PointSummary, PromptLengths
+from agentx_replay.analysis.server import CacheAgreement
+from agentx_replay.results.layout import Measurement
+from agentx_replay.results.run_directory import PointStatus
+from agentx_replay.wording import counted
+
+
+class Kind(StrEnum):
+    """What a finding does: ``invalid`` refuses the number and sets the exit code, ``incomparable``
+    keeps it from standing beside others, ``broken`` is a rule of the replay that was not kept,
+    ``warning`` changes nothing.
+    """
+
+    INVALID = "invalid"
+    INCOMPARABLE = "incomparable"
+    WARNING = "warning"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One judgement. ``code`` is stable, ``text`` a clause without a full stop that names the
+    figures, ``more`` a second clause for the page. ``levels`` are those that it is of; a point's
+    own findings name none.
+    """
+
+    code: str
+    kind: Kind
+    text: str
+    levels: tuple[Measurement, ...] = ()
+    more: str = ""
+
+    def document(self) -> dict[str, Any]:
+        """Return the finding as plain values."""
+        levels = {"levels": [level._asdict() for level in self.levels]} if self.levels else {}
+        more = {"more": self.more} if self.more else {}
+        return {"code": self.code, "kind": self.kind.value, "text": self.text} | levels | more
+
+
+def _invalid(code: str, text: str) -> Finding:
+    return Finding(code, Kind.INVALID, text)
+
+
+def _warning(code: str, text: str, more: str = "") -> Finding:
+    return Finding(code, Kind.WARNING, text, more=more)
+
+
+# --- is the measurement sound --------------------------------------------------------------------
+
+MAX_SHARE = 0.01
+MAX_PROMPT_LENGTH_ERROR = 0.005
+MIN_OBSERVED_SHARE_OF_WINDOW = 0.95
+MIN_COMPARABLE_WINDOW_S = 900.0
+MAX_ITL_SHIFT = 0.025
+MAX_SEND_LAG_P99_S = 0.050
+MAX_CPU_SHARE = 0.85
+MAX_LAG_SHARE_OF_ITL = 0.10
+
+
+def course(status: PointStatus, conduct: Conduct, *, opened: bool) -> Iterator[Finding]:
+    """Judge whether the run came to its end; ``opened`` says whether its window did."""
+    if conduct.interrupted:
+        yield _invalid("run-interrupted", "interrupted")
+    if status is PointStatus.RUNNING:
+        yield _invalid("not-finished", "not finished: still running, or killed")
+    elif conduct.failure is not None:
+        yield _invalid("run-failed", conduct.failure)
+    elif not opened and not conduct.interrupted:
+        yield _invalid("window-never-opened", "the window never opened")
+
+
+def outcomes(counts: Counts) -> Iterator[Finding]:
+    """Judge how the requests of the window ended."""
+    if not counts.sent:
+        yield _invalid("nothing-sent", "no request was sent in the window")
+        return
+    for code, number, what in (
+        ("requests-failed", counts.failed, "failed"),
+        ("requests-overflowed", counts.overflow, "overflowed the context"),
+        ("requests-cut", counts.cut, "were cut at the end of the grace"),
+        ("lengths-not-as-asked", counts.length_mismatch, "had another length than asked"),
+    ):
+        if number > MAX_SHARE * counts.sent:
+            yield _invalid(
+                code,
+                f"{number} of {counted(counts.sent, 'request')} ({number / counts.sent:.1%}) "
+                f"{what}, over {MAX_SHARE:.0%}",
+            )
+    if not counts.measured:
+        yield _invalid("nothing-succeeded", "no request succeeded")
+    if counts.without_usage:
+        yield _invalid(
+            "no-usage",
+            f"the server reported no usage for {counts.without_usage} of "
+            f"{counted(counts.measured, 'response')}",
+        )
+
+
+def observation(summary: PointSummary, nominal_window_s: float) -> Iterator[Finding]:
+    """Judge whether prompts had their lengths, and latencies were seen to the window's end."""
+    lengths = summary.prompt_lengths
+    if lengths is not None and abs(lengths.aggregate_error) > MAX_PROMPT_LENGTH_ERROR:
+        yield _invalid(
+            "prompt-lengths-off",
+            f"prompts were {lengths.aggregate_error:+.2%} off the recorded length in aggregate, "
+            f"over {MAX_PROMPT_LENGTH_ERROR:.1%}",
+        )
+    if not summary.counts.measured:
+        return
+    seen_s = _observed_until_s(summary, nominal_window_s)
+    needed_s = MIN_OBSERVED_SHARE_OF_WINDOW * nominal_window_s
+    if seen_s is None:
+        yield _invalid("no-itl", "no ITL was observed")
+    elif seen_s < needed_s:
+        yield _invalid(
+            "observed-too-short",
+            f"the last TTFT or ITL was observed {seen_s:.1f} s into the window, "
+            f"before {needed_s:.1f} s ({MIN_OBSERVED_SHARE_OF_WINDOW:.0%} of it)",
+        )
+
+
+def _observed_until_s(summary: PointSummary, nominal_window_s: float) -> float | None:
+    """Return until when TTFT and ITL were both seen, as agentx-harness 1.0.12 asks of windows of
+    900 s and more; in a shorter one, where a single response may span the rest, until when either
+    was.
+    """
+    ttft_s, itl_s = summary.last_ttft_s, summary.last_itl_s
+    if ttft_s is None or itl_s is None:
+        return None
+    both = nominal_window_s >= MIN_COMPARABLE_WINDOW_S
+    return min(ttft_s, itl_s) if both else max(ttft_s, itl_s)
+
+
+def saturation(of: InstrumentReport) -> Iterator[Finding]:
+    """Judge whether the client was the bottleneck."""
+    if of.itl_shift is not None and of.itl_shift > MAX_ITL_SHIFT:
+        yield _invalid(
+            "client-stamps-late",
+            f"client: late stamps could move the P90 ITL by {of.itl_shift:.1%} "
+            f"(limit {MAX_ITL_SHIFT:.1%})",
+        )
+    if of.send_lag_p99_s is not None and of.send_lag_p99_s > MAX_SEND_LAG_P99_S:
+        yield _invalid(
+            "client-sends-late",
+            f"client: send lag P99 is {of.send_lag_p99_s * 1e3:.0f} ms "
+            f"(limit {MAX_SEND_LAG_P99_S * 1e3:.0f} ms)",
+        )
+    if of.busiest_cpu_share is not None and of.busiest_cpu_share > MAX_CPU_SHARE:
+        yield _invalid(
+            "client-cpu",
+            f"client: a worker used {of.busiest_cpu_share:.0%} of a core over {CPU_SPAN_S} s "
+            f"(limit {MAX_CPU_SHARE:.0%})",
+        )
+
+
+# --- may it stand beside other results of its scenario --------------------------------------------
+
+
+def comparability(rules: Rules, counts: Counts | None) -> Iterator[Finding]:
+    """Judge which rules were not kept; ``counts`` is None where the window never opened."""
+    cases = (
+        (
+            "nothing-measured",
+            counts is None or not counts.measured,
+            "nothing was measured",
+        ),
+        ("no-server", rules.no_server is not None, f"{rules.no_server}"),
+        (
+            "scenario-not-comparable",
+            not rules.comparable,
+            f"scenario {rules.scenario} is for a quick look",
+        ),
+        (
+            "rules-overridden",
+            bool(rules.overridden),
+            f"rules overridden: {', '.join(rules.overridden)}",
+        ),
+        (
+            "window-short",
+            rules.window_s < MIN_COMPARABLE_WINDOW_S,
+            f"the window is {rules.window_s:g} s, under {MIN_COMPARABLE_WINDOW_S:g} s",
+        ),
+        (
+            "sessions-left-out",
+            rules.sessions_left_out > 0,
+            f"{counted(rules.sessions_left_out, 'session')} left out",
+        ),
+        (
+            "requests-left-out",
+            rules.requests_left_out > 0,
+            f"{counted(rules.requests_left_out, 'request')} left out",
+        ),
+        (
+            "other-corpus",
+            rules.other_corpus is not None,
+            f"another corpus: {rules.other_corpus}",
+        ),
+        (
+            "sessions-lacking",
+            rules.sessions_lacking,
+            f"{counted(rules.sessions or 0, 'session')}, the scenario takes the first "
+            f"{rules.max_sessions}: another corpus",
+        ),
+        (
+            "live-history",
+            rules.live_history,
+            "live output was to be fed back (--live-history)",
+        ),
+        (
+            "tool-messages",
+            rules.tool_messages,
+            "answers were sent as tool calls (--tool-messages)",
+        ),
+        (
+            "speculative-decoding",
+            rules.speculative_decoding is not None,
+            f"speculative: {rules.speculative_decoding}",
+        ),
+    )
+    return (Finding(code, Kind.INCOMPARABLE, text) for code, holds, text in cases if holds)
+
+
+# --- what to mind of a number that is valid -------------------------------------------------------
+
+FEW_RESPONSES = 30
+FAR_APART = 0.20
+"""Relative difference of windowed and headline throughput above which neither stands alone."""
+FEW_ANSWERS = 0.5
+"""Share of the answers to be fed back below which a run is more of words than of live history."""
+MAX_HIT_DIFFERENCE = 0.01
+MAX_FOREIGN_SHARE = 0.05
+_LENGTHS_OFF = 0.01
+"""What prompt lengths that are off move a hit rate by at most: a valid point's are by 0.5 %."""
+_ALIKE_TOKENS = 64
+"""Tokens a prompt that are alike beyond the blocks shared as recorded: what a template opens every
+conversation and a message with."""
+
+
+def weakness(summary: PointSummary) -> Iterator[Finding]:
+    """Warn of a P90 of few responses, and of two throughputs far apart."""
+    itl, difference = summary.response_itl, summary.rates.difference
+    if itl is not None and itl.count < FEW_RESPONSES:
+        yield _warning(
+            "few-responses",
+            f"P90 of {counted(itl.count, 'response')}: under {FEW_RESPONSES} a P90 is one or two "
+            "responses",
+        )
+    if difference is not None and abs(difference.relative) > FAR_APART:
+        yield _warning(
+            "throughputs-far-apart",
+            f"windowed throughput is {difference.relative:+.1%} from the headline, "
+            f"over {FAR_APART:.0%}",
+        )
+
+
+def answers_fed_back(of: Fidelity) -> Iterator[Finding]:
+    """Warn of live history that fed back no answer, or few."""
+    if not of.answers_due:
+        yield _warning(
+            "no-answer-due",
+            "no answer was fed back: no prompt went on from one that was answered in the window",
+        )
+    elif of.answers_fed_back < FEW_ANSWERS * of.answers_due:
+        yield _warning(
+            "few-answers-fed-back",
+            f"answers fed back: {of.answers_fed_back} of {of.answers_due}; the others were words, "
+            "as the responses failed, had no content (reasoning and tool calls are not said) or no "
+            "usage",
+        )
+
+
+def cache_counts(counts: Counts) -> Iterator[Finding]:
+    """Warn of responses that report more cached than prompt tokens."""
+    if counts.cached_above_prompt:
+        report = counted(counts.cached_above_prompt, "response reports", "responses report")
+        yield _warning(
+            "cache-counts-impossible",
+            f"{report} more cached than prompt tokens; their cache counts are not used",
+        )
+
+
+def cache_agreement(of: CacheAgreement) -> Iterator[Finding]:
+    """Warn if the server's cache counters and the responses do not agree."""
+    low, high = of.least_hit - MAX_HIT_DIFFERENCE, of.most_hit + MAX_HIT_DIFFERENCE
+    if of.foreign_share > MAX_FOREIGN_SHARE:
+        yield _warning(
+            "server-shared",
+            f"the server looked up {of.foreign_share:.0%} more prompt tokens than this run "
+            "sent: somebody else used it, or it computed prompts again",
+        )
+    elif of.foreign_share < -MAX_FOREIGN_SHARE:
+        yield _warning(
+            "engines-not-scraped",
+            f"the server looked up {-of.foreign_share:.0%} fewer prompt tokens than this run "
+            "sent: engines behind it are not scraped (--metrics-url), or do not count",
+        )
+    elif not low <= of.server_hit <= high:
+        yield _warning(
+            "cache-hits-disagree",
+            f"the server's counters say {of.server_hit:.1%} of prompt tokens were cached, "
+            f"its responses say {of.client_hit:.1%}",
+        )
+
+
+def known_before(summary: PointSummary) -> Iterator[Finding]:
+    """Warn if the server cached more than it was sent in the level."""
+    hit, possible = summary.cache_hit, summary.cache_hit_theoretical
+    lengths = summary.prompt_lengths
+    if hit is None or possible is None or lengths is None:
+        return
+    if hit > possible + _LENGTHS_OFF + _ALIKE_TOKENS / lengths.mean_tokens:
+        yield _warning(
+            "prompts-cached-before",
+            f"the server knew these prompts already: it found {hit:.1%} of them in its cache, "
+            f"where an unlimited one, empty at first, would hold {possible:.1%}",
+        )
+
+
+def failures(counts: Counts) -> Iterator[Finding]:
+    """Count the requests that did not end well, or were sent twice, and their errors."""
+    bad = [
+        f"{number} {what}"
+        for number, what in (
+            (counts.failed, "failed"),
+            (counts.overflow, "overflowed the context"),
+            (counts.cut, "cut"),
+            (counts.length_mismatch, "of another length than asked"),
+            (counts.retries, "sent again on a new connection"),
+        )
+        if number
+    ]
+    if bad:
+        kinds = ", ".join(f"{name} {number}" for name, number in counts.categories)
+        errors = f" (errors: {kinds})" if kinds else ""
+        said = f"of {counted(counts.sent, 'request')} {', '.join(bad)}{errors}"
+        yield _warning("requests-not-ok", said)
+
+
+def token_itl(of: InstrumentReport, summary: PointSummary) -> Iterator[Finding]:
+    """Warn if the client was too slow for token ITL and event gaps to be believed."""
+    itl = summary.response_itl
+    if itl is None or of.loop_lag_p99_s is None:
+        return
+    if of.loop_lag_p99_s > MAX_LAG_SHARE_OF_ITL * itl.p90_s:
+        yield _warning(
+            "token-itl-untrusted",
+            f"loop lag P99 is over {MAX_LAG_SHARE_OF_ITL:.0%} of the P90 ITL; do not trust its "
+            "token ITL",
+        )
+
+
+FAR_LONGER = 1.5
+"""Ratio of two neighbouring levels' mean prompts above which they did not do the same work."""
+
+
+def like_work(lengths: Mapping[int, Sequence[PromptLengths]]) -> Iterator[Finding]:
+    """Warn of a curve whose neighbouring levels had prompts of unlike length, by the lengths of
+    each concurrency's valid points. Lane k plays the k-th session, so few lanes see other sessions
+    than many.
+    """
+    means = {level: _mean_prompt(lengths[level]) for level in sorted(lengths)}
+    apart = {
+        level
+        for pair in pairwise(means)
+        if max(means[at] for at in pair) > FAR_LONGER * min(means[at] for at in pair)
+        for level in pair
+    }
+    if apart:
+        at = [f"{means[level]:,.0f} tokens at {level}" for level in sorted(apart)]
+        yield Finding(
+            "levels-unlike",
+            Kind.WARNING,
+            "neighbouring levels did not do the same work, since few lanes play other sessions "
+            f"than many: mean prompt by concurrency {', '.join(at)}",
+            tuple(map(Measurement, sorted(apart))),
+        )
+
+
+def _mean_prompt(starts: Sequence[PromptLengths]) -> float:
+    """Return the mean prompt of a level over all responses of its starts, in tokens."""
+    return sum(of.count * of.mean_tokens for of in starts) / sum(of.count for of in starts)
+
+
+# --- did the replay keep its own rules ------------------------------------------------------------
+
+
+def fidelity(report: Fidelity) -> Iterator[Finding]:
+    """Name what a replay must not do, and did."""
+    of = report.conformity
+    alive = report.trees_least == report.trees_most == report.trees_wanted
+    shared = report.shared_between_plays
+    cases = (
+        ("order-broken", of.order, "sent before a request they follow had ended"),
+        ("joins-broken", of.joins, "sent before a subagent they wait for was over"),
+        ("spawns-broken", of.spawns, "sent before the request that spawns them"),
+        ("gaps-broken", of.gaps.early if of.gaps else 0, "sent earlier than the recorded gap"),
+        ("prefixes-broken", of.prefixes or 0, "with another prefix than recorded"),
+        ("declared-prefixes-broken", of.overdeclared, "with more shared prefix than recorded"),
+        (
+            "isolation-broken",
+            shared,
+            "shared by several plays (blocks)",
+        ),
+        (
+            "live-trees-broken",
+            0 if alive else 1,
+            "time or more another number of live sessions",
+        ),
+    )
+    return (
+        Finding(code, Kind.BROKEN, f"{number} {what}") for code, number, what in cases if number
+    )
