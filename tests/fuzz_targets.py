@@ -6,18 +6,20 @@ the code under test raises, where something does not hold.
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import Callable
-from typing import cast
 
-from agentx_replay.endpoint.chunks import ChunkReader
+from http_reads import parsed
+from stamped_stream import StampedStream
+
 from agentx_replay.endpoint.connection import Connection
-from agentx_replay.endpoint.framing import Chunked
 from agentx_replay.endpoint.outcome import Connected, response_of
-from agentx_replay.endpoint.parsing import ParseQueue
-from agentx_replay.endpoint.sse import EventSplitter
+from agentx_replay.endpoint.server_sent_events import EventSplitter
+from agentx_replay.endpoint.stamped_socket import READ_BYTES, StampedSocket, Wire
 from agentx_replay.errors import UsageError
 from agentx_replay.traces.weka import read_session
 
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 Seen = tuple[str, str | None, int, str | None]
 """Status, category, token events and finish reason of a response."""
 
@@ -36,7 +38,7 @@ def events(data: bytes) -> None:
     split, whole = EventSplitter(), EventSplitter()
     found = [event for piece in cut(data) for event in split.feed(piece)]
     assert found + split.rest() == whole.feed(data[1:]) + whole.rest()
-    reader = ChunkReader()
+    reader = StampedStream()
     for at_ns, event in enumerate(found):
         reader.read(event, at_ns)
     stream = reader.result()
@@ -44,53 +46,31 @@ def events(data: bytes) -> None:
     assert stream.arrival_tokens is None or len(stream.arrival_tokens) == len(stream.arrival_ns)
 
 
-def _body(framing: Chunked, raw: bytes) -> bytes:
-    edges = framing.scan(raw)
-    return b"".join(raw[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True))
-
-
 def chunks(data: bytes) -> None:
     """However a chunked body is cut, its bytes and its end are the same."""
-    split, whole = Chunked(), Chunked()
-    body = b""
-    for piece in cut(data):
-        if split.ended or split.fault is not None:
-            break
-        body += _body(split, piece)
-    assert body == _body(whole, data[1:])
-    assert (split.ended, split.fault) == (whole.ended, whole.fault)
-
-
-class _Wire(asyncio.Transport):
-    """A transport whose other end is the test."""
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Nothing is ever buffered."""
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        """What is sent does not matter."""
-
-    def is_closing(self) -> bool:
-        """The test closes; there is no socket whose options matter."""
-        return True
-
-    def abort(self) -> None:
-        """The test closes."""
+    split, whole = parsed(CHUNKED, *cut(data)), parsed(CHUNKED, data[1:])
+    told = [
+        (body.text, each.complete_at is not None, each.fault)
+        for each in (split, whole)
+        if (body := each.body(complete=False)) is not None
+    ]
+    assert told[0] == told[1]
 
 
 async def _response(pieces: list[bytes]) -> Seen:
-    loop = asyncio.get_running_loop()
-    connection = Connection(loop, ParseQueue(loop))
-    connection.connection_made(cast(asyncio.BaseTransport, _Wire()))
+    wire = Wire.of(asyncio.get_running_loop(), "process")
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    connection = Connection(wire, StampedSocket(wire, ours, READ_BYTES, None))
     exchange = connection.exchange(b"request", streamed=True)
-    for piece in pieces:
-        connection.data_received(piece)
-        await asyncio.sleep(0)
-    connection.connection_lost(None)
+    with theirs:
+        for piece in pieces:
+            with contextlib.suppress(OSError):
+                theirs.sendall(piece)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
     await exchange.done
+    connection.abort()
     response = response_of(exchange, Connected(), 0, ())
     category = None if response.error_category is None else str(response.error_category)
     return str(response.status), category, len(response.arrival_ns), response.finish_reason

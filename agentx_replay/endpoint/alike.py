@@ -2,8 +2,8 @@
 
 The bytes around the text are learnt from one event and proven there; a later event between the
 same bytes means the same, and is told without a JSON parse. Only for events that tell nothing but
-a text: one with usage, token ids or a finish reason is read (chunks.py), and so is every event
-whose text could be anything but a JSON string that is not empty.
+a text: one with usage, token ids or a finish reason is read (completion_stream.py), and so is every
+event whose text could be anything but a JSON string that is not empty.
 """
 
 import re

@@ -11,19 +11,18 @@ import socket
 import ssl
 import time
 from dataclasses import dataclass
-from typing import Any
 
 from agentx_replay.endpoint.chat import ChatRequests
 from agentx_replay.endpoint.completions import CompletionRequests
 from agentx_replay.endpoint.connection import Connection, Ending, Exchange
+from agentx_replay.endpoint.kernel_stamps import timestamps_here
 from agentx_replay.endpoint.outcome import Connected, response_of, short
-from agentx_replay.endpoint.parsing import ParseQueue
 from agentx_replay.endpoint.settings import EndpointSettings
+from agentx_replay.endpoint.stamped_socket import Address, Wire, connect
 from agentx_replay.replay.ports import Clock, Dispatch, ErrorCategory, Response, Status
 
 _NS = 1_000_000_000
 _MARGIN_S = 1.0
-_Address = tuple[int, tuple[Any, ...]]
 
 
 class ConnectError(Exception):
@@ -50,10 +49,10 @@ class _Made:
 class Client:
     """Sends the requests of one process to one server. Make it inside a running loop.
 
-    Bodies are parsed in a queue of its own, unless it is given one to share (``parses``).
+    Its connections share a ``wire`` of its own, unless it is given that of others.
     """
 
-    def __init__(self, settings: EndpointSettings, parses: ParseQueue | None = None) -> None:
+    def __init__(self, settings: EndpointSettings, wire: Wire | None = None) -> None:
         self._settings = settings
         self._secrets = settings.secrets
         self._now_ns = time.monotonic_ns
@@ -61,13 +60,13 @@ class Client:
         completions = settings.api == "completions"
         self._requests = CompletionRequests(settings) if completions else ChatRequests(settings)
         self._tls = settings.tls.context() if settings.url.tls else None
-        self.parses = parses or ParseQueue(self._loop)
+        self.wire = wire or wire_of(settings)
         self._by_stream: dict[str, Connection] = {}
         self._open: set[Connection] = set()
         self._ahead: dict[str, asyncio.Task[_Made]] = {}
         self._unused: set[Connection] = set()
         self._connecting: set[asyncio.Task[_Made]] = set()
-        self._addresses: asyncio.Task[list[_Address]] | None = None
+        self._addresses: asyncio.Task[list[Address]] | None = None
         self._measured_keep_alive_s: float | None = None
         self._cuts = 0
 
@@ -271,13 +270,13 @@ class Client:
                 return connection
         raise _connect_error(self._settings.url.authority, failure)
 
-    async def _resolved(self) -> list[_Address]:
+    async def _resolved(self) -> list[Address]:
         """Return the server's addresses, asked of the resolver once."""
         if self._addresses is None:
             self._addresses = self._loop.create_task(self._resolve())
         return await asyncio.shield(self._addresses)
 
-    async def _resolve(self) -> list[_Address]:
+    async def _resolve(self) -> list[Address]:
         url = self._settings.url
         try:
             found = await self._loop.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
@@ -287,18 +286,10 @@ class Client:
             raise ConnectError(ErrorCategory.CONNECT, text) from error
         return [(int(family), address) for family, _, _, _, address in found]
 
-    async def _connect_to(self, address: _Address) -> Connection:
-        family, (host, port, *_) = address
-        keeps_answers = self._settings.keeps_answers
-        connection = Connection(self._loop, self.parses, keeps_answers=keeps_answers)
-        await self._loop.create_connection(
-            lambda: connection,
-            host,
-            port,
-            family=family,
-            ssl=self._tls,
-            server_hostname=self._settings.url.host if self._tls else None,
-        )
+    async def _connect_to(self, address: Address) -> Connection:
+        host = self._settings.url.host
+        sock = await connect(self.wire, address, self._tls, host)
+        connection = Connection(self.wire, sock, keeps_answers=self._settings.keeps_answers)
         self._open.add(connection)
         connection.closed.add_done_callback(lambda _: self._forget(connection))
         return connection
@@ -323,6 +314,11 @@ def _discard(task: "asyncio.Task[_Made]") -> None:
     """End an attempt to connect, or close what it has made."""
     if not task.cancel() and not task.cancelled() and task.exception() is None:
         task.result().connection.abort()
+
+
+def wire_of(settings: EndpointSettings) -> Wire:
+    """Return what the connections of a process share, in the running loop."""
+    return Wire.of(asyncio.get_running_loop(), settings.timestamps or timestamps_here())
 
 
 def open_client(settings: EndpointSettings, _: Clock) -> Client:

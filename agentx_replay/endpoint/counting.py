@@ -15,8 +15,8 @@ from typing import Any
 import orjson
 
 from agentx_replay.endpoint.chat import head_start, post
-from agentx_replay.endpoint.chunks import read_json
 from agentx_replay.endpoint.client import Client, ConnectError
+from agentx_replay.endpoint.completion_stream import read_json
 from agentx_replay.endpoint.connection import Exchange
 from agentx_replay.endpoint.outcome import short
 from agentx_replay.endpoint.patience import LIMITS, Limits, Patience

@@ -1,17 +1,19 @@
 """What a response amounts to: one status, one category, a short text.
 
 Pure decisions from what a connection saw to the ``Response`` that is recorded.
-Not for: I/O, or the meaning of single events (chunks.py).
+Not for: I/O, or the meaning of single events (completion_stream.py).
 """
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agentx_replay.endpoint.chunks import ParsedStream, error_message, read_json
+import numpy as np
+
+from agentx_replay.endpoint.completion_stream import ParsedStream, error_message, read_json
 from agentx_replay.endpoint.connection import Ending, Exchange
-from agentx_replay.endpoint.parsing import MAX_TEXT_BYTES, Body
-from agentx_replay.endpoint.sse import MAX_EVENT_BYTES
+from agentx_replay.endpoint.http_response import MAX_TEXT_BYTES, Body
+from agentx_replay.endpoint.server_sent_events import MAX_EVENT_BYTES
 from agentx_replay.replay.ports import ErrorCategory, Response, Status
 from agentx_replay.secret_texts import without_secrets
 
@@ -61,6 +63,7 @@ def response_of(
     """Return the record of an exchange that is done. ``secrets`` never show in its text."""
     failure = failure_of(exchange)
     stream = (exchange.body and exchange.body.stream) or ParsedStream()
+    uncertainty_ns = stream.uncertainty_ns
     return Response(
         status=failure.status if failure else Status.OK,
         send_ns=exchange.send_ns,
@@ -84,6 +87,11 @@ def response_of(
         error_text=short(failure.text, secrets) if failure and failure.text else None,
         retries=retries,
         answer=None if failure else stream.answer,
+        first_token_uncertainty_ns=int(uncertainty_ns[0]) if len(uncertainty_ns) else 0,
+        last_token_uncertainty_ns=int(uncertainty_ns[-1]) if len(uncertainty_ns) else 0,
+        send_uncertainty_ns=exchange.send_uncertainty_ns,
+        late_events=int(np.count_nonzero(uncertainty_ns)),
+        gathered_reads=stream.gathered_reads,
     )
 
 

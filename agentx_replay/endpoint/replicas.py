@@ -10,8 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-from agentx_replay.endpoint.client import Client
-from agentx_replay.endpoint.parsing import ParseQueue
+from agentx_replay.endpoint.client import Client, wire_of
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.replay.ports import Clock, Dispatch, Response
 
@@ -58,5 +57,5 @@ def open_replicas(servers: Sequence[EndpointSettings], _: Clock) -> Replicas:
     """Return the replicas in the running loop; their responses are parsed in one queue, which
     bounds what the process holds.
     """
-    parses = ParseQueue(asyncio.get_running_loop())
-    return Replicas([Client(server, parses) for server in servers])
+    wire = wire_of(servers[0])
+    return Replicas([Client(server, wire) for server in servers])

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import orjson
 
+from agentx_replay.endpoint.kernel_stamps import Timestamps
 from agentx_replay.endpoint.url import BaseUrl
 from agentx_replay.errors import UsageError
 from agentx_replay.given_files import refuse_unfit
@@ -66,7 +67,7 @@ class EndpointSettings:
     an idle connection may be used again where neither the server's announcement nor a measurement
     says less. ``timeout_s`` limits one response; None is no limit. ``continuous_usage`` asks for
     usage in every event, which costs the server time. ``keeps_answers`` keeps what is said, to be
-    fed back.
+    fed back. ``timestamps`` says who stamps what arrives; None: the kernel where it can.
     """
 
     url: BaseUrl
@@ -83,6 +84,7 @@ class EndpointSettings:
     continuous_usage: bool = False
     api: Api = "chat"
     keeps_answers: bool = False
+    timestamps: Timestamps | None = None
 
     @property
     def secrets(self) -> tuple[str, ...]:

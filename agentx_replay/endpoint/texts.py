@@ -1,6 +1,7 @@
 """What the texts of a stream's token events say of the tokens in them, where no usage does.
 
-Computed once a response, after its end, and only where it is needed. Not for: usage (chunks.py).
+Computed once a response, after its end, and only where it is needed. Not for: usage
+(completion_stream.py).
 """
 
 import re

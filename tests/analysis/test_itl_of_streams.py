@@ -11,6 +11,7 @@ import numpy as np
 import orjson
 import pytest
 from record_cases import MS, dispatch, events_of, recorded, response
+from stamped_stream import StampedStream
 
 from agentx_replay.analysis.latency import (
     response_itl,
@@ -18,8 +19,7 @@ from agentx_replay.analysis.latency import (
     tokens_an_event,
     tokens_of_events,
 )
-from agentx_replay.endpoint.chunks import ChunkReader
-from agentx_replay.endpoint.sse import Event
+from agentx_replay.endpoint.server_sent_events import Event
 
 
 def delta(fields: dict[str, Any], used: int | None = None, ids: list[int] | None = None) -> Any:
@@ -96,7 +96,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_the_itl_of_a_stream(case: Case) -> None:
-    reader = ChunkReader()
+    reader = StampedStream()
     for at_ms, chunk in case.events.items():
         reader.read(Event(b"", orjson.dumps(chunk)), at_ms * MS)
     stream = reader.result()

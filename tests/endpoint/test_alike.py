@@ -8,11 +8,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from scripted_server import DONE, event, token, usage
+from stamped_stream import StampedStream
 
 from agentx_replay.endpoint.alike import alike_of
-from agentx_replay.endpoint.chunks import ChunkReader, ParsedStream
-from agentx_replay.endpoint.parsing import EventSink
-from agentx_replay.endpoint.sse import EventSplitter
+from agentx_replay.endpoint.completion_stream import ParsedStream
+from agentx_replay.endpoint.server_sent_events import EventSplitter
 
 BEFORE = b'data: {"choices":[{"index":0,"delta":{"content":"'
 BEHIND = b'"},"finish_reason":null}]}\n\n'
@@ -136,7 +136,7 @@ streams = runs | st.lists(runs | others, max_size=6).map(
 
 def _plainly(pieces: Sequence[bytes]) -> ParsedStream:
     """What the parser says that knows of no likeness."""
-    splitter, reader = EventSplitter(), ChunkReader()
+    splitter, reader = EventSplitter(), StampedStream()
     for at_ns, piece in enumerate(pieces):
         for each in splitter.feed(piece):
             reader.read(each, at_ns)
@@ -166,9 +166,8 @@ def _told(stream: ParsedStream) -> tuple[Any, ...]:
 @example([BEFORE + b"a" + BEHIND, DONE, BEFORE + b"b" + BEHIND])
 @given(streams)
 def test_a_stream_means_what_it_means_to_the_plain_parser(pieces: list[bytes]) -> None:
-    sink = EventSink()
+    sink = StampedStream()
     for at_ns, piece in enumerate(pieces):
         sink.feed(piece, at_ns)
-    stream = sink.body(complete=True).stream
-    assert stream is not None
-    assert _told(stream) == _told(_plainly(pieces))
+    sink.end()
+    assert _told(sink.result()) == _told(_plainly(pieces))

@@ -5,10 +5,9 @@ from typing import Any
 import pytest
 from client_cases import Run, client_of, dispatch
 from scripted_server import DONE, HEAD, WHOLE, Answer, Move, chunk, event, scripted, token, usage
+from stamped_stream import StampedStream
 
-from agentx_replay.endpoint.answer import AnswerSink
-from agentx_replay.endpoint.chunks import ParsedStream
-from agentx_replay.endpoint.parsing import EventSink
+from agentx_replay.endpoint.completion_stream import ParsedStream
 from agentx_replay.prompts.prompt import Answer as Said
 from agentx_replay.replay.ports import Status
 
@@ -24,14 +23,13 @@ def used(completion: int | None, prompt: int = 9) -> dict[str, Any]:
     return {"choices": [], "usage": usage}
 
 
-def read(sink: AnswerSink | EventSink, *chunks: dict[str, Any]) -> ParsedStream:
+def read(sink: StampedStream, *chunks: dict[str, Any]) -> ParsedStream:
     """Event k arrives at 10·(k + 1) ns."""
     for place, each in enumerate(chunks):
         sink.feed(event(each), 10 * (place + 1))
     sink.feed(DONE, 1_000)
-    stream = sink.body(complete=True).stream
-    assert stream is not None
-    return stream
+    sink.end()
+    return sink.result()
 
 
 @pytest.mark.parametrize(
@@ -86,16 +84,16 @@ def read(sink: AnswerSink | EventSink, *chunks: dict[str, Any]) -> ParsedStream:
 def test_an_answer_is_the_content_and_its_share_of_the_tokens(
     chunks: list[dict[str, Any]], answer: Said | None
 ) -> None:
-    assert read(AnswerSink(), *chunks).answer == answer
+    assert read(StampedStream(keeps_answer=True), *chunks).answer == answer
 
 
 def test_measuring_alone_keeps_nothing_that_was_said() -> None:
-    assert read(EventSink(), delta(content="a"), used(1)).answer is None
+    assert read(StampedStream(), delta(content="a"), used(1)).answer is None
 
 
 def test_what_is_measured_is_the_same_beside_an_answer() -> None:
     chunks = [delta(role="assistant"), delta(reasoning="a"), delta(content="b"), used(2)]
-    plain, kept = read(EventSink(), *chunks), read(AnswerSink(), *chunks)
+    plain, kept = read(StampedStream(), *chunks), read(StampedStream(keeps_answer=True), *chunks)
     assert kept.arrival_ns.tolist() == plain.arrival_ns.tolist() == [20, 30]
     assert (kept.prompt_tokens, kept.completion_tokens, kept.done) == (9, 2, True)
 
@@ -112,7 +110,7 @@ def test_what_is_measured_is_the_same_beside_an_answer() -> None:
     ],
 )
 def test_what_is_no_chunk_says_nothing(data: bytes, answer: Said | None) -> None:
-    sink = AnswerSink()
+    sink = StampedStream(keeps_answer=True)
     sink.feed(event(delta(content="a")), 10)
     sink.feed(b"data: " + data + b"\n\n", 20)
     assert read(sink, used(1)).answer == answer
@@ -128,7 +126,7 @@ def test_what_is_no_chunk_says_nothing(data: bytes, answer: Said | None) -> None
 def test_halves_of_an_emoji_are_joined_and_one_alone_is_replaced(
     halves: tuple[bytes, bytes], text: str
 ) -> None:
-    sink = AnswerSink()
+    sink = StampedStream(keeps_answer=True)
     for half in halves:
         sink.feed(b'data: {"choices":[{"delta":{"content":"%b"}}]}\n\n' % half, 10)
     assert read(sink, used(2)).answer == Said(text, 2, 9)
@@ -137,18 +135,17 @@ def test_halves_of_an_emoji_are_joined_and_one_alone_is_replaced(
 def test_an_answer_is_the_same_however_its_bytes_are_cut() -> None:
     whole = event(delta(content=" \u00e9a")) + event(delta(content="b")) + event(used(2)) + DONE
     for cut in range(len(whole)):
-        sink = AnswerSink()
+        sink = StampedStream(keeps_answer=True)
         sink.feed(whole[:cut], 10)
         sink.feed(whole[cut:], 20)
-        stream = sink.body(complete=True).stream
-        assert stream is not None
-        assert stream.answer == Said(" \u00e9ab", 2, 9)
+        sink.end()
+        assert sink.result().answer == Said(" \u00e9ab", 2, 9)
 
 
 def test_many_events_alike_are_all_said() -> None:
     chunks = [delta(content=f" {number}") for number in range(50)]
     said = " " + " ".join(map(str, range(50)))
-    assert read(AnswerSink(), *chunks, used(50)).answer == Said(said, 50, 9)
+    assert read(StampedStream(keeps_answer=True), *chunks, used(50)).answer == Said(said, 50, 9)
 
 
 @pytest.mark.parametrize(("keeps", "answer"), [(True, Said("ab", 2, 5)), (False, None)])

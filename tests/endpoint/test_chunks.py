@@ -4,9 +4,10 @@ from typing import Any
 
 import orjson
 import pytest
+from stamped_stream import StampedStream
 
-from agentx_replay.endpoint.chunks import ChunkReader, ParsedStream, error_message
-from agentx_replay.endpoint.sse import Event
+from agentx_replay.endpoint.completion_stream import ParsedStream, error_message
+from agentx_replay.endpoint.server_sent_events import Event
 
 ROLE = {"role": "assistant", "content": ""}
 
@@ -27,7 +28,7 @@ def _chunk(
 
 def _parse(*chunks: dict[str, Any]) -> ParsedStream:
     """Event k arrives at 10·(k + 1) ns."""
-    reader = ChunkReader()
+    reader = StampedStream()
     for place, chunk in enumerate(chunks):
         reader.read(Event(b"", orjson.dumps(chunk)), 10 * (place + 1))
     return reader.result()
@@ -138,14 +139,14 @@ def test_token_events(
 
 
 def test_several_events_of_one_read_share_its_stamp_and_stay_events() -> None:
-    reader = ChunkReader()
+    reader = StampedStream()
     for _ in range(3):
         reader.read(Event(b"", orjson.dumps(_chunk({"content": "a"}))), 70)
     assert reader.result().arrival_ns.tolist() == [70, 70, 70]
 
 
 def test_usage_finish_and_done_are_read() -> None:
-    reader = ChunkReader()
+    reader = StampedStream()
     reader.read(Event(b"", orjson.dumps(_chunk({"content": "a"}, finish="length"))), 1)
     usage = {
         "prompt_tokens": 100,
@@ -229,7 +230,7 @@ def test_a_usage_that_is_no_count_is_unknown(value: object) -> None:
     ],
 )
 def test_an_error_in_the_stream_is_the_servers_own_words(event: Event, error: str) -> None:
-    reader = ChunkReader()
+    reader = StampedStream()
     reader.read(event, 1)
     reader.read(Event(b"", orjson.dumps(_chunk({"content": "late"}))), 2)
     assert reader.result().error == error
@@ -242,24 +243,24 @@ def test_a_null_error_is_none() -> None:
 
 @pytest.mark.parametrize("data", [b"{", b"[1]", b"null", b"[" * 100_000])
 def test_an_event_that_is_no_json_object_is_malformed(data: bytes) -> None:
-    reader = ChunkReader()
+    reader = StampedStream()
     reader.read(Event(b"", data), 1)
-    assert (reader.malformed or "").startswith("an event that is no JSON object: ")
-    assert len(reader.malformed or "") < 120
+    assert (reader.stream.malformed or "").startswith("an event that is no JSON object: ")
+    assert len(reader.stream.malformed or "") < 120
 
 
 @pytest.mark.parametrize("half", [rb"\ud83d", rb"\ude00", b"\xed\xa0\xbd"])
 def test_half_of_an_emoji_is_a_token_event(half: bytes) -> None:
-    reader = ChunkReader()
+    reader = StampedStream()
     reader.read(Event(b"", b'{"choices":[{"delta":{"content":"%b"}}]}' % half), 7)
-    assert reader.malformed is None
+    assert reader.stream.malformed is None
     assert reader.result().arrival_ns.tolist() == [7]
 
 
 def test_a_blank_keep_alive_is_nothing() -> None:
-    reader = ChunkReader()
+    reader = StampedStream()
     reader.read(Event(b"", b" "), 1)
-    assert reader.malformed is None
+    assert reader.stream.malformed is None
 
 
 @pytest.mark.parametrize(

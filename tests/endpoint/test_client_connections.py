@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import socket
 
 import pytest
 from client_cases import Run, client_of, dispatch, settings
@@ -20,8 +21,8 @@ from scripted_server import (
 
 from agentx_replay.endpoint.client import Client, reuse_limit_s
 from agentx_replay.endpoint.connection import Connection, announced_keep_alive_s
-from agentx_replay.endpoint.parsing import ParseQueue
 from agentx_replay.endpoint.settings import EndpointSettings
+from agentx_replay.endpoint.stamped_socket import Wire, connect
 from agentx_replay.endpoint.url import BaseUrl
 from agentx_replay.replay.ports import ErrorCategory, Status
 
@@ -281,8 +282,9 @@ def test_a_request_on_a_connection_lost_meanwhile_ends_at_once(run: Run) -> None
         loop = asyncio.get_running_loop()
         listener = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
         port = listener.sockets[0].getsockname()[1]
-        connection = Connection(loop, ParseQueue(loop))
-        await loop.create_connection(lambda: connection, "127.0.0.1", port)
+        wire = Wire.of(loop, "process")
+        sock = await connect(wire, (socket.AF_INET, ("127.0.0.1", port)), None, "127.0.0.1")
+        connection = Connection(wire, sock)
         await connection.closed
         exchange = connection.exchange(b"GET / HTTP/1.1\r\n\r\n", streamed=True)
         await exchange.done

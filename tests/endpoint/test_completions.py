@@ -2,11 +2,12 @@
 
 import orjson
 from record_cases import dispatch
+from stamped_stream import StampedStream
 
-from agentx_replay.endpoint.chunks import ChunkReader, ParsedStream
+from agentx_replay.endpoint.completion_stream import ParsedStream
 from agentx_replay.endpoint.completions import CompletionRequests
+from agentx_replay.endpoint.server_sent_events import Event
 from agentx_replay.endpoint.settings import EndpointSettings
-from agentx_replay.endpoint.sse import Event
 from agentx_replay.endpoint.url import BaseUrl
 from agentx_replay.prompts.prompt import Prompt
 
@@ -35,7 +36,7 @@ def test_a_request_has_its_prompt_as_it_stands_and_max_tokens() -> None:
 
 
 def parsed(*choices: dict[str, object]) -> ParsedStream:
-    reader = ChunkReader()
+    reader = StampedStream()
     for at, choice in enumerate(choices):
         reader.read(Event(b"", orjson.dumps({"choices": [choice]})), at)
     return reader.result()

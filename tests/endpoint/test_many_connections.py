@@ -13,9 +13,8 @@ from record_cases import dispatch
 from scripted_server import HEAD, LAST_CHUNK, WHOLE, Answer, chunk, scripted, token, usage
 
 from agentx_replay.endpoint.client import Client
-from agentx_replay.endpoint.connection import Connection
-from agentx_replay.endpoint.parsing import ParseQueue
 from agentx_replay.endpoint.settings import EndpointSettings
+from agentx_replay.endpoint.stamped_socket import Wire, connect
 from agentx_replay.endpoint.url import BaseUrl
 from agentx_replay.experiment.open_files import raise_open_files
 from agentx_replay.replay.ports import Status
@@ -127,13 +126,11 @@ def test_no_packet_is_held_back_for_another(loops: type[asyncio.AbstractEventLoo
     async def test() -> None:
         async with scripted([WHOLE]) as server:
             loop = asyncio.get_running_loop()
-            transport, connection = await loop.create_connection(
-                lambda: Connection(loop, ParseQueue(loop)), "127.0.0.1", server.port
-            )
-            at = transport.get_extra_info("socket")
-            assert at.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
-            connection.abort()
-            await connection.closed
+            wire = Wire.of(loop, "process")
+            address = socket.AF_INET, ("127.0.0.1", server.port)
+            connected = await connect(wire, address, None, "127.0.0.1")
+            assert connected.option(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
+            connected.close()
 
     with asyncio.Runner(loop_factory=loops) as runner:
         runner.run(test())

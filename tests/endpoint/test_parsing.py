@@ -1,171 +1,130 @@
-"""Bodies understood between reads: stamps, slices, the bound on what waits."""
+"""When responses are parsed: in turn, in slices, between polls, and how much may wait."""
 
 import asyncio
-import gzip
-from collections.abc import Sequence
-from itertools import accumulate
+from collections.abc import Callable
 
 import pytest
 import uvloop
-from scripted_server import DONE, token, usage
+from client_cases import client_of, dispatch
+from scripted_server import HEAD, LAST_CHUNK, Answer, Move, chunk, scripted, token, usage
 
-from agentx_replay.endpoint.decode import Identity, Inflate
-from agentx_replay.endpoint.parsing import (
-    LIVE_PARSE_BYTES,
-    MAX_TEXT_BYTES,
-    Body,
-    BodyJob,
-    EventSink,
-    ParseQueue,
-    Segment,
-    TextSink,
-)
+from agentx_replay.endpoint.client import Client
+from agentx_replay.endpoint.parsing import SLICE_NS, ParseQueue
+from agentx_replay.replay.ports import Status
 
 
-def segment(*reads: tuple[bytes, int], spans: Sequence[int] | None = None) -> Segment:
-    """A segment of (bytes, stamp) reads, all body unless ``spans`` says otherwise."""
-    raw = b"".join(data for data, _ in reads)
-    offsets = list(accumulate(len(data) for data, _ in reads))
-    stamps = [stamp for _, stamp in reads]
-    return Segment(raw, offsets, stamps, [0, len(raw)] if spans is None else list(spans))
+class Job:
+    """Something to parse that takes so many slices, and tells when it is done."""
+
+    def __init__(self, name: str, slices: int, told: Callable[[str], None]) -> None:
+        self._name = name
+        self._slices = slices
+        self._told = told
+
+    def parse(self, until_ns: int) -> bool:
+        self._slices -= 1
+        return self._slices > 0
+
+    def parsed(self) -> None:
+        self._told(self._name)
 
 
-@pytest.mark.parametrize(
-    ("spans", "expected"),
-    [
-        ([0, 9], [(b"abc", 1), (b"def", 2), (b"ghi", 3)]),
-        ([1, 2, 4, 9], [(b"b", 1), (b"ef", 2), (b"ghi", 3)]),
-        ([0, 1, 2, 4, 8, 9], [(b"a", 1), (b"c", 1), (b"d", 2), (b"i", 3)]),
-        ([3, 6], [(b"def", 2)]),
-        ([1, 8], [(b"bc", 1), (b"def", 2), (b"gh", 3)]),
-        ([], []),
-    ],
-)
-def test_each_piece_of_the_body_has_the_stamp_of_the_read_that_it_ended_in(
-    spans: list[int], expected: list[tuple[bytes, int]]
-) -> None:
-    stretch = segment((b"abc", 1), (b"def", 2), (b"ghi", 3), spans=spans)
-    assert list(stretch.pieces()) == expected
-
-
-def test_a_body_is_read_across_segments_and_told_when_closed() -> None:
-    async def test() -> None:
+def test_responses_are_parsed_first_come_first_served() -> None:
+    async def test() -> list[str]:
         queue = ParseQueue(asyncio.get_running_loop())
-        job = BodyJob(Identity(), EventSink())
-        text = token("a") + token("b", "length") + usage(5, 2) + DONE
-        queue.add(job, segment((text[:30], 7), (text[30:100], 8)))
-        queue.add(job, segment((text[100:], 9)))
-        assert queue.held_bytes == len(text)
-        told: asyncio.Future[Body] = asyncio.get_running_loop().create_future()
-        job.close(told.set_result, complete=True)
-        queue.push(job)
-        queue.push(job)
-        stream = (await told).stream
-        assert stream is not None
-        assert stream.arrival_ns.tolist() == [8, 9]
-        assert stream.completion_tokens == 2
-        assert queue.held_bytes == 0
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(test())
-
-
-def test_a_long_live_response_is_read_before_it_ends() -> None:
-    async def test() -> None:
-        queue = ParseQueue(asyncio.get_running_loop())
-        job = BodyJob(Identity(), EventSink())
-        event = token("a" * 1000)
-        count = LIVE_PARSE_BYTES // len(event) + 1
-        for _ in range(count - 1):
-            queue.add(job, segment((event, 1)))
-        await asyncio.sleep(0)
-        assert queue.held_bytes == (count - 1) * len(event)
-        queue.add(job, segment((event, 1)))
-        while queue.held_bytes:
+        told: list[str] = []
+        queue.push(Job("first", 3, told.append), 1)
+        queue.push(Job("second", 1, told.append), 1)
+        assert told == []
+        while len(told) < 2:
             await asyncio.sleep(0)
-        assert queue.parsed_at_once == 0
+        return told
 
-    asyncio.run(test())
+    assert asyncio.run(test()) == ["first", "second"]
 
 
 def test_the_loop_polls_its_sockets_between_slices() -> None:
-    """A parse of many slices lets other calls of the loop run in between."""
-
-    async def test() -> None:
-        loop = asyncio.get_running_loop()
-        queue = ParseQueue(loop)
-        job = BodyJob(Identity(), EventSink())
-        event = token("a" * 100)
-        queue.add(job, segment(*[(event, 1)] * 20_000))
+    async def test() -> int:
+        told: list[str] = []
+        ParseQueue(asyncio.get_running_loop()).push(Job("long", 5, told.append), 1)
         turns = 0
-        while queue.held_bytes:
+        while not told:
             turns += 1
             await asyncio.sleep(0)
-        assert turns > 3
+        return turns
 
-    asyncio.run(test())
+    assert asyncio.run(test()) >= 5
 
 
-def test_bodies_are_read_first_come_first_served() -> None:
+def test_a_job_is_asked_to_stop_half_a_millisecond_later() -> None:
+    asked: list[int] = []
+
+    class Asked(Job):
+        def parse(self, until_ns: int) -> bool:
+            asked.append(until_ns)
+            return False
+
     async def test() -> None:
+        before_ns = round(asyncio.get_running_loop().time() * 1e9)
         queue = ParseQueue(asyncio.get_running_loop())
         told: list[str] = []
-        for name in ("first", "second"):
-            job = BodyJob(Identity(), TextSink())
-            queue.add(job, segment((name.encode(), 1)))
-            job.close(lambda body: told.append(body.text.decode()), complete=True)
-            queue.push(job)
-        while len(told) < 2:
+        queue.push(Asked("a", 1, told.append), 1)
+        while not told:
             await asyncio.sleep(0)
-        assert told == ["first", "second"]
+        assert asked[0] >= before_ns + SLICE_NS
 
     asyncio.run(test())
 
 
-def test_beyond_the_bound_a_segment_is_read_at_once_and_counted() -> None:
+def test_beyond_the_bound_a_response_is_parsed_at_once_and_counted() -> None:
     async def test() -> None:
         queue = ParseQueue(asyncio.get_running_loop(), limit_bytes=100)
-        first, second = (BodyJob(Identity(), EventSink()) for _ in range(2))
-        event = token("a")
-        assert 50 < len(event) < 100
-        queue.add(first, segment((event, 1)))
-        assert (queue.held_bytes, queue.parsed_at_once) == (len(event), 0)
-        queue.add(second, segment(*[(event, 1)] * 100))
-        assert (queue.held_bytes, queue.parsed_at_once) == (len(event), 1)
+        told: list[str] = []
+        queue.push(first := Job("first", 2, told.append), 60)
+        assert (queue.held_bytes, queue.parsed_at_once) == (60, 0)
+        queue.push(second := Job("second", 7, told.append), 60)
+        assert (queue.held_bytes, queue.parsed_at_once) == (60, 1)
+        assert (first._slices, second._slices) == (2, 0)
+        while len(told) < 2:
+            await asyncio.sleep(0)
+        assert queue.held_bytes == 0
 
     asyncio.run(test())
 
 
-def test_nothing_is_inflated_past_the_bound() -> None:
-    """30 MB in one read: the job stops at the bound, so that no more than it is ever held."""
-    job = BodyJob(Inflate(gzip=True), TextSink())
-    job.add(segment((gzip.compress(b"x" * 30_000_000), 1)))
-    bodies: list[Body] = []
-    job.close(bodies.append, complete=True)
-    while job.step():
-        pass
-    assert bodies[0].too_large
-    assert MAX_TEXT_BYTES < len(bodies[0].text) <= MAX_TEXT_BYTES + 65_536
+@pytest.mark.parametrize("tokens", [100, 4_000])
+def test_a_long_response_is_parsed_before_it_ends(tokens: int) -> None:
+    """4,000 tokens are 312,000 bytes: over 64 KB of them have been parsed while it hangs."""
+    came = asyncio.Event()
+    text = chunk(token("a") * 50)
+    hangs: Answer = [HEAD, *[text] * (tokens // 50), came.set, Move.HANG]
+
+    async def test() -> None:
+        async with scripted([hangs]) as server, client_of(server) as client:
+            sending = asyncio.ensure_future(client.send(dispatch()))
+            await came.wait()
+            for _ in range(200):
+                await asyncio.sleep(0)
+            assert client.wire.parses.held_bytes == 0
+            client.cut()
+            response = await sending
+        assert (response.status, len(response.arrival_ns)) == (Status.CUT, tokens)
+
+    uvloop.run(test())
 
 
-def test_a_plain_body_is_bounded() -> None:
-    sink = TextSink()
-    sink.feed(b"x" * MAX_TEXT_BYTES, 1)
-    assert not sink.finished
-    sink.feed(b"x", 2)
-    assert sink.finished
-    assert sink.body(complete=False).too_large
+def test_a_response_that_ends_while_it_is_parsed_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each slice is over at once, so that the end comes before most has been parsed."""
+    monkeypatch.setattr("agentx_replay.endpoint.parsing.SLICE_NS", 0)
+    steps: Answer = [HEAD, *[chunk(token("a") * 100)] * 30, chunk(token("", "stop") + usage(1, 3)),
+                     LAST_CHUNK]  # fmt: skip
 
+    async def test() -> None:
+        async with scripted([steps]) as server:
+            client: Client
+            async with client_of(server) as client:
+                response = await client.send(dispatch())
+        assert (response.status, len(response.arrival_ns)) == (Status.OK, 3000)
 
-def test_responses_that_grow_in_step_do_not_close_their_first_segments_together() -> None:
-    """Shares 0.6180, 0.2361, 0.8541, 0.4721 … of 16,384 (multiples of the golden ratio, mod 1):
-    of 256 streams that gain 235 bytes a step, at most 5 close a segment at one step."""
-
-    async def test() -> list[int]:
-        queue = ParseQueue(asyncio.get_running_loop())
-        return [queue.first_segment_bytes() for _ in range(256)]
-
-    sizes = asyncio.run(test())
-    assert sizes[:4] == [10_126, 3_868, 13_994, 7_736]
-    at_step = [size // 235 for size in sizes]
-    assert max(at_step.count(step) for step in at_step) <= 5
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(test())

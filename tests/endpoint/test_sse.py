@@ -2,7 +2,12 @@
 
 import pytest
 
-from agentx_replay.endpoint.sse import MAX_EVENT_BYTES, Event, EventSplitter, EventTooLargeError
+from agentx_replay.endpoint.server_sent_events import (
+    MAX_EVENT_BYTES,
+    Event,
+    EventSplitter,
+    EventTooLargeError,
+)
 
 STREAM = (
     b": connected\r\n\r\n"

@@ -1,14 +1,23 @@
 """The client over TLS, against a certificate made on the spot."""
 
+import array
 import asyncio
+import fcntl
+import os
+import shutil
 import ssl
+import subprocess
+import termios
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 import uvloop
 from certificates import made_certificate
-from scripted_server import WHOLE, scripted
+from client_cases import LOOPS
+from scripted_server import SSE, TWO_TOKENS, WHOLE, Answer, Move, scripted
 
 from agentx_replay.endpoint.client import Client
 from agentx_replay.endpoint.settings import EndpointSettings, TlsSettings
@@ -16,6 +25,7 @@ from agentx_replay.endpoint.url import BaseUrl
 from agentx_replay.errors import UsageError
 from agentx_replay.replay.ports import ErrorCategory, Response, Status
 
+LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 REQUEST = b"POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}"
 
 
@@ -71,3 +81,156 @@ def test_an_unknown_certificate_is_a_tls_failure(certificate: tuple[Path, Path])
 def test_a_ca_file_that_is_none_is_told() -> None:
     with pytest.raises(UsageError, match=r"the CA file /nowhere\.pem cannot be read"):
         TlsSettings(ca_file="/nowhere.pem").context()
+
+
+VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
+
+
+@pytest.mark.parametrize("version", VERSIONS.values(), ids=VERSIONS)
+@pytest.mark.parametrize("loops", LOOPS.values(), ids=LOOPS)
+def test_every_version_is_spoken_on_a_kept_connection(
+    certificate: tuple[Path, Path], version: ssl.TLSVersion, loops: LoopFactory
+) -> None:
+    async def test() -> None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*certificate)
+        context.minimum_version = context.maximum_version = version
+        async with scripted([WHOLE, WHOLE], tls=context) as server:
+            client = client_at(server.port)
+            for _ in range(2):
+                response = await client.request("s", REQUEST)
+                assert (response.status, len(response.arrival_ns)) == (Status.OK, 2)
+            assert server.connections == 1
+            await client.close()
+
+    with asyncio.Runner(loop_factory=loops) as runner:
+        runner.run(test())
+
+
+@pytest.mark.parametrize("loops", LOOPS.values(), ids=LOOPS)
+def test_a_server_that_says_goodbye_ends_what_ends_by_close(
+    certificate: tuple[Path, Path], loops: LoopFactory
+) -> None:
+    """The server's close_notify, and its close in good order."""
+
+    async def test() -> None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*certificate)
+        steps: Answer = [SSE + b"\r\n", TWO_TOKENS, Move.CLOSE]
+        async with scripted([steps], tls=context) as server:
+            client = client_at(server.port)
+            response = await client.request("s", REQUEST)
+            assert (response.status, len(response.arrival_ns)) == (Status.OK, 2)
+            await client.close()
+
+    with asyncio.Runner(loop_factory=loops) as runner:
+        runner.run(test())
+
+
+@pytest.mark.parametrize("say", [b"", b"SSH-2.0-OpenSSH_9\r\n"], ids=["nothing", "no TLS"])
+@pytest.mark.parametrize("loops", LOOPS.values(), ids=LOOPS)
+def test_a_server_that_does_not_shake_hands_is_a_failure(loops: LoopFactory, say: bytes) -> None:
+    async def closes(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(say)
+        writer.close()
+
+    async def test() -> None:
+        listener = await asyncio.start_server(closes, "127.0.0.1", 0)
+        client = client_at(listener.sockets[0].getsockname()[1])
+        response = await client.request("s", REQUEST)
+        expected = ErrorCategory.TLS if say else ErrorCategory.CONNECT
+        assert (response.status, response.error_category) == (Status.FAILED, expected)
+        await client.close()
+        listener.close()
+
+    with asyncio.Runner(loop_factory=loops) as runner:
+        runner.run(test())
+
+
+def client_at(port: int) -> Client:
+    tls = TlsSettings(insecure=True)
+    return Client(EndpointSettings(BaseUrl("https", "127.0.0.1", port, "/v1"), "m", tls=tls))
+
+
+class OpenSsl:
+    """OpenSSL's own server, driven by hand: what is written to it is sent, but for what begins with
+    one of some letters, which are orders."""
+
+    def __init__(self, process: asyncio.subprocess.Process, orders: int) -> None:
+        self._process = process
+        self._orders = orders
+        self.said = b""
+
+    async def hears(self, text: bytes) -> None:
+        """Return when the client has sent so much that a text is in it."""
+        assert self._process.stdout is not None
+        while text not in self.said:
+            self.said += await self._process.stdout.read(1 << 16)
+
+    async def says(self, text: bytes) -> None:
+        """Return when it has taken a text, by itself."""
+        os.write(self._orders, text)
+        waiting = array.array("i", [1])
+        while waiting[0]:
+            await asyncio.sleep(0)
+            fcntl.ioctl(self._orders, termios.FIONREAD, waiting)
+
+
+@asynccontextmanager
+async def openssl_server(
+    certificate: tuple[Path, Path], *more: str
+) -> AsyncIterator[tuple[OpenSsl, int]]:
+    openssl = shutil.which("openssl")
+    assert openssl is not None
+    given, orders = os.pipe()
+    process = await asyncio.create_subprocess_exec(
+        openssl, "s_server", "-accept", "127.0.0.1:0", "-cert", str(certificate[0]), "-key",
+        str(certificate[1]), *more, stdin=given, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    os.close(given)
+    server = OpenSsl(process, orders)
+    try:
+        async with asyncio.timeout(20):
+            await server.hears(b"ACCEPT 127.0.0.1:")
+            await server.hears(b"\n")
+            port = server.said.split(b"ACCEPT 127.0.0.1:")[1].split()[0]
+            yield server, int(port)
+    finally:
+        process.kill()
+        await process.wait()
+        os.close(orders)
+
+
+LONG_HEAD = SSE.replace(b"\r\n", b"\n") + b"Content-Length: %d\n\n" % len(TWO_TOKENS)
+
+
+@pytest.mark.parametrize("loops", LOOPS.values(), ids=LOOPS)
+@pytest.mark.parametrize(
+    ("more", "order"),
+    [("-tls1_3", b"k"), ("-tls1_3", b"K"), ("-tls1_2", b"r")],
+    ids=["new keys", "new keys on both sides", "renegotiated"],
+)
+def test_keys_that_change_within_a_response_change_nothing_of_it(
+    certificate: tuple[Path, Path], loops: LoopFactory, more: str, order: bytes
+) -> None:
+    """The client answers while it reads; what it sends after that is understood."""
+
+    async def test() -> None:
+        async with openssl_server(certificate, more) as (server, port):
+            client = client_at(port)
+            for number in (b"1", b"2"):
+                request = REQUEST[:-4] + b"\r\nX-Number: " + number + b"\r\n\r\n{}"
+                sending = asyncio.ensure_future(client.request("s", request))
+                await server.hears(b"X-Number: " + number)
+                await server.says(LONG_HEAD)
+                await server.says(order + b"\n")
+                await server.says(TWO_TOKENS)
+                response = await sending
+                assert (response.status, len(response.arrival_ns)) == (Status.OK, 2)
+                assert response.retries == 0
+            await client.close()
+
+    with asyncio.Runner(loop_factory=loops) as runner:
+        runner.run(test())

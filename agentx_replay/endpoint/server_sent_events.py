@@ -1,7 +1,8 @@
 """Server-sent events out of bytes that were cut anywhere (WHATWG HTML, section 9.2.6).
 
 Fed read by read after the fact, so that every event can be given the stamp of the read that
-completed it. Not for: stamping (connection.py) or what the data of an event means (chunks.py).
+completed it. Not for: timestamps (timing.py) or what the data of an event means
+(completion_stream.py).
 """
 
 import re

@@ -1,26 +1,31 @@
 """What the events of a streamed completion mean: token events, usage, finish, error.
 
-Read after the response has ended, or from the closed part of a long one. The rules are those of
-the metric definitions: what counts as a token event is decided once the whole response is known.
-Not for: bytes and lines (sse.py), or what a failure is called in the records (outcome.py).
+Read after the response has ended, or from the part of a long one that has come. The rules are
+those of the metric definitions: what counts as a token event is decided once the whole response is
+known. Not for: bytes and lines (server_sent_events.py), when events arrived (timing.py), or what a
+failure is called in the records (outcome.py).
 """
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from agentx_replay.endpoint.sse import Event
+from agentx_replay.endpoint.alike import Alike, alike_of
+from agentx_replay.endpoint.server_sent_events import Event, EventSplitter, EventTooLargeError
 from agentx_replay.endpoint.texts import Text, needs_texts, pieces, text_bytes
+from agentx_replay.endpoint.timing import ReadTimes, event_times, gathered_reads
 from agentx_replay.prompts.prompt import Answer
 
 _UNKNOWN = -1
 _NOTHING, _EMPTY, _TEXT, _USAGE_ONLY, _REASONING = range(5)
 _SAYING = (_TEXT, _REASONING)
+_LEARN_EVERY = 8
 _TEXT_FIELDS = ("content", "reasoning_content", "reasoning", "tool_calls")
+_LEFT_OUT = ("reasoning_content", "reasoning", "tool_calls")
 _MAX_QUOTED = 80
 
 
@@ -28,11 +33,11 @@ _MAX_QUOTED = 80
 class ParsedStream:
     """One response's stream, understood.
 
-    ``arrival_ns`` and ``arrival_tokens`` are as in ``Response``. ``error`` is the text of the
-    server's own error, ``malformed`` says why the stream cannot be one, ``done`` is whether
-    ``[DONE]`` came. ``answer`` is what was said, where it is kept (``answer.py``). What the texts
-    of the token events tell (``event_text_bytes``, ``text_pieces``, ``reasoning_pieces``) is as in
-    ``Response``.
+    ``arrival_ns``, ``arrival_tokens`` and ``gathered_reads`` are as in ``Response``;
+    ``uncertainty_ns`` is how much earlier each token event may have arrived. ``error`` is the text
+    of the server's own error, ``malformed`` says why the stream cannot be one, ``done`` is whether
+    ``[DONE]`` came. ``answer`` is what was said, where it is kept. What the texts of the token
+    events tell (``event_text_bytes``, ``text_pieces``, ``reasoning_pieces``) is as in ``Response``.
     """
 
     arrival_ns: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
@@ -45,93 +50,138 @@ class ParsedStream:
     malformed: str | None = None
     done: bool = False
     answer: Answer | None = None
+    uncertainty_ns: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    gathered_reads: int = 0
     event_text_bytes: NDArray[np.int32] | None = None
     text_pieces: int | None = None
     reasoning_tokens: int | None = None
     reasoning_pieces: int | None = None
 
 
-class ChunkReader:
-    """Reads events in order, then tells the whole: ``read`` for each, ``result`` once."""
+class CompletionStream:
+    """Reads a stream's bytes in order, then tells the whole: ``feed`` for each piece, ``end`` where
+    it ended as its framing said, ``result`` once.
+
+    Events are known by the place of the socket read that completed them. ``too_large`` and
+    ``finished`` say that nothing that may still come matters. ``keeps_answer``: what is said is
+    kept, too.
+    """
 
     __slots__ = (
+        "_alike",
+        "_answer",
         "_cached",
         "_completion",
         "_finish",
-        "_ids",
+        "_followed",
         "_kinds",
+        "_learn_at",
+        "_place",
+        "_places",
         "_prompt",
         "_reasoning",
-        "_stamps",
+        "_splitter",
         "_texts",
-        "_used",
+        "_told",
         "done",
         "error",
         "malformed",
+        "too_large",
     )
 
-    def __init__(self) -> None:
-        self._stamps: list[int] = []
+    def __init__(self, *, keeps_answer: bool = False) -> None:
+        self._splitter = EventSplitter()
+        self._alike: Alike | None = None
+        self._learn_at = 1
+        self._place = 0
+        self._places: list[int] = []
         self._kinds: list[int] = []
-        self._used: list[int] = []
-        self._ids: list[int] = []
         self._texts: list[Text] = []
-        self._reasoning: int | None = None
+        self._told: dict[int, tuple[int, int]] = {}
+        self._followed: list[int] = []
+        self._answer = AnswerParts() if keeps_answer else None
         self._prompt: int | None = None
+        self._reasoning: int | None = None
         self._cached: int | None = None
         self._completion: int | None = None
         self._finish: str | None = None
         self.error: str | None = None
         self.malformed: str | None = None
         self.done = False
-
-    @property
-    def events(self) -> int:
-        """How many events that tell something have been read."""
-        return len(self._stamps)
+        self.too_large = False
 
     @property
     def over(self) -> bool:
         """Whether what follows is not looked at."""
         return self.done or self.error is not None or self.malformed is not None
 
-    def read(self, event: Event, stamp_ns: int) -> None:
+    @property
+    def finished(self) -> bool:
+        """Whether the rest need not be waited for; an error of the server ends by itself."""
+        return self.too_large or self.malformed is not None
+
+    def feed(self, piece: bytes, place: int) -> None:
+        """Read the events that the piece completes, in the read of that place."""
+        alike = self._alike
+        if alike is not None and not self._splitter.carry and alike.holds(piece):
+            self._places.append(place)
+            self._kinds.append(_REASONING if alike.reasoning else _TEXT)
+            self._texts.append(alike.text(piece))
+            return
+        if self._splitter.carry and place != self._place:
+            self._followed.append(self._place)
+        self._place = place
+        try:
+            events = self._splitter.feed(piece)
+        except EventTooLargeError:
+            self.too_large = True
+            return
+        for event in events:
+            self.read(event, place)
+        if self.over:
+            self._alike = None
+        elif self._answer is None and len(events) == 1 and len(self._places) >= self._learn_at:
+            # Soon at first, for a role may come alone; not from each, for each may differ.
+            self._learn_at += min(len(self._places), _LEARN_EVERY)
+            self._alike = alike_of(piece) or alike
+
+    def end(self, place: int) -> None:
+        """Say that the stream ended as it should, in the read of that place: a last event needs no
+        blank line then.
+        """
+        for event in self._splitter.rest():
+            self.read(event, place)
+        self._followed.append(place)
+
+    def read(self, event: Event, place: int) -> None:
         """Take one event in; what follows an error, a fault or ``[DONE]`` is not looked at."""
         if self.over:
             return
         if event.data.startswith(b"[DONE]"):
             self.done = True
+            self._followed.append(place)
             return
         chunk = read_json(event.data)
         if event.name == b"error" or (isinstance(chunk, dict) and _has_error(chunk)):
             self.error = error_message(chunk, event.data)
         elif isinstance(chunk, dict):
-            self._read_chunk(chunk, stamp_ns)
+            self._read_chunk(chunk, place)
         elif event.data.strip():
             self.malformed = f"an event that is no JSON object: {_quoted(event.data)}"
 
-    def _read_chunk(self, chunk: dict[str, Any], stamp_ns: int) -> None:
+    def _read_chunk(self, chunk: dict[str, Any], place: int) -> None:
         used = self._read_usage(chunk.get("usage"))
         choices = chunk.get("choices")
         kind, ids, text = _USAGE_ONLY, _UNKNOWN, ""
         if isinstance(choices, list) and choices and isinstance(choices[0], dict):
             kind, ids, text = self._read_choice(choices[0])
         if kind == _USAGE_ONLY and used == _UNKNOWN:
+            self._followed.append(place)
             return
-        self._stamps.append(stamp_ns)
+        if used != _UNKNOWN or ids != _UNKNOWN:
+            self._told[len(self._places)] = used, ids
+        self._places.append(place)
         self._kinds.append(kind)
-        self._used.append(used)
-        self._ids.append(ids)
-        self._texts.append(text)
-
-    def read_text(self, stamp_ns: int, text: bytes, *, reasoning: bool) -> None:
-        """Take in an event that is known to carry ``text``, the inside of a JSON string, and to say
-        no more (alike.py).
-        """
-        self._stamps.append(stamp_ns)
-        self._kinds.append(_REASONING if reasoning else _TEXT)
-        self._used.append(_UNKNOWN)
-        self._ids.append(_UNKNOWN)
         self._texts.append(text)
 
     def _read_choice(self, choice: dict[str, Any]) -> tuple[int, int, str]:
@@ -142,6 +192,8 @@ class ChunkReader:
         ids = len(token_ids) if isinstance(token_ids, list) else _UNKNOWN
         delta = choice.get("delta")
         if isinstance(delta, dict):
+            if self._answer is not None:
+                self._answer.add(delta)
             kind = _delta_kind(delta, finish)
             return kind, ids, _text_of(delta) if kind in _SAYING else ""
         text = choice.get("text")
@@ -162,25 +214,22 @@ class ChunkReader:
         used = _count(usage.get("completion_tokens"), None)
         return _UNKNOWN if used is None else used
 
-    def result(self) -> ParsedStream:
-        """Return what all events together say."""
+    def result(self, reads: ReadTimes) -> ParsedStream:
+        """Return what all events together say, whose reads were made at these times."""
         kinds = np.array(self._kinds, np.int8)
-        counts, tokens = token_events(
-            kinds, np.array(self._used, np.int64), np.array(self._ids, np.int64), self._completion
-        )
-        arrivals = np.array(self._stamps, np.int64)[counts]
+        used, ids = np.full((2, len(kinds)), _UNKNOWN, np.int64)
+        for at, told in self._told.items():
+            used[at], ids[at] = told
+        counts, tokens = token_events(kinds, used, ids, self._completion)
         lengths = said = thought = None
-        if tokens is None and needs_texts(self._completion, len(arrivals)):
+        if tokens is None and needs_texts(self._completion, int(np.count_nonzero(counts))):
             texts = [self._texts[place] for place in np.flatnonzero(counts)]
             lengths, said = text_bytes(texts), pieces(texts)
         if self._reasoning is not None:
             thought = pieces(self._texts[place] for place in np.flatnonzero(kinds == _REASONING))
-        return ParsedStream(
-            event_text_bytes=lengths,
-            text_pieces=said,
-            reasoning_tokens=self._reasoning,
-            reasoning_pieces=thought,
-            arrival_ns=arrivals,
+        arrivals_ns, uncertainty_ns = event_times(reads, self._places, self._followed)
+        stream = ParsedStream(
+            arrival_ns=arrivals_ns[counts],
             arrival_tokens=tokens,
             prompt_tokens=self._prompt,
             cached_tokens=self._cached,
@@ -189,7 +238,54 @@ class ChunkReader:
             error=self.error,
             malformed=self.malformed,
             done=self.done,
+            uncertainty_ns=uncertainty_ns[counts],
+            event_text_bytes=lengths,
+            text_pieces=said,
+            reasoning_tokens=self._reasoning,
+            reasoning_pieces=thought,
+            gathered_reads=gathered_reads(reads, np.array(self._places, np.int64)[counts]),
         )
+        answer = self._answer.answer(stream) if self._answer is not None else None
+        return stream if answer is None else replace(stream, answer=answer)
+
+
+class AnswerParts:
+    """The content of a stream's deltas, to be joined.
+
+    Reasoning and tool calls are left out, as agents and chat templates leave them out of later
+    prompts. The tokens of what is left are its share of the token events, and of the completion
+    tokens; where the server does not count these, or nothing is left, there is no answer.
+    """
+
+    __slots__ = ("_contents", "_said_more")
+
+    def __init__(self) -> None:
+        self._contents: list[str] = []
+        self._said_more = False
+
+    def add(self, delta: dict[str, Any]) -> None:
+        """Take in one event's delta."""
+        content = delta.get("content")
+        if isinstance(content, str) and content:
+            self._contents.append(content)
+        self._said_more = self._said_more or any(map(delta.get, _LEFT_OUT))
+
+    def answer(self, stream: ParsedStream) -> Answer | None:
+        """Return what was said in the whole stream."""
+        if not stream.completion_tokens or not self._contents:
+            return None
+        events = max(len(self._contents), len(stream.arrival_ns))
+        tokens = max(1, round(stream.completion_tokens * len(self._contents) / events))
+        whole = len(self._contents) == events and not self._said_more
+        return Answer(_joined(self._contents), tokens, stream.prompt_tokens, whole)
+
+
+def _joined(contents: list[str]) -> str:
+    """Return the whole text: halves of a character that came one by one are joined, a half without
+    the other is U+FFFD.
+    """
+    halves = "".join(contents).encode("utf-16-le", "surrogatepass")
+    return halves.decode("utf-16-le", "replace")
 
 
 def _delta_kind(delta: dict[str, Any], finish: object) -> int:

@@ -1,0 +1,448 @@
+"""One TCP connection, plain or TLS, whose reads are kept with the time of their arrival.
+
+Per read this makes one system call and a handful of appends; nothing is parsed and nobody is
+called, but where enough bytes wait, or the last ones may end a response. An event loop's own
+transports hide what the kernel says beside the bytes, so sockets are read from ``add_reader``.
+Not for: what is read means (connection.py), or what a timestamp is worth (timing.py).
+"""
+
+import asyncio
+import select
+import socket
+import ssl
+import struct
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from agentx_replay.endpoint.kernel_stamps import (
+    CONTROL_BYTES,
+    TIMESPEC,
+    Timestamps,
+    data_segments,
+    prepare,
+)
+from agentx_replay.endpoint.parsing import ParseQueue
+from agentx_replay.endpoint.poll_times import PollTimes
+
+READ_BYTES = 65_536
+LOOK_BYTES = 65_536
+"""A response of which so many bytes wait is parsed, wherever it ends."""
+
+_WRITE_BYTES = 262_144
+_HANDSHAKE_S = 60.0
+_END = b"\r\n\r\n"
+"""Of a head, and of a chunked body."""
+
+_SHORT_BYTES = len(_END) + 1
+_MUCH = 4
+"""A read of over the fourth part of the receive buffer: it may have been full, and the sender held
+back."""
+
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+"""``struct linger``: on, for no time."""
+
+Address = tuple[int, tuple[Any, ...]]
+"""A family, and an address of it."""
+
+_now_ns = time.monotonic_ns
+"""Global, for an attribute that is called is looked up by name each time."""
+
+
+class Hangups:
+    """Tells sockets that the other side has reset them.
+
+    An event loop on libuv calls a reader once more then and never again: what came before the reset
+    would be read, and the reset not be seen.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._calls: dict[int, Callable[[], None]] = {}
+        self._poll: select.epoll | None = None
+
+    @property
+    def files(self) -> int:
+        """How many files are watched."""
+        return len(self._calls)
+
+    def watch(self, fd: int, call: Callable[[], None]) -> None:
+        """Have a file's reset told."""
+        if not hasattr(select, "epoll"):
+            return
+        if self._poll is None:
+            self._poll = select.epoll()
+            self._loop.add_reader(self._poll.fileno(), self._tell, self._poll)
+        self._poll.register(fd, 0)
+        self._calls[fd] = call
+
+    def forget(self, fd: int) -> None:
+        """Stop watching a file, before it is closed."""
+        if self._poll is None or self._calls.pop(fd, None) is None:
+            return
+        self._poll.unregister(fd)
+        if not self._calls:
+            self._loop.remove_reader(self._poll.fileno())
+            self._poll.close()
+            self._poll = None
+
+    def _tell(self, poll: select.epoll) -> None:
+        if poll.closed:
+            return
+        for fd, _ in poll.poll(0):
+            if (call := self._calls.get(fd)) is not None:
+                call()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Wire:
+    """What the connections of one process share."""
+
+    loop: asyncio.AbstractEventLoop
+    timestamps: Timestamps
+    parses: ParseQueue
+    polls: PollTimes
+    hangups: Hangups
+
+    @staticmethod
+    def of(loop: asyncio.AbstractEventLoop, timestamps: Timestamps) -> "Wire":
+        """Return what connections in a running loop share."""
+        return Wire(loop, timestamps, ParseQueue(loop), PollTimes(loop), Hangups(loop))
+
+
+class SocketOwner(Protocol):
+    """Who uses a socket."""
+
+    def look(self) -> None:
+        """Enough has been read, or it may have been all."""
+
+    def sent(self, at_ns: int) -> None:
+        """The kernel has taken the last byte of what was to be sent."""
+
+    def lost(self, error: Exception | None) -> None:
+        """The other side closed the connection, in good order where there is no error."""
+
+
+class Secure:
+    """TLS over bytes that somebody else passes on, in either direction."""
+
+    __slots__ = ("_incoming", "_outgoing", "_session")
+
+    def __init__(self, context: ssl.SSLContext, host: str) -> None:
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._session = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
+
+    async def shake_hands(self, loop: asyncio.AbstractEventLoop, sock: socket.socket) -> None:
+        """Agree with the server. Raises ssl.SSLError or OSError."""
+        while True:
+            try:
+                self._session.do_handshake()
+            except ssl.SSLWantReadError:
+                await loop.sock_sendall(sock, self._outgoing.read())
+                received = await loop.sock_recv(sock, READ_BYTES)
+                if not received:
+                    raise ConnectionResetError("closed during the TLS handshake") from None
+                self._incoming.write(received)
+            except ssl.SSLError:
+                await loop.sock_sendall(sock, self._outgoing.read())  # the alert that says why
+                raise
+            else:
+                await loop.sock_sendall(sock, self._outgoing.read())
+                return
+
+    def encrypted(self, piece: memoryview) -> bytes:
+        """Return the bytes to send for a piece."""
+        self._session.write(piece)
+        return self._outgoing.read()
+
+    def decrypted(self, received: bytes) -> tuple[bytes, bool]:
+        """Return what bytes say that came, and whether the other side has said that it is done.
+        Raises ssl.SSLError.
+        """
+        self._incoming.write(received)
+        pieces = []
+        try:
+            while piece := self._session.read(READ_BYTES):
+                pieces.append(piece)
+        except ssl.SSLWantReadError:
+            return b"".join(pieces), False
+        except ssl.SSLZeroReturnError:
+            pass
+        return b"".join(pieces), True
+
+    def to_send(self) -> bytes:
+        """Return what the protocol itself has to say, as when keys are changed."""
+        return self._outgoing.read() if self._outgoing.pending else b""
+
+
+class StampedSocket:
+    """A connected socket. ``reads`` are what was read and not taken yet: the bytes, their stamp and
+    the interval between polls that they were read in, one after the other.
+
+    A stamp is the kernel's ``timespec`` or, where the process stamps, its ns. ``bounds`` are the
+    places among them of bytes before whose stamp any may have come; ``silent_reads`` counts reads
+    that brought nothing but the protocol's own. ``look_in`` is after how many further bytes the
+    owner wants to look.
+    """
+
+    __slots__ = ("_blocked", "_buffer_bytes", "_outgoing", "_owner", "_receive", "_secure",
+                 "_sending", "_sock", "_unsent", "_wire", "bounds", "closed", "look_bytes",
+                 "look_in", "reads", "silent_reads")  # fmt: skip
+
+    def __init__(
+        self, wire: Wire, sock: socket.socket, buffer_bytes: int, secure: Secure | None
+    ) -> None:
+        self._wire = wire
+        self._sock = sock
+        self._buffer_bytes = buffer_bytes
+        self._receive = sock.recvmsg
+        self._secure = secure
+        self._owner: SocketOwner | None = None
+        self._unsent = self._outgoing = memoryview(b"")
+        self._sending = self._blocked = False
+        self.reads: list[Any] = []
+        self.bounds: list[int] = []
+        self.silent_reads = 0
+        self.look_in = 0
+        self.look_bytes = min(LOOK_BYTES, buffer_bytes // _MUCH)
+        self.closed = False
+
+    def start(self, owner: SocketOwner) -> None:
+        """Read from now on."""
+        self._owner = owner
+        self._wire.loop.add_reader(self._sock, self._reader())
+        self._wire.hangups.watch(self._sock.fileno(), self._hung_up)
+
+    def _reader(self) -> Callable[[], None]:
+        if self._secure is not None:
+            return self._read_secure
+        return self._read if self._wire.timestamps == "kernel" else self._read_and_stamp
+
+    # --- the hot path -------------------------------------------------------------------------
+
+    def _read(self) -> None:
+        """Keep a read and its stamp; have its owner look only where that is worth it."""
+        try:
+            data, control, _, _ = self._receive(READ_BYTES, CONTROL_BYTES)
+        except OSError as error:
+            self._failed(error)
+            return
+        if not control:
+            self._read_without_stamp(data)
+            return
+        self.reads += data, control[0][2], self._wire.polls.interval
+        size = len(data)
+        self.look_in = left = self.look_in - size
+        if left <= 0 or size < _SHORT_BYTES or data.endswith(_END):
+            self._look(data)
+
+    # --- other reads --------------------------------------------------------------------------
+
+    def _read_and_stamp(self) -> None:
+        """The same where the kernel does not stamp."""
+        try:
+            data = self._sock.recv(READ_BYTES)
+        except OSError as error:
+            self._failed(error)
+            return
+        if not data:
+            self._end(None)
+            return
+        self._keep(data, _now_ns())
+
+    def _read_without_stamp(self, data: bytes) -> None:
+        """Keep a read that the kernel should have stamped: it is stamped now, if not earlier."""
+        if not data:
+            self._end(None)
+            return
+        self.bounds.append(len(self.reads) // 3)
+        self._keep(data, self._stamp_now())
+
+    def _read_secure(self) -> None:
+        """Keep what a read completes of what was encrypted, with the stamp of that read."""
+        try:
+            data, control, _, _ = self._receive(READ_BYTES, CONTROL_BYTES)
+        except OSError as error:
+            self._failed(error)
+            return
+        if not data:
+            self._end(None)
+            return
+        stamped = self._wire.timestamps == "kernel"
+        stamp: Any = control[0][2] if control else self._stamp_now() if stamped else _now_ns()
+        if len(data) == READ_BYTES and stamped:
+            data, stamp = self._with_the_rest(data, stamp)
+        bounded = stamped and (not control or len(data) * _MUCH > self._buffer_bytes)
+        if self._secure is not None:
+            self._decrypt(self._secure, data, stamp, bounded=bounded)
+
+    def _decrypt(self, secure: Secure, data: bytes, stamp: Any, *, bounded: bool) -> None:
+        """Keep what encrypted bytes complete; answer what the protocol itself asks."""
+        try:
+            said, done = secure.decrypted(data)
+        except ssl.SSLError as error:
+            self._end(error)
+            return
+        if reply := secure.to_send():
+            self._outgoing = memoryview(bytes(self._outgoing) + reply)
+            self._write()
+        if not said:
+            self.silent_reads += 1
+        elif not self.closed:
+            if bounded:
+                self.bounds.append(len(self.reads) // 3)
+            self._keep(said, stamp)
+        if done:
+            self._end(None)
+
+    def _keep(self, data: bytes, stamp: Any) -> None:
+        self.reads += data, stamp, self._wire.polls.interval
+        self.look_in -= len(data)
+        if self.look_in <= 0 or len(data) < _SHORT_BYTES or data.endswith(_END):
+            self._look(data)
+
+    def _look(self, data: bytes) -> None:
+        """Let the owner look, if enough has come or the last bytes may be the end: a line that is
+        empty, and not the second in a row, as between events that end so.
+        """
+        if self._secure is None and self._wire.timestamps == "kernel":
+            if len(data) == READ_BYTES:
+                data, stamp = self._with_the_rest(data, self.reads[-2])
+                self.reads[-3:-1] = [data, stamp]
+            if len(data) * _MUCH > self._buffer_bytes:
+                self.bounds.append(len(self.reads) // 3 - 1)
+        short = len(data) < _SHORT_BYTES
+        ends = data.endswith(_END) and data[-_SHORT_BYTES : 1 - _SHORT_BYTES] != b"\n"
+        if self._owner is not None and (self.look_in <= 0 or short or ends):
+            self._owner.look()
+
+    def _with_the_rest(self, data: bytes, stamp: bytes) -> tuple[bytes, bytes]:
+        """Return a read that filled its buffer with what else has come, and the stamp of all: that
+        of a filled read is of a segment that it holds no byte of.
+        """
+        pieces = [data]
+        while len(pieces[-1]) == READ_BYTES and len(pieces) * READ_BYTES < self._buffer_bytes:
+            try:
+                data, control, _, _ = self._receive(READ_BYTES, CONTROL_BYTES)
+            except OSError:
+                break  # told again, if it is more than that no byte has come
+            if not data:
+                break
+            pieces.append(data)
+            stamp = control[0][2] if control else self._stamp_now()
+        return b"".join(pieces), stamp
+
+    def _stamp_now(self) -> bytes:
+        """Return what the kernel would say of this instant."""
+        wall_ns = _now_ns() + self._wire.polls.interval.offset_ns
+        return TIMESPEC.pack(*divmod(wall_ns, 1_000_000_000))
+
+    # --- sending ------------------------------------------------------------------------------
+
+    def send(self, request: bytes) -> None:
+        """Send; the owner is told when the kernel has taken the last byte."""
+        self._unsent = memoryview(request)
+        self._sending = True
+        self._write()
+
+    def stop_sending(self) -> None:
+        """Send no more."""
+        self._unsent = self._outgoing = memoryview(b"")
+        self._sending = False
+        self._unblock()
+
+    def _write(self) -> None:
+        """Write until the kernel takes no more."""
+        try:
+            while self._outgoing or self._unsent:
+                if not self._outgoing:
+                    self._outgoing = self._next_piece()
+                self._outgoing = self._outgoing[self._sock.send(self._outgoing) :]
+        except BlockingIOError:
+            if not self._blocked:
+                self._blocked = True
+                self._wire.loop.add_writer(self._sock, self._write)
+        except OSError:
+            self.stop_sending()  # reading tells why
+        else:
+            self._unblock()
+            if self._sending:
+                self._sending = False
+                if self._owner is not None:
+                    self._owner.sent(_now_ns())
+
+    def _next_piece(self) -> memoryview:
+        if self._secure is None:
+            piece, self._unsent = self._unsent, memoryview(b"")
+            return piece
+        piece, self._unsent = self._unsent[:_WRITE_BYTES], self._unsent[_WRITE_BYTES:]
+        return memoryview(self._secure.encrypted(piece))
+
+    def _unblock(self) -> None:
+        if self._blocked and not self.closed:
+            self._wire.loop.remove_writer(self._sock)
+        self._blocked = False
+
+    # --- the end ------------------------------------------------------------------------------
+
+    @property
+    def data_segments(self) -> int | None:
+        """How many segments with data have come; None where nobody counts them."""
+        return None if self.closed else data_segments(self._sock)
+
+    def option(self, level: int, name: int) -> int:
+        """Return what the kernel says of an option."""
+        return self._sock.getsockopt(level, name)
+
+    def close(self) -> None:
+        """Close at once, with a reset: a close in good order would keep its port from being used
+        for a minute, and a run that ends hundreds of streams a second would have none left.
+        """
+        if self.closed:
+            return
+        self.stop_sending()
+        self.closed = True
+        self._wire.hangups.forget(self._sock.fileno())
+        self._wire.loop.remove_reader(self._sock)
+        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+        self._sock.close()
+
+    def _failed(self, error: OSError) -> None:
+        if not isinstance(error, (BlockingIOError, InterruptedError)):
+            self._end(error)
+
+    def _hung_up(self) -> None:
+        """Read what came before the reset, and the reset."""
+        read = self._reader()
+        before = -1
+        while not self.closed and len(self.reads) + self.silent_reads != before:
+            before = len(self.reads) + self.silent_reads
+            read()
+
+    def _end(self, error: Exception | None) -> None:
+        owner = self._owner
+        if owner is not None and not self.closed:
+            owner.lost(error)
+
+
+async def connect(
+    wire: Wire, address: Address, context: ssl.SSLContext | None, host: str
+) -> StampedSocket:
+    """Connect, and agree on TLS where there is a ``context``. Raises OSError or ssl.SSLError."""
+    family, where = address
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        buffer_bytes = prepare(sock, wire.timestamps)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        await wire.loop.sock_connect(sock, where)
+        secure = None
+        if context is not None:
+            secure = Secure(context, host)
+            async with asyncio.timeout(_HANDSHAKE_S):
+                await secure.shake_hands(wire.loop, sock)
+    except BaseException:
+        sock.close()
+        raise
+    return StampedSocket(wire, sock, buffer_bytes, secure)

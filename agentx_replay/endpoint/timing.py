@@ -1,0 +1,84 @@
+"""How far the timestamp of each event of a stream may be from the truth.
+
+A timestamp is that of a socket read, and can only be late. The kernel's is when the read's last
+segment arrived, so it is exact for an event that ends its read, and for every event of a read of
+one segment. Pure; times in ns of the monotonic clock.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentx_replay.endpoint.poll_times import LATE_NS, PollInterval
+
+Times = NDArray[np.int64]
+
+
+@dataclass(slots=True, eq=False)
+class ReadTimes:
+    """When the reads of one response were made: one entry a read, in order.
+
+    ``stamps`` are the kernel's ``timespec``, or else this process's own ns. ``bounds``: the reads
+    before whose timestamp any byte may have arrived, the last one too: the kernel did not stamp
+    them, or could not receive in time. ``one_segment_each``: as many segments arrived as reads were
+    made. Nothing arrived before ``sent_ns``.
+    """
+
+    stamped: bool
+    sent_ns: int
+    stamps: list[Any] = field(default_factory=list)
+    intervals: list[PollInterval] = field(default_factory=list)
+    bounds: set[int] = field(default_factory=set)
+    one_segment_each: bool = False
+
+    def ns(self) -> Times:
+        """Return the time of each read. What came in order has times in order."""
+        if not self.stamped:
+            return np.array(self.stamps, np.int64)
+        stamps = np.frombuffer(b"".join(self.stamps), np.int64).reshape(-1, 2)
+        offsets_ns = np.array([each.offset_ns for each in self.intervals], np.int64)
+        ns = stamps @ np.array([1_000_000_000, 1]) - offsets_ns
+        return np.maximum.accumulate(np.maximum(ns, self.sent_ns))
+
+
+def event_times(
+    reads: ReadTimes, places: Sequence[int], followed: Sequence[int]
+) -> tuple[Times, Times]:
+    """Return when events arrived at the latest, and how much earlier each may have: one entry an
+    event. ``places`` are those of their reads in ``reads``, ``followed`` the reads in which more
+    came after their last event.
+    """
+    at = np.array(places, np.int64)
+    if not len(at):
+        return at, at
+    ns = reads.ns()
+    since_ns = ns - _floors(reads, ns)
+    steps_ns = np.array([each.step_ns for each in reads.intervals], np.int64)
+    if reads.stamped:
+        late = np.isin(at, list(reads.bounds))
+        if not reads.one_segment_each:
+            late |= np.append(at[1:] == at[:-1], False) | np.isin(at, followed)
+    else:
+        late = (since_ns > LATE_NS)[at]
+    return ns[at], np.where(late, since_ns[at], 0) + steps_ns[at]
+
+
+def gathered_reads(reads: ReadTimes, places: NDArray[np.int64]) -> int:
+    """Return how many reads brought several of the events of these places although the client was
+    in time: somebody else had gathered them.
+    """
+    several = np.unique(places[1:][places[1:] == places[:-1]])
+    return sum(1 for at in several if reads.one_segment_each or reads.intervals[at].prompt)
+
+
+def _floors(reads: ReadTimes, ns: Times) -> Times:
+    """Return after which instant each read's bytes arrived: the loop had looked, and the kernel had
+    stamped what came before them.
+    """
+    floors = np.array([each.floor_ns for each in reads.intervals], np.int64)
+    if reads.stamped:
+        floors[1:] = np.maximum(floors[1:], ns[:-1])
+    return np.minimum(np.maximum(floors, reads.sent_ns), ns)
