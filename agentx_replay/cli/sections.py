@@ -14,7 +14,8 @@ _SECTIONS = {
     ),
     "The server": (
         "url", "model", "api_key_env", "endpoint", "header", "body", "session_headers", "ca_file",
-        "insecure", "keepalive", "timeout", "metrics_url", "virtual", "gpus",
+        "insecure", "keepalive", "timeout", "timestamps", "metrics_url", "virtual",
+        "gpus",
     ),
     "Prompts": ("tokenizer", "calibration", "tool_messages", "live_history"),
     "Running and reporting": (

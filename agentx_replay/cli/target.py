@@ -16,6 +16,7 @@ from agentx_replay.experiment.open_files import raise_open_files
 from agentx_replay.experiment.settings import Target
 
 if TYPE_CHECKING:
+    from agentx_replay.endpoint.kernel_stamps import Timestamps
     from agentx_replay.endpoint.settings import Api, EndpointSettings
 
 _URL = click.option(
@@ -79,6 +80,12 @@ target_options = (
         metavar="URL",
         help="An engine's metrics page to keep on record. Default: the server's own, if any.",
     ),
+    click.option(
+        "--timestamps",
+        type=click.Choice(["auto", "kernel", "process"]),
+        default="auto",
+        help="Who says when bytes arrive. Default: auto, the kernel where it can.",
+    ),
     click.option("--virtual", is_flag=True, help="Replay in virtual time on a modelled engine."),
 )
 
@@ -99,6 +106,7 @@ class TargetOptions:
     keepalive: float | None = None
     timeout: float | None = None
     metrics_url: tuple[str, ...] = ()
+    timestamps: str = "auto"
     virtual: bool = False
     keeps_answers: bool = False
 
@@ -183,6 +191,7 @@ def _servers(options: TargetOptions, urls: tuple[str, ...], facts: dict[str, Any
         max_context=min(limits, default=None),
         secrets=first.secrets,
         endpoint=first,
+        timestamps=first.timestamps or "process",
         replicas=tuple(others),
         metrics=pages,
     )
@@ -206,8 +215,24 @@ def _endpoint_settings(options: TargetOptions, url: str) -> "EndpointSettings":
         tls=TlsSettings(options.ca_file, options.insecure),
         keepalive_s=options.keepalive,
         timeout_s=options.timeout,
+        timestamps=_timestamps(options.timestamps),
         keeps_answers=options.keeps_answers,
     )
+
+
+def _timestamps(asked: str) -> "Timestamps":
+    """Return who will say when bytes arrive, from a test on this machine."""
+    from agentx_replay.endpoint.kernel_stamps import timestamps_here
+
+    if asked == "process":
+        return "process"
+    here = timestamps_here()
+    if asked == "kernel" and here != "kernel":
+        raise UsageError(
+            "--timestamps kernel: this system does not say when bytes arrive",
+            "leave it out, or give --timestamps process",
+        )
+    return here
 
 
 def _header(text: str) -> tuple[str, str]:

@@ -47,6 +47,12 @@ def prepare(sock: socket.socket, timestamps: Timestamps) -> int:
     return sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
 
 
+def granted_buffer_bytes() -> int:
+    """Return the receive buffer that every connection gets here."""
+    with socket.socket() as sock:
+        return prepare(sock, "process")
+
+
 def data_segments(sock: socket.socket) -> int | None:
     """Return how many segments with data a TCP socket has received; None where nobody counts."""
     if sys.platform != "linux":

@@ -24,6 +24,7 @@ from agentx_replay.analysis.point import (
 )
 from agentx_replay.analysis.responses import records_of
 from agentx_replay.analysis.window import Window
+from agentx_replay.endpoint.kernel_stamps import Timestamps
 from agentx_replay.experiment.conformity import level_fidelity
 from agentx_replay.experiment.drafting import with_drafting
 from agentx_replay.experiment.interrupts import Interrupts
@@ -64,7 +65,7 @@ class Level:
 
     ``source`` is where the plan's sessions come from, for the ``workers`` (processes) that play
     it; ``attempt`` counts how often the run had been resumed when it began. The plan is of one
-    of ``starts``.
+    of ``starts``. ``timestamps`` is who says when bytes arrive.
     """
 
     plan: Plan
@@ -76,6 +77,7 @@ class Level:
     run_id: str
     gpus: int | None
     starts: int = 1
+    timestamps: Timestamps = "process"
     mark: str = field(default_factory=new_mark)
 
 
@@ -240,6 +242,7 @@ def _point(level: Level, replayed: _Replayed, directory: Path) -> Point:
         conduct,
         level.plan.start,
         seed=level.plan.seed,
+        timestamps=level.timestamps,
     )
     whole, parts = instrument_file(directory), instrument_parts(directory)
     samples = samples_of(read_parquet(sample_files(whole, parts), INSTRUMENT))
@@ -274,7 +277,14 @@ def _document(level: Level, point: Point | None) -> dict[str, Any]:
     }
     if point is None:
         facts = PointFacts(
-            plan.concurrency, level.gpus, None, level.rules, Conduct(), plan.start, seed=plan.seed
+            plan.concurrency,
+            level.gpus,
+            None,
+            level.rules,
+            Conduct(),
+            plan.start,
+            seed=plan.seed,
+            timestamps=level.timestamps,
         )
         return known | facts_document(facts)
     return known | point_document(point)

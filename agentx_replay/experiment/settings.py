@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from agentx_replay.endpoint.kernel_stamps import Timestamps
 from agentx_replay.endpoint.scrape import MetricsPage
 from agentx_replay.plan.selection import ContextPolicy
 from agentx_replay.replay.driver import Progress
@@ -58,7 +59,7 @@ class Target:
     ``max_context`` is what the server says it can hold, None where it does not. ``metrics`` are
     pages to scrape during a run. ``endpoint`` is how to reach it, to calibrate against it; None
     where there is no wire; ``replicas`` are the other servers where there are several. ``facts``
-    go into ``sweep.json``; ``secrets`` never do.
+    go into ``sweep.json``; ``secrets`` never do. ``timestamps`` is who says when bytes arrive.
     """
 
     open: Callable[[Clock], Endpoint]
@@ -70,6 +71,7 @@ class Target:
     replicas: tuple["EndpointSettings", ...] = ()
     secrets: tuple[str, ...] = ()
     metrics: tuple[MetricsPage, ...] = ()
+    timestamps: Timestamps = "process"
 
 
 class Screen(Protocol):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentx_replay import __version__
 from agentx_replay.analysis.facts import Rules
+from agentx_replay.endpoint.kernel_stamps import granted_buffer_bytes
 from agentx_replay.experiment.interrupts import Interrupts
 from agentx_replay.experiment.prompting import calibration_for, prompting_of
 from agentx_replay.experiment.resumption import Earlier, earlier_run, resumed
@@ -138,6 +139,7 @@ class Sweep:
             rules=rules_of(settings, self.corpus, self.selection, self._target.facts),
             run_id=settings.salt[:8] + later + (f"-a{attempt}" if attempt else ""),
             gpus=settings.gpus,
+            timestamps=self._target.timestamps,
             starts=settings.starts,
         )
 
@@ -148,7 +150,11 @@ class Sweep:
             "command": settings.command,
             "started_unix_s": time.time(),
             "versions": {"agentx-replay": __version__, "python": platform.python_version()},
-            "host": {"platform": _platform(), "cpus": len(os.sched_getaffinity(0))},
+            "host": {
+                "platform": _platform(),
+                "cpus": len(os.sched_getaffinity(0)),
+                "receive_buffer_bytes": granted_buffer_bytes(),
+            },
             "scenario": asdict(settings.scenario) | {"fingerprint": settings.scenario.fingerprint},
             "corpus": _corpus_document(self.corpus, self.selection),
             "source": self._source.document(),
