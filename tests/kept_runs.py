@@ -30,6 +30,8 @@ from agentx_replay.simulator.inprocess import InProcessEndpoint
 GPUS = 8
 _METRICS_URL = "http://127.0.0.1:8000/metrics"
 _SAMPLED_S = 24
+_ENDED_S = 60
+"""When the client's own samples end: after the last response."""
 
 
 class Killed(BaseException):
@@ -154,7 +156,7 @@ def _sample(run: Path, concurrency: int) -> None:
         point,
         [
             (concurrency, 0, s * SECOND, 100_000 + 7_000 * (s % 5), s * SECOND // 8)
-            for s in range(_SAMPLED_S)
+            for s in range(_ENDED_S)
         ],
     )
     samples = ServerSamples()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from agentx_replay.analysis.findings import MAX_CPU_SHARE, MAX_ITL_SHIFT
+from agentx_replay.analysis.findings import MAX_CPU_SHARE, MAX_SHIFT
 
 _NS = 1_000_000_000
 MIN_ACHIEVED_SHARE = 0.97
@@ -58,8 +58,8 @@ class Driven:
         told = []
         if self.failed:
             told.append(f"{self.failed} of {self.streams} responses failed")
-        if self.itl_error is not None and self.itl_error > MAX_ITL_SHIFT:
-            told.append(f"the P90 ITL was {self.itl_error:.1%} off (limit {MAX_ITL_SHIFT:.1%})")
+        if self.itl_error is not None and self.itl_error > MAX_SHIFT:
+            told.append(f"the P90 ITL was {self.itl_error:.1%} off (limit {MAX_SHIFT:.1%})")
         if self.cpu_share > MAX_CPU_SHARE:
             told.append(f"the client used {self.cpu_share:.0%} of a core")
         if self.tokens_per_s < MIN_ACHIEVED_SHARE * self.planned_tokens_per_s:

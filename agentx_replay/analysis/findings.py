@@ -14,7 +14,7 @@ from typing import Any
 
 from agentx_replay.analysis.facts import Conduct, Rules
 from agentx_replay.analysis.fidelity import Fidelity
-from agentx_replay.analysis.instrument import CPU_SPAN_S, InstrumentReport
+from agentx_replay.analysis.instrument import CPU_SPAN_S, STALL_NS, InstrumentReport
 from agentx_replay.analysis.metrics import Counts, PointSummary, PromptLengths
 from agentx_replay.analysis.server import CacheAgreement
 from agentx_replay.results.layout import Measurement
@@ -68,7 +68,8 @@ MAX_SHARE = 0.01
 MAX_PROMPT_LENGTH_ERROR = 0.005
 MIN_OBSERVED_SHARE_OF_WINDOW = 0.95
 MIN_COMPARABLE_WINDOW_S = 900.0
-MAX_ITL_SHIFT = 0.025
+MAX_SHIFT = 0.025
+MAX_LATE_EVENTS = 0.01
 MAX_SEND_LAG_P99_S = 0.050
 MAX_CPU_SHARE = 0.85
 MAX_LAG_SHARE_OF_ITL = 0.10
@@ -148,13 +149,26 @@ def _observed_until_s(summary: PointSummary, nominal_window_s: float) -> float |
     return min(ttft_s, itl_s) if both else max(ttft_s, itl_s)
 
 
+_TO_DO = "stop what else runs on this machine, or give the run more --workers"
+
+
 def saturation(of: InstrumentReport) -> Iterator[Finding]:
     """Judge whether the client was the bottleneck."""
-    if of.itl_shift is not None and of.itl_shift > MAX_ITL_SHIFT:
+    for code, what, shift in (
+        ("client-stamps-late", "ITL", of.itl_shift),
+        ("client-ttft-late", "TTFT", of.ttft_shift),
+    ):
+        if shift is not None and shift > MAX_SHIFT:
+            yield _invalid(
+                code,
+                f"client: late timestamps could move the P90 {what} by {shift:.1%} "
+                f"(limit {MAX_SHIFT:.1%}); {_TO_DO}",
+            )
+    if of.stalled_share is not None and of.stalled_share > MAX_SHARE:
         yield _invalid(
-            "client-stamps-late",
-            f"client: late stamps could move the P90 ITL by {of.itl_shift:.1%} "
-            f"(limit {MAX_ITL_SHIFT:.1%})",
+            "client-stalled",
+            f"client: during {of.stalled_share:.1%} of the responses their worker stood still for "
+            f"over {STALL_NS / 1e6:.0f} ms (limit {MAX_SHARE:.0%}); {_TO_DO}",
         )
     if of.send_lag_p99_s is not None and of.send_lag_p99_s > MAX_SEND_LAG_P99_S:
         yield _invalid(
@@ -354,16 +368,29 @@ def failures(counts: Counts) -> Iterator[Finding]:
 
 
 def token_itl(of: InstrumentReport, summary: PointSummary) -> Iterator[Finding]:
-    """Warn if the client was too slow for token ITL and event gaps to be believed."""
-    itl = summary.response_itl
-    if itl is None or of.loop_lag_p99_s is None:
-        return
-    if of.loop_lag_p99_s > MAX_LAG_SHARE_OF_ITL * itl.p90_s:
-        yield _warning(
-            "token-itl-untrusted",
-            f"loop lag P99 is over {MAX_LAG_SHARE_OF_ITL:.0%} of the P90 ITL; do not trust its "
-            "token ITL",
-        )
+    """Warn if the client was too slow for token ITL and event gaps to be believed: of its own
+    timestamps by its loop lag, of the kernel's by how many are exact.
+    """
+    why = _late_events(of) if of.timestamps == "kernel" else _loop_lag(of, summary)
+    if why is not None:
+        yield _warning("token-itl-untrusted", f"{why}; do not trust its token ITL")
+
+
+def _late_events(of: InstrumentReport) -> str | None:
+    share = of.late_event_share
+    if share is None or share <= MAX_LATE_EVENTS:
+        return None
+    return (
+        f"the timestamps of {share:.1%} of the token events are only upper bounds "
+        f"(limit {MAX_LATE_EVENTS:.0%})"
+    )
+
+
+def _loop_lag(of: InstrumentReport, summary: PointSummary) -> str | None:
+    itl, lag_s = summary.response_itl, of.loop_lag_p99_s
+    if itl is None or lag_s is None or lag_s <= MAX_LAG_SHARE_OF_ITL * itl.p90_s:
+        return None
+    return f"loop lag P99 is over {MAX_LAG_SHARE_OF_ITL:.0%} of the P90 ITL"
 
 
 FAR_LONGER = 1.5

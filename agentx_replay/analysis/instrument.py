@@ -1,99 +1,52 @@
-"""The client's own error: its send lag, loop lag and CPU, as pure functions of samples.
+"""The client's own error: its send lag, loop lag, CPU and timestamps, as pure functions of samples.
 
 Whether it was the bottleneck is judged in ``findings.py``.
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
 
-from agentx_replay.analysis.latency import present, response_itl, send_lag_ns
+from agentx_replay.analysis.lag import Samples, lag_p99_ns, longest_stall_ns, workers_of
+from agentx_replay.analysis.latency import present, send_lag_ns
 from agentx_replay.analysis.percentiles import percentiles
-from agentx_replay.analysis.responses import Floats, Responses
+from agentx_replay.analysis.responses import Responses
+from agentx_replay.analysis.timestamps import (
+    itl_shift,
+    recorded_intervals,
+    ttft_shift,
+    widened_by_lag,
+)
 from agentx_replay.analysis.window import Window, measured, sent_in
-from agentx_replay.results.histograms import Series
 
 _NS = 1_000_000_000
 CPU_SPAN_S = 10
+STALL_NS = 50_000_000
+_STALL_OF_A_RESPONSE = 0.025
+"""A response is marked by a stall that is longer than this share of it, and than ``STALL_NS``."""
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Samples:
-    """Samples of workers' event loops, all of shape ``(samples,)``: worker number, instant since
-    the point's origin, how late a timer fired, and CPU time used by then.
-    """
-
-    worker: NDArray[np.int64]
-    at_ns: NDArray[np.int64]
-    loop_lag_ns: NDArray[np.int64]
-    cpu_ns: NDArray[np.int64]
-
-    def within(self, window: Window) -> "Samples":
-        """Return the samples taken while the window was open."""
-        inside = (self.at_ns >= window.open_ns) & (self.at_ns < window.close_ns)
-        return Samples(
-            self.worker[inside], self.at_ns[inside], self.loop_lag_ns[inside], self.cpu_ns[inside]
-        )
-
-
-def samples_of(table: pa.Table) -> Samples | None:
-    """Return the samples of ``instrument.parquet``; None where there are none."""
-    names = ("worker", "at_ns", "loop_lag_ns", "cpu_ns")
-    return Samples(*(table[name].to_numpy() for name in names)) if len(table) else None
+Timestamps = Literal["kernel", "process"]
 
 
 @dataclass(frozen=True, slots=True)
 class InstrumentReport:
-    """The instrument's own error. ``itl_shift`` is how far, relatively, the P90 response ITL
-    could move by late stamps. None where there are no samples, or nothing to shift.
+    """The instrument's own error; None where there are no samples, or nothing to tell it of.
+
+    ``itl_shift`` and ``ttft_shift`` are how far, relatively, the P90 response ITL and the P90 TTFT
+    may be from the truth. ``stalled_share`` is of the measured responses, those in flight while
+    their worker stood still; None where the kernel took the timestamps. ``late_event_share`` is of
+    their token events, those whose timestamp is only an upper bound.
     """
 
     send_lag_p99_s: float | None
     loop_lag_p99_s: float | None
     itl_shift: float | None
     busiest_cpu_share: float | None
-
-
-def lag_p99_by_second(samples: Samples) -> dict[int, float]:
-    """Return the P99 of the loop lag in ns for each second (since the origin) with samples."""
-    if not len(samples.at_ns):
-        return {}
-    second = samples.at_ns // _NS
-    order = np.argsort(second, kind="stable")
-    seconds, starts = np.unique(second[order], return_index=True)
-    groups = np.split(samples.loop_lag_ns[order], starts[1:])
-    return {
-        int(s): percentiles(group.astype(np.float64), (0.99,))[0]
-        for s, group in zip(seconds, groups, strict=True)
-    }
-
-
-def itl_shift(ok: Responses, lag_by_second: dict[int, float]) -> float | None:
-    """Return how far the P90 response ITL could be off, relatively, because stamps are late.
-
-    A stamp may be late by anything up to the loop lag P99 of its second: at worst the first stamp
-    of every response is late and the last is not, or the other way round.
-    """
-    itl = response_itl(ok)
-    has = ~np.isnan(itl.itl_ns)
-    if not has.any() or not lag_by_second:
-        return None
-    later, itl_ns = itl.later_tokens[has], itl.itl_ns[has]
-    first_late = itl_ns + _lag_at(ok.first_token_ns[has], lag_by_second) / later
-    last_late = itl_ns - _lag_at(ok.last_token_ns[has], lag_by_second) / later
-    measured_ns, high_ns, low_ns = (
-        percentiles(values, (0.9,))[0] for values in (itl_ns, first_late, last_late)
-    )
-    if not measured_ns:
-        return None
-    return max(high_ns - measured_ns, measured_ns - low_ns) / measured_ns
-
-
-def _lag_at(at_ns: Floats, lag_by_second: dict[int, float]) -> Floats:
-    seconds = (at_ns // _NS).astype(np.int64).tolist()
-    return np.array([lag_by_second.get(second, 0.0) for second in seconds])
+    ttft_shift: float | None = None
+    stalled_share: float | None = None
+    late_event_share: float | None = None
+    timestamps: Timestamps = "process"
 
 
 def busiest_cpu_share(samples: Samples) -> float | None:
@@ -101,17 +54,12 @@ def busiest_cpu_share(samples: Samples) -> float | None:
 
     None where no worker has two samples.
     """
-    shares = [
-        share
-        for worker in np.unique(samples.worker)
-        for share in _cpu_shares(samples, samples.worker == worker)
-    ]
+    shares = [share for own in samples.by_worker() for share in _cpu_shares(own)]
     return max(shares, default=None)
 
 
-def _cpu_shares(samples: Samples, mask: NDArray[np.bool_]) -> list[float]:
-    order = np.argsort(samples.at_ns[mask], kind="stable")
-    at_ns, cpu_ns = samples.at_ns[mask][order], samples.cpu_ns[mask][order]
+def _cpu_shares(own: Samples) -> list[float]:
+    at_ns, cpu_ns = own.at_ns, own.cpu_ns
     if at_ns[-1] - at_ns[0] <= CPU_SPAN_S * _NS:
         starts, stops = np.array([0]), np.array([len(at_ns) - 1])
     else:
@@ -123,27 +71,40 @@ def _cpu_shares(samples: Samples, mask: NDArray[np.bool_]) -> list[float]:
     return [float(u / s) for u, s in zip(used, spans, strict=True) if s]
 
 
-def examine(responses: Responses, window: Window, samples: Samples) -> InstrumentReport:
-    """Return the instrument's error in one point."""
+def examine(
+    responses: Responses, window: Window, samples: Samples, timestamps: Timestamps
+) -> InstrumentReport:
+    """Return the instrument's error in one point. ``timestamps`` says who took them."""
     window_set = sent_in(responses, window)
     ok = window_set.where(measured(window_set))
     lags = present(send_lag_ns(window_set))
-    loop_lags = samples.within(window).loop_lag_ns.astype(np.float64)
-    send_lag_s = percentiles(lags, (0.99,))[0] / _NS if len(lags) else None
-    loop_lag_s = percentiles(loop_lags, (0.99,))[0] / _NS if len(loop_lags) else None
-    shift = itl_shift(ok, lag_p99_by_second(samples))
-    cpu = busiest_cpu_share(samples.within(window))
+    loop_lag_ns = lag_p99_ns(samples.within(window))
+    intervals = recorded_intervals(ok)
+    by_process = timestamps == "process"
+    if by_process:
+        intervals = widened_by_lag(intervals, ok, samples)
     return InstrumentReport(
-        send_lag_p99_s=send_lag_s,
-        loop_lag_p99_s=loop_lag_s,
-        itl_shift=shift,
-        busiest_cpu_share=cpu,
+        send_lag_p99_s=percentiles(lags, (0.99,))[0] / _NS if len(lags) else None,
+        loop_lag_p99_s=None if loop_lag_ns is None else loop_lag_ns / _NS,
+        itl_shift=itl_shift(ok, intervals),
+        busiest_cpu_share=busiest_cpu_share(samples.within(window)),
+        ttft_shift=ttft_shift(ok, intervals),
+        stalled_share=_stalled_share(ok, samples) if by_process else None,
+        late_event_share=_late_event_share(ok),
+        timestamps=timestamps,
     )
 
 
-def loop_lag_series(samples: Samples, window: Window) -> Series:
-    """Return the loop lag in the window, for the histogram log."""
-    inside = samples.within(window)
-    return Series(
-        "loop_lag", inside.at_ns.astype(np.float64), inside.loop_lag_ns.astype(np.float64)
-    )
+def _stalled_share(ok: Responses, samples: Samples) -> float | None:
+    """Return the share of responses whose worker stood still for long while they were in flight."""
+    if not len(ok):
+        return None
+    stall_ns = longest_stall_ns(samples, workers_of(ok.lane, samples), ok)
+    lasted_ns = np.nan_to_num(ok.last_token_ns - ok.first_token_ns)
+    marked = stall_ns > np.maximum(STALL_NS, _STALL_OF_A_RESPONSE * lasted_ns)
+    return float(np.mean(marked))
+
+
+def _late_event_share(ok: Responses) -> float | None:
+    events = int(ok.event_counts.sum())
+    return float(np.nansum(ok.late_events)) / events if events else None

@@ -6,14 +6,15 @@ as the run did.
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from agentx_replay.analysis import findings as rules
 from agentx_replay.analysis.facts import Conduct, Rules
 from agentx_replay.analysis.fidelity import Fidelity
 from agentx_replay.analysis.findings import Finding, Kind
 from agentx_replay.analysis.frontier import CurvePoint, level_means
-from agentx_replay.analysis.instrument import InstrumentReport, Samples, examine, samples_of
+from agentx_replay.analysis.instrument import InstrumentReport, Timestamps, examine
+from agentx_replay.analysis.lag import Samples, samples_of
 from agentx_replay.analysis.metrics import PointSummary, PromptLengths, summarise
 from agentx_replay.analysis.percentiles import Distribution
 from agentx_replay.analysis.responses import Records, stored_records
@@ -42,7 +43,7 @@ class PointFacts:
     rules: Rules
     conduct: Conduct
     start: int = 1
-    timestamps: Literal["kernel", "process"] = "process"
+    timestamps: Timestamps = "process"
     seed: int | None = None
 
 
@@ -154,7 +155,7 @@ def measure_point(
     if facts.window is not None:
         summary = summarise(records, facts.window, facts.concurrency)
         if samples is not None:
-            instrument = examine(records.responses, facts.window, samples)
+            instrument = examine(records.responses, facts.window, samples, facts.timestamps)
     return Point(status, facts, summary, instrument)
 
 

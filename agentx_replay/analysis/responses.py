@@ -81,6 +81,10 @@ class Responses:
     send_ns: Floats
     first_token_ns: Floats
     last_token_ns: Floats
+    first_token_uncertainty_ns: Floats
+    last_token_uncertainty_ns: Floats
+    send_uncertainty_ns: Floats
+    late_events: Floats
     end_ns: Floats
     retries: Floats
     event_counts: NDArray[np.int64]

@@ -260,7 +260,10 @@ def instrument_section(run: Run) -> str:
                 point.name,
                 _ms(found.send_lag_p99_s),
                 _ms(found.loop_lag_p99_s),
+                found.timestamps,
                 _percent(found.itl_shift),
+                _percent(found.ttft_shift),
+                _percent(found.late_event_share),
                 _percent(found.busiest_cpu_share),
                 f"NO ({UNTRUSTED})" if point.has("token-itl-untrusted") else "yes",
                 "NO" if any(saturation(found)) else "yes",
@@ -269,13 +272,15 @@ def instrument_section(run: Run) -> str:
     if not rows:
         return paragraphs([_no_samples(run)])
     heads = (
-        "concurrency", "send lag P99 ms", "loop lag P99 ms", "P90 ITL could move by",
+        "concurrency", "send lag P99 ms", "loop lag P99 ms", "timestamps by the",
+        "P90 ITL could move by", "P90 TTFT could move by", "timestamps that are upper bounds",
         "busiest worker, of a core", "token ITL trusted", "client sound",
     )  # fmt: skip
     text = (
-        "The client is taken as the bottleneck, and a point as not valid, where late stamps could "
-        "move the P90 ITL by more than 2.5 %, the send lag P99 is over 50 ms, or a worker used "
-        "over 85 % of a core in any 10 s."
+        "The client is taken as the bottleneck, and a point as not valid, where late timestamps "
+        "could move the P90 ITL or the P90 TTFT by more than 2.5 %, the send lag P99 is over "
+        "50 ms, a worker used over 85 % of a core in any 10 s, or, where the kernel did not take "
+        "the timestamps, a worker stood still during over 1 % of the responses."
     )
     return table(heads, rows) + paragraphs([text], "small")
 

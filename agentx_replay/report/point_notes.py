@@ -54,16 +54,22 @@ def _client(point: Point) -> str | None:
     of = point.instrument
     if of is None:
         return None
-    parts = [
+    parts = [f"{of.timestamps} timestamps"]
+    parts += [
         f"{name} {value_s * 1e3:.1f} ms"
         for name, value_s in (("send lag", of.send_lag_p99_s), ("loop lag", of.loop_lag_p99_s))
         if value_s is not None
     ]
     if of.busiest_cpu_share is not None:
         parts.append(f"{of.busiest_cpu_share:.0%} of a core")
-    if of.itl_shift is not None:
-        parts.append(f"P90 ITL could move by {of.itl_shift:.1%}")
-    return ", ".join(parts) or None
+    parts += [
+        f"{name} within {shift:.1%}"
+        for name, shift in (("P90 ITL", of.itl_shift), ("TTFT", of.ttft_shift))
+        if shift is not None
+    ]
+    if of.late_event_share:
+        parts.append(f"{of.late_event_share:.2%} of them upper bounds")
+    return ", ".join(parts)
 
 
 def _window(point: Point) -> str | None:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fidelity_cases import KEPT, OF
@@ -159,6 +160,23 @@ def test_a_client_is_saturated_beyond_its_limits(
     expected: list[str],
 ) -> None:
     report = InstrumentReport(send_lag_s, None, itl_shift, cpu_share)
+    assert codes(findings.saturation(report)) == expected
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({"ttft_shift": 0.025, "stalled_share": 0.01}, []),
+        ({"ttft_shift": 0.0251}, ["client-ttft-late"]),
+        ({"stalled_share": 0.0101}, ["client-stalled"]),
+        ({"timestamps": "kernel", "ttft_shift": 0.0251}, ["client-ttft-late"]),
+        ({"timestamps": "kernel", "itl_shift": 0.0251}, ["client-stamps-late"]),
+    ],
+)
+def test_timestamps_that_could_be_late_by_too_much_are_the_clients(
+    more: dict[str, Any], expected: list[str]
+) -> None:
+    report = replace(InstrumentReport(None, None, None, None), **more)
     assert codes(findings.saturation(report)) == expected
 
 
@@ -334,6 +352,15 @@ def test_token_itl_is_trusted_up_to_a_lag_of_a_tenth_of_the_itl(
 ) -> None:
     # The ITL of two tokens in 10 s, less a nanosecond.
     report = InstrumentReport(None, loop_lag_s and loop_lag_s - 1e-6, None, None)
+    of = replace(point(30), instrument=report)
+    assert warnings(of) == ([] if trusted else ["token-itl-untrusted"])
+
+
+@pytest.mark.parametrize(("share", "trusted"), [(0.01, True), (0.0101, False), (None, True)])
+def test_token_itl_is_trusted_where_the_kernel_stamped_99_of_100_events(
+    share: float | None, trusted: bool
+) -> None:
+    report = InstrumentReport(None, 5.0, None, None, late_event_share=share, timestamps="kernel")
     of = replace(point(30), instrument=report)
     assert warnings(of) == ([] if trusted else ["token-itl-untrusted"])
 

@@ -55,7 +55,8 @@ def store(tmp_path: Path, point: Point, status: PointStatus) -> None:
     if status is not PointStatus.RUNNING:
         compact(directory)
         run.write_point(2, status, point_document(point))
-    write_instrument(directory, [(2, 0, 0, 1000, 0), (2, 0, 5 * SECOND, 1000, SECOND)])
+    used_s = ((0, 0), (5, 1), (10, 2))
+    write_instrument(directory, [(2, 0, t * SECOND, 1000, cpu * SECOND) for t, cpu in used_s])
 
 
 def test_a_report_gives_the_numbers_the_run_gave(tmp_path: Path) -> None:

@@ -187,8 +187,10 @@ def test_the_clients_own_error_has_a_line_a_level() -> None:
     points = [replace(point(level), instrument=REPORT) for level in (2, 16)]
     assert (
         "the client's own error, by concurrency (lags P99, the busiest worker):\n"
-        "   2: send lag 1.2 ms, loop lag 0.5 ms, 23% of a core, P90 ITL could move by 1.1%\n"
-        "  16: send lag 1.2 ms, loop lag 0.5 ms, 23% of a core, P90 ITL could move by 1.1%\n"
+        "   2: process timestamps, send lag 1.2 ms, loop lag 0.5 ms, 23% of a core, P90 ITL "
+        "within 1.1%\n"
+        "  16: process timestamps, send lag 1.2 ms, loop lag 0.5 ms, 23% of a core, P90 ITL "
+        "within 1.1%\n"
     ) in points_table(points)
 
 
