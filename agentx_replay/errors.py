@@ -7,12 +7,14 @@ Everything else that is raised is a programming error and is allowed to surface.
 class UsageError(Exception):
     """Bad input or an unusable environment, told in plain words.
 
+    ``code`` names the error: stable, of small letters and hyphens, of one place in the program.
     ``what`` says what happened, ``what_to_do`` the way out; ``exit_code`` is 2 for wrong usage
     and 3 for an unusable server.
     """
 
-    def __init__(self, what: str, what_to_do: str, *, exit_code: int = 2) -> None:
+    def __init__(self, code: str, what: str, what_to_do: str, *, exit_code: int = 2) -> None:
         super().__init__(f"{what}; {what_to_do}")
+        self.code = code
         self.what = what
         self.what_to_do = what_to_do
         self.exit_code = exit_code

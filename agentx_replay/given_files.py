@@ -36,7 +36,7 @@ def refuse_unfit(
     if pipe and stat.S_ISFIFO(found.st_mode):
         return
     if not stat.S_ISREG(found.st_mode):
-        raise UsageError(f"{what} is not a file", way_out)
+        raise UsageError("not-a-file", f"{what} is not a file", way_out)
     if found.st_size > most_bytes:
         raise _too_large(what, way_out, most_bytes)
 
@@ -58,7 +58,7 @@ def read_given(
             found = _piped(path, most_bytes + 1, time.monotonic() + PIPE_WAIT_S)
     except TimeoutError:
         waited = f"{what} is a pipe that nobody wrote and closed within {PIPE_WAIT_S:g} s"
-        raise UsageError(waited, way_out) from None
+        raise UsageError("file-silent", waited, way_out) from None
     except OSError as error:
         raise _unreadable(what, way_out, error) from None
     if len(found) > most_bytes:
@@ -90,8 +90,10 @@ def _piped(path: Path, most_bytes: int, deadline_s: float) -> bytes:
 
 
 def _unreadable(what: str, way_out: str, error: OSError) -> UsageError:
-    return UsageError(f"{what} cannot be read ({error.strerror or error})", way_out)
+    return UsageError(
+        "file-unreadable", f"{what} cannot be read ({error.strerror or error})", way_out
+    )
 
 
 def _too_large(what: str, way_out: str, most_bytes: int) -> UsageError:
-    return UsageError(f"{what} is larger than {most_bytes >> 20} MiB", way_out)
+    return UsageError("file-too-large", f"{what} is larger than {most_bytes >> 20} MiB", way_out)

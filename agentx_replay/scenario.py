@@ -103,6 +103,7 @@ def load_scenario(name_or_path: str) -> Scenario:
         path = shipped_directory("scenarios") / f"{name_or_path}.toml"
         if name_or_path not in scenario_names():
             raise UsageError(
+                "scenario-unknown",
                 f"there is no scenario {shown(name_or_path)}",
                 f"choose one of {', '.join(scenario_names())}, or give a .toml file",
             )
@@ -111,7 +112,9 @@ def load_scenario(name_or_path: str) -> Scenario:
     try:
         values = parsed_toml(raw.decode())
     except ValueError as error:
-        raise UsageError(f"{what} is not TOML ({error})", "mend that line") from None
+        raise UsageError(
+            "scenario-not-toml", f"{what} is not TOML ({error})", "mend that line"
+        ) from None
     return scenario_of(path.stem, values, str(path))
 
 
@@ -144,7 +147,9 @@ def scenario_of(name: str, values: Mapping[str, Any], where: str) -> Scenario:
     }
     for key in sorted(required - set(rules)):
         raise UsageError(
-            f"{where} lacks the rule {shown(key)}", "add it; scenarios/quick.toml has all"
+            "rule-missing",
+            f"{where} lacks the rule {shown(key)}",
+            "add it; scenarios/quick.toml has all",
         )
     return Scenario(name=name, **rules)
 
@@ -153,7 +158,9 @@ def _checked_rules(values: Mapping[str, Any], where: str) -> dict[str, Any]:
     known = {field.name for field in dataclasses.fields(Scenario)} - {"name", "overridden"}
     for key in sorted(set(values) - known):
         raise UsageError(
-            f"{where} has an unknown rule {shown(key)}", f"use {', '.join(sorted(known))}"
+            "rule-unknown",
+            f"{where} has an unknown rule {shown(key)}",
+            f"use {', '.join(sorted(known))}",
         )
     return {key: _checked(key, value, where) for key, value in values.items()}
 
@@ -165,19 +172,25 @@ def _checked(key: str, value: Any, where: str) -> Any:
         if isinstance(value, bool) or not isinstance(value, kinds) or not low <= value <= high:
             kind = "a whole number" if key in _WHOLE else "a number"
             raise UsageError(
-                f"{where}: {key} is {shown(value)}", f"give {kind} between {low:g} and {high:g}"
+                "rule-out-of-range",
+                f"{where}: {key} is {shown(value)}",
+                f"give {kind} between {low:g} and {high:g}",
             )
         return value
     if key in _CHOICES:
         if value not in _CHOICES[key]:
             raise UsageError(
-                f"{where}: {key} is {shown(value)}", f"choose one of {', '.join(_CHOICES[key])}"
+                "rule-not-a-choice",
+                f"{where}: {key} is {shown(value)}",
+                f"choose one of {', '.join(_CHOICES[key])}",
             )
         return value
     if key == "start_fraction":
         return _fractions(value, where)
     if not isinstance(value, bool):
-        raise UsageError(f"{where}: {key} is {shown(value)}", "give true or false")
+        raise UsageError(
+            "rule-not-boolean", f"{where}: {key} is {shown(value)}", "give true or false"
+        )
     return value
 
 
@@ -192,6 +205,8 @@ def _fractions(value: Any, where: str) -> tuple[float, float]:
         low, high = map(float, value)
     if not 0.0 <= low <= high <= 1.0:
         raise UsageError(
-            f"{where}: start_fraction is {shown(value)}", "give two fractions, as in [0.25, 0.75]"
+            "start-fraction-unfit",
+            f"{where}: start_fraction is {shown(value)}",
+            "give two fractions, as in [0.25, 0.75]",
         )
     return low, high

@@ -210,6 +210,7 @@ def compare(contenders: Sequence[Contender], targets: Sequence[float]) -> Compar
     for contender in contenders:
         if not contender.run.curve:
             raise UsageError(
+                "run-without-valid-point",
                 f"{contender.name} has no valid point to compare",
                 f"see why with: agentx-replay report {contender.run.path}",
             )
@@ -241,6 +242,7 @@ def _without_gpu_count(contenders: Sequence[Contender]) -> tuple[str, ...]:
     priced = any(each.price is not None or each.power is not None for each in contenders)
     if lacking and priced:
         raise UsageError(
+            "gpu-count-missing",
             f"{lacking[0]} has no GPU count, and prices and power are per GPU",
             f"add --gpus {lacking[0]}=N, or leave out --price and --power to compare systems",
         )

@@ -217,7 +217,9 @@ def _fidelity_of(stored: StoredPoint) -> Fidelity | None:
         return None if document is None else typed(Fidelity, document, "fidelity")
     except ValueError as error:
         raise UsageError(
-            f"{point_file(stored.directory)} is damaged: {error}", "move its directory away"
+            "fidelity-damaged",
+            f"{point_file(stored.directory)} is damaged: {error}",
+            "move its directory away",
         ) from error
 
 
@@ -227,7 +229,9 @@ def _facts_of(stored: StoredPoint) -> PointFacts:
         facts = typed(PointFacts, stored.document.get("facts"), "facts")
     except ValueError as error:
         raise UsageError(
-            f"{path} lacks the facts of the point ({error})", "move its directory away"
+            "facts-missing",
+            f"{path} lacks the facts of the point ({error})",
+            "move its directory away",
         ) from error
     for holds, what in (
         (facts.concurrency == stored.concurrency, "facts.concurrency is another level's"),
@@ -237,7 +241,9 @@ def _facts_of(stored: StoredPoint) -> PointFacts:
         (_is_a_time(facts.window), "facts.window does not open before it closes"),
     ):
         if not holds:
-            raise UsageError(f"{path} is damaged: {what}", "move its directory away")
+            raise UsageError(
+                "facts-damaged", f"{path} is damaged: {what}", "move its directory away"
+            )
     return facts
 
 

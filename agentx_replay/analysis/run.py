@@ -97,6 +97,7 @@ class Run:
         counts = {point.facts.gpus for point in self.points}
         if len(counts) > 1:
             raise UsageError(
+                "gpu-counts-differ",
                 f"the levels of {self.path} were measured with different GPU counts",
                 "keep levels of different systems in directories of their own",
             )
@@ -128,6 +129,7 @@ def read_run(path: Path, gpus: int | None = None) -> Run:
     stored = read_points(path)
     if not stored:
         raise UsageError(
+            "run-without-point",
             f"{path} has no point yet: no level in it has a point.json",
             "wait until a level has begun; if nothing runs any more, measure it again",
         )

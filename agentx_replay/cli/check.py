@@ -67,7 +67,11 @@ def check(streams: int, rate: float, as_json: bool, **options: Any) -> None:
     tool_messages = options.pop("tool_messages")
     target_options = TargetOptions.taken_from(options)
     if tool_messages and not target_options.url:
-        raise UsageError("--tool-messages asks a server, and none is given", "add --url")
+        raise UsageError(
+            "tool-messages-without-url",
+            "--tool-messages asks a server, and none is given",
+            "add --url",
+        )
     for url in target_options.url:
         with open_target(replace(target_options, url=(url,))) as target:
             told = {**target.facts, "cautions": target.cautions}

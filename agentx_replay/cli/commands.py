@@ -64,6 +64,7 @@ def _check_encoding(arguments: Sequence[str]) -> None:
             argument.encode()
         except UnicodeEncodeError:
             raise UsageError(
+                "argument-not-utf8",
                 f"the argument {argument!a} is not text in UTF-8",
                 "give plain text; a file or directory of such a name has to be renamed",
             ) from None
@@ -79,10 +80,8 @@ def run_command_line() -> None:
         # Outside its standalone mode click returns the code of an Exit instead of raising it.
         sys.exit(cli(standalone_mode=False) or 0)
     except UsageError as error:
-        click.echo(
-            escaped(f"agentx-replay: {error.what.rstrip('.')}.\n{_sentence(error.what_to_do)}"),
-            err=True,
-        )
+        what = f"agentx-replay: {error.what.rstrip('.')} [{error.code}]."
+        click.echo(escaped(f"{what}\n{_sentence(error.what_to_do)}"), err=True)
         sys.exit(error.exit_code)
     except click.ClickException as error:
         error.show()

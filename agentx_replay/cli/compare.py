@@ -27,12 +27,14 @@ def _named_numbers(_: click.Context, parameter: click.Parameter, value: Any) -> 
     for name, text in parts:
         if not name:
             raise UsageError(
+                "named-number-without-run",
                 f"--{option} {text} names no run",
                 f"write it as --{option} NAME=NUMBER,NAME=NUMBER with the names of the runs",
             )
         found[name] = number(text) or 0.0
         if not 0.0 < found[name] < float("inf"):
             raise UsageError(
+                "named-number-not-positive",
                 f"--{option} {name}={text} is not a number above 0",
                 f"write it as --{option} NAME=NUMBER,NAME=NUMBER with the names of the runs",
             )
@@ -81,7 +83,7 @@ def compare(
     agentx-replay compare results/a results/b --at 30,50,150 --price a=1.50,b=2.26
     """
     if as_json and markdown:
-        raise UsageError("--json and --markdown are two formats", "choose one")
+        raise UsageError("two-formats", "--json and --markdown are two formats", "choose one")
     paths = _named(directories)
     for option, named in (("price", price), ("power", power), ("gpus", gpus)):
         _check_names(option, named, paths)
@@ -104,6 +106,7 @@ def _named(directories: tuple[Path, ...]) -> dict[str, Path]:
     """Return the runs by name: a directory's own, its whole path where two are called the same."""
     if len(directories) < 2:
         raise UsageError(
+            "one-run-to-compare",
             "a comparison needs at least two run directories",
             "write agentx-replay compare results/A results/B",
         )
@@ -111,7 +114,7 @@ def _named(directories: tuple[Path, ...]) -> dict[str, Path]:
     unique = len(set(own)) == len(own)
     paths = dict(zip(own if unique else map(str, directories), directories, strict=True))
     if len(paths) < len(directories):
-        raise UsageError("a run is named twice", "name each run directory once")
+        raise UsageError("run-named-twice", "a run is named twice", "name each run directory once")
     return paths
 
 
@@ -119,6 +122,7 @@ def _check_names(option: str, named: Mapping[str, float], paths: Mapping[str, Pa
     for name in named:
         if name not in paths:
             raise UsageError(
+                "named-number-of-no-run",
                 f"--{option} names {name!r}, which is none of the runs",
                 f"the runs are called {', '.join(paths)}",
             )
@@ -127,5 +131,7 @@ def _check_names(option: str, named: Mapping[str, float], paths: Mapping[str, Pa
 def _whole(gpus: Mapping[str, float], name: str) -> int | None:
     count = gpus.get(name)
     if count is not None and not count.is_integer():
-        raise UsageError(f"--gpus {name}={count:g} is not a whole number", "count the GPUs")
+        raise UsageError(
+            "gpus-not-whole", f"--gpus {name}={count:g} is not a whole number", "count the GPUs"
+        )
     return None if count is None else int(count)

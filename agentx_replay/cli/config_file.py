@@ -35,9 +35,17 @@ def read_config(ctx: click.Context, _: click.Parameter, path: Path | None) -> No
     for key, value in values.items():
         name = key.replace("_", "-")
         if name not in OPTION_NAMES:
-            raise UsageError(f"{path} has an unknown option {shown(key)}", _way_out(name))
+            raise UsageError(
+                "config-option-unknown",
+                f"{path} has an unknown option {shown(key)}",
+                _way_out(name),
+            )
         if name in named:
-            raise UsageError(f"{path} names {key} twice, with _ and with -", "keep one of them")
+            raise UsageError(
+                "config-option-twice",
+                f"{path} names {key} twice, with _ and with -",
+                "keep one of them",
+            )
         named.add(name)
         option = options.get(name)
         if option is None or option.name is None:
@@ -46,7 +54,11 @@ def read_config(ctx: click.Context, _: click.Parameter, path: Path | None) -> No
         if not fits(value):
             if isinstance(value, str) and "\0" in value:
                 wanted = f"{wanted} without NUL"
-            raise UsageError(f"{path}: {key} is {shown(value)}, not {wanted}", f"give {wanted}")
+            raise UsageError(
+                "config-value-unfit",
+                f"{path}: {key} is {shown(value)}, not {wanted}",
+                f"give {wanted}",
+            )
         alone = option.multiple and isinstance(value, str)
         defaults[option.name] = [value] if alone else value
     ctx.default_map = defaults
@@ -58,7 +70,9 @@ def _read(path: Path) -> Mapping[str, Any]:
     try:
         return parsed_toml(raw.decode())
     except ValueError as error:
-        raise UsageError(f"{path} is not TOML ({error})", "mend that line") from None
+        raise UsageError(
+            "config-not-toml", f"{path} is not TOML ({error})", "mend that line"
+        ) from None
 
 
 def _way_out(name: str) -> str:

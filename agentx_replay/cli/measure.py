@@ -56,7 +56,9 @@ _LOOK = "look"
 def _salt(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
     """Refuse an empty salt, as of a shell variable nobody set: a random one would be taken."""
     if value == "":
-        raise UsageError("--salt is empty", "give a text, or leave it out for a random one")
+        raise UsageError(
+            "salt-empty", "--salt is empty", "give a text, or leave it out for a random one"
+        )
     return value
 
 
@@ -188,7 +190,9 @@ def _as_before(
 ) -> tuple[int, ...] | None:
     """Take from the run to resume what was not given anew, and return the levels."""
     if options["out"] is None:
-        raise UsageError("--resume does not say which run", "name its directory with --out")
+        raise UsageError(
+            "resume-without-out", "--resume does not say which run", "name its directory with --out"
+        )
     earlier = earlier_run(options["out"])
     options["salt"] = options["salt"] or earlier.salt
     kind = (options["tool_messages"], options["endpoint"])
@@ -203,7 +207,11 @@ def _measure(concurrency: tuple[int, ...], options: dict[str, Any]) -> None:
     target_options = replace(TargetOptions.taken_from(options), keeps_answers=live_history)
     as_json, at = options.pop("as_json"), options.pop("at")
     if target_options.virtual and options["workers"] is not None:
-        raise UsageError("--virtual has one clock and no processes", "leave --workers out")
+        raise UsageError(
+            "workers-in-virtual-time",
+            "--virtual has one clock and no processes",
+            "leave --workers out",
+        )
     if live_history:
         refuse_live_history_with(
             virtual=target_options.virtual,
@@ -258,7 +266,7 @@ def _interrupted(out: Path) -> UsageError:
     else:
         what = "interrupted"
         way_out = f"see what was measured with agentx-replay report {out}"
-    return UsageError(what, way_out, exit_code=INTERRUPTED_EXIT_CODE)
+    return UsageError("stopped-by-signal", what, way_out, exit_code=INTERRUPTED_EXIT_CODE)
 
 
 def _settings(concurrency: tuple[int, ...], options: dict[str, Any]) -> Settings:

@@ -89,11 +89,14 @@ def levels(_: click.Context, __: click.Parameter, value: Any) -> tuple[int, ...]
     found = tuple(level for level in numbers if level is not None and 1 <= level <= MOST_LANES)
     if not found or len(found) < len(numbers):
         raise UsageError(
+            "levels-unfit",
             f"concurrency {_said(value)} is not a list of levels from 1 to {MOST_LANES:,}",
             "give whole numbers from 1, as in --concurrency 1,2,4,8",
         )
     if len(set(found)) != len(found):
-        raise UsageError(f"concurrency {_said(value)} names a level twice", "name each once")
+        raise UsageError(
+            "level-twice", f"concurrency {_said(value)} names a level twice", "name each once"
+        )
     return found
 
 
@@ -104,6 +107,7 @@ def one_level(
     found = levels(context, parameter, value)
     if found is not None and len(found) > 1:
         raise UsageError(
+            "several-levels",
             f"{context.info_name} measures one level, not {len(found)}",
             f"use sweep --concurrency {','.join(map(str, found))}",
         )
@@ -117,6 +121,7 @@ def _targets(_: click.Context, __: click.Parameter, value: Any) -> tuple[float, 
     found = tuple(speed for speed in numbers if speed is not None and 0.0 < speed < math.inf)
     if not found or len(found) < len(numbers):
         raise UsageError(
+            "targets-unfit",
             f"--at {_said(value)} is not a list of speeds",
             "give numbers of tokens/s/user above 0, as in --at 30,50,150",
         )
@@ -154,6 +159,7 @@ def workers(_: click.Context, __: click.Parameter, value: Any) -> int | None:
     found = whole_number(value)
     if found is None or not 1 <= found <= MOST_LANES:
         raise UsageError(
+            "workers-unfit",
             f"{shown(value)} is not a number of workers",
             f"give a whole number from 1 to {MOST_LANES:,}, or auto",
         )
@@ -170,10 +176,16 @@ def overridden(scenario: Scenario, overrides: tuple[str, ...]) -> Scenario:
         rule, equals, text = override.partition("=")
         if override == ALONE:
             raise UsageError(
-                "--override alone goes with --resume", "to change a rule write RULE=VALUE after it"
+                "override-alone-without-resume",
+                "--override alone goes with --resume",
+                "to change a rule write RULE=VALUE after it",
             )
         if not equals:
-            raise UsageError(f"override {override!r} has no value", "write --override RULE=VALUE")
+            raise UsageError(
+                "override-without-value",
+                f"override {override!r} has no value",
+                "write --override RULE=VALUE",
+            )
         changes[rule.strip()] = _toml_value(text)
     return scenario.override(**changes) if changes else scenario
 
@@ -250,7 +262,9 @@ def refuse_live_history_with(**others: bool) -> None:
     for name, why in _NO_LIVE_HISTORY.items():
         if others.get(name):
             raise UsageError(
-                f"--live-history says answers again, and {why}", "leave one of them out"
+                "live-history-unfit",
+                f"--live-history says answers again, and {why}",
+                "leave one of them out",
             )
 
 

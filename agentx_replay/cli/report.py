@@ -61,6 +61,7 @@ def _written(report: Report) -> Path:
     except UsageError as error:
         full = isinstance(error.__cause__, OSError) and error.__cause__.errno in _NO_ROOM
         raise UsageError(
+            "page-not-written",
             f"the report is whole, but its page was not written: {error.what}",
             error.what_to_do
             if full

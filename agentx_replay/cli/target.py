@@ -124,12 +124,18 @@ def open_target(options: TargetOptions) -> Iterator[Target]:
     """
     if options.model is not None and not options.model.strip():
         raise UsageError(
-            "--model is empty", "name a model, or leave it out for the one that the server lists"
+            "model-empty",
+            "--model is empty",
+            "name a model, or leave it out for the one that the server lists",
         )
     raise_open_files()
     if options.virtual:
         if options.url:
-            raise UsageError("--virtual has no wire, so it cannot reach --url", "leave one out")
+            raise UsageError(
+                "virtual-with-url",
+                "--virtual has no wire, so it cannot reach --url",
+                "leave one out",
+            )
         yield in_process_target()
     elif not options.url:
         with _simulator() as url:
@@ -229,6 +235,7 @@ def _timestamps(asked: str) -> "Timestamps":
     here = timestamps_here()
     if asked == "kernel" and here != "kernel":
         raise UsageError(
+            "timestamps-without-kernel",
             "--timestamps kernel: this system does not say when bytes arrive",
             "leave it out, or give --timestamps process",
         )
@@ -238,7 +245,11 @@ def _timestamps(asked: str) -> "Timestamps":
 def _header(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     if not colon:
-        raise UsageError(f"the header {name!r} has no value", "write --header 'NAME: VALUE'")
+        raise UsageError(
+            "header-without-value",
+            f"the header {name!r} has no value",
+            "write --header 'NAME: VALUE'",
+        )
     return name.strip(), value.strip()
 
 
@@ -249,8 +260,10 @@ def _body(text: str | None) -> dict[str, Any]:
         fields = orjson.loads(text)
     except orjson.JSONDecodeError as error:
         raise UsageError(
-            f"--body is not JSON ({error})", "give one object, as '{\"top_k\": 1}'"
+            "body-not-json", f"--body is not JSON ({error})", "give one object, as '{\"top_k\": 1}'"
         ) from None
     if not isinstance(fields, dict):
-        raise UsageError("--body is not a JSON object", "give one object, as '{\"top_k\": 1}'")
+        raise UsageError(
+            "body-not-object", "--body is not a JSON object", "give one object, as '{\"top_k\": 1}'"
+        )
     return fields

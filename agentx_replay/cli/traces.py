@@ -114,7 +114,11 @@ def generate(file: Path, sessions: int, seed: int, shape: str) -> None:
     agentx-replay traces generate mine.jsonl.gz --sessions 5 --seed 7
     """
     if not file.name.endswith((".jsonl", ".jsonl.gz")):
-        raise UsageError(f"{file} is not named like a corpus", "use a name in .jsonl or .jsonl.gz")
+        raise UsageError(
+            "corpus-name-unfit",
+            f"{file} is not named like a corpus",
+            "use a name in .jsonl or .jsonl.gz",
+        )
     from agentx_replay.traces.generate import LARGE, MEDIUM, SMALL, generate_corpus, write_corpus
 
     limits = {"small": SMALL, "medium": MEDIUM, "large": LARGE}[shape]

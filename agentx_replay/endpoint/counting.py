@@ -223,11 +223,12 @@ class Counter:
                 async with self._patience.at_most(self._patience.limits.request_s):
                     exchange, _, _ = await self._client.exchange(stream, request, streamed=streamed)
             except ConnectError as error:
-                raise _unusable(error.text, "check that the server is up") from error
+                raise _unusable("server-gone", error.text, "check that the server is up") from error
             if exchange.http_status not in _BUSY:
                 return exchange
             await asyncio.sleep(wait_s(exchange.headers.get(b"retry-after")))
         raise _unusable(
+            "server-busy",
             f"the server is too busy to be calibrated against (HTTP {exchange.http_status}, "
             f"{MOST_BUSY_ANSWERS} times)",
             "try again when it is idle, or give --calibration FILE of an earlier run",
@@ -245,9 +246,17 @@ def wait_s(retry_after: bytes | None) -> float:
 
 def _answered(exchange: Exchange, settings: EndpointSettings) -> Exchange:
     if exchange.http_status is None:
-        raise _unusable("the server closed the connection on a tiny prompt", "see its log")
+        raise _unusable(
+            "server-closed-tiny-prompt",
+            "the server closed the connection on a tiny prompt",
+            "see its log",
+        )
     if exchange.http_status in _UNAUTHORIZED:
-        raise _unusable("the server refuses the API key", f"check {settings.api_key_env}")
+        raise _unusable(
+            "api-key-refused-midway",
+            "the server refuses the API key",
+            f"check {settings.api_key_env}",
+        )
     return exchange
 
 
@@ -284,5 +293,5 @@ def _positive(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
-def _unusable(what: str, what_to_do: str) -> UsageError:
-    return UsageError(short(what), what_to_do, exit_code=_UNUSABLE)
+def _unusable(code: str, what: str, what_to_do: str) -> UsageError:
+    return UsageError(code, short(what), what_to_do, exit_code=_UNUSABLE)

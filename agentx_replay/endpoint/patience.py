@@ -50,6 +50,7 @@ class Patience:
             if not limit.expired():
                 raise
             raise UsageError(
+                "server-silent",
                 f"{self._url} has not answered a request within {limit_s:g} s",
                 "see the server's log, and that the URL is the one it serves; try again when it "
                 "answers",

@@ -133,12 +133,15 @@ async def _models(client: Client, settings: EndpointSettings) -> _Listing:
     try:
         exchange, _, _ = await client.exchange(_STREAM, request, streamed=False)
     except ConnectError as error:
-        raise _unusable(error.text, "check the URL, and that the server is up") from error
+        raise _unusable(
+            "server-unreachable", error.text, "check the URL, and that the server is up"
+        ) from error
     text = exchange.body.text if exchange.body is not None else b""
     if exchange.http_status in (401, 403):
         raise _no_key(settings)
     if exchange.http_status is None:
         raise _unusable(
+            "server-not-http",
             f"{settings.url} does not answer HTTP ({exchange.fault or 'connection closed'})",
             "check scheme and port of the URL",
         )
@@ -180,10 +183,15 @@ def _choose(settings: EndpointSettings, answer: _Listing) -> ServedModel:
         return models[0]
     if not models:
         raise _unusable(
+            "model-not-listed",
             f"{settings.url}/models lists no model (HTTP {answer.http_status})",
             "name the model with --model, or check that the URL is the base of the API (…/v1)",
         )
-    raise _unusable(f"the server has {len(models)} models", f"choose by --model: {_names(models)}")
+    raise _unusable(
+        "several-models",
+        f"the server has {len(models)} models",
+        f"choose by --model: {_names(models)}",
+    )
 
 
 def _names(models: tuple[ServedModel, ...]) -> str:
@@ -234,6 +242,7 @@ def _check(response: Response, settings: EndpointSettings, models: tuple[ServedM
     text = response.error_text or "no reason given"
     if response.status is Status.OVERFLOW or overflows(text):
         raise _unusable(
+            "server-context-too-small",
             f"the server's context is too small for the shortest request ({text})",
             "start it with a longer context",
         )
@@ -243,10 +252,16 @@ def _check(response: Response, settings: EndpointSettings, models: tuple[ServedM
         case ErrorCategory.NOT_FOUND:
             raise _not_found(text, settings, models)
         case ErrorCategory.MALFORMED:
-            raise _unusable(f"the server does not stream ({text})", "turn streaming on")
+            raise _unusable(
+                "server-without-streaming",
+                f"the server does not stream ({text})",
+                "turn streaming on",
+            )
         case _:
             raise _unusable(
-                f"the server fails a request of one line ({text})", "see the server's log"
+                "server-fails",
+                f"the server fails a request of one line ({text})",
+                "see the server's log",
             )
 
 
@@ -256,11 +271,13 @@ def _not_found(
     """Tell a model that is not served from a path that is not there."""
     if settings.model.lower() in text.lower() or "model" in text.lower():
         return _unusable(
+            "model-not-served",
             f"the server does not serve the model {settings.model!r}",
             f"choose one it does: {_names(models)}" if models else "check --model",
         )
     path = "/completions" if settings.api == "completions" else "/chat/completions"
     return _unusable(
+        "api-path-missing",
         f"there is no {settings.url.path}{path} on {settings.url.authority} ({text})",
         "give the base of the API, usually http://HOST:PORT/v1",
     )
@@ -268,9 +285,13 @@ def _not_found(
 
 def _no_key(settings: EndpointSettings) -> UsageError:
     if settings.api_key:
-        return _unusable("the server refuses the API key", f"check {settings.api_key_env}")
-    return _unusable("the server wants an API key", f"set {settings.api_key_env}")
+        return _unusable(
+            "api-key-refused", "the server refuses the API key", f"check {settings.api_key_env}"
+        )
+    return _unusable(
+        "api-key-missing", "the server wants an API key", f"set {settings.api_key_env}"
+    )
 
 
-def _unusable(what: str, what_to_do: str) -> UsageError:
-    return UsageError(short(what), what_to_do, exit_code=_UNUSABLE)
+def _unusable(code: str, what: str, what_to_do: str) -> UsageError:
+    return UsageError(code, short(what), what_to_do, exit_code=_UNUSABLE)

@@ -56,6 +56,7 @@ def page_url(text: str) -> BaseUrl:
         base = parse_base_url(text)
     except UsageError as error:
         raise UsageError(
+            "metrics-url-unfit",
             error.what,
             "give --metrics-url as http://HOST:PORT/metrics; a page on the server itself is sent "
             "its key and headers, others none",

@@ -48,7 +48,9 @@ class TlsSettings:
             context = ssl.create_default_context(cafile=self.ca_file)
         except OSError as error:
             raise UsageError(
-                f"{what} cannot be used ({error.strerror or error})", way_out
+                "certificates-unusable",
+                f"{what} cannot be used ({error.strerror or error})",
+                way_out,
             ) from error
         if self.insecure:
             context.check_hostname = False
@@ -101,6 +103,7 @@ class EndpointSettings:
         _check_headers(self.extra_headers, self.api_key, self.api_key_env)
         if self.timeout_s is not None and self.timeout_s < MIN_TIMEOUT_S:
             raise UsageError(
+                "timeout-too-short",
                 f"a timeout of {self.timeout_s:g} s would cut off responses and hide slow ones",
                 f"leave it out or give at least {MIN_TIMEOUT_S:.0f} s",
             )
@@ -110,13 +113,17 @@ def _check_body(fields: dict[str, Any]) -> None:
     clash = sorted(OWN_FIELDS & fields.keys())
     if clash:
         raise UsageError(
-            f"the body field {clash[0]!r} is decided by the replay", "leave it out of the extras"
+            "body-field-of-replay",
+            f"the body field {clash[0]!r} is decided by the replay",
+            "leave it out of the extras",
         )
     try:
         orjson.dumps(fields)
     except TypeError as error:
         raise UsageError(
-            f"the extra body fields cannot be written as JSON ({error})", "give plain JSON values"
+            "body-unwritable",
+            f"the extra body fields cannot be written as JSON ({error})",
+            "give plain JSON values",
         ) from error
 
 
@@ -126,13 +133,19 @@ def _check_headers(
     for name, value in headers:
         if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
             raise UsageError(
+                "header-unfit",
                 f"the header {name!r} cannot be sent",
                 "use a plain name and a value of printable ASCII on one line",
             )
         if name.lower() in _FRAMING_HEADERS:
-            raise UsageError(f"the header {name!r} is set by the connection", "leave it out")
+            raise UsageError(
+                "header-of-connection",
+                f"the header {name!r} is set by the connection",
+                "leave it out",
+            )
     if api_key is not None and not _HEADER_VALUE.fullmatch(api_key):
         raise UsageError(
+            "api-key-unfit",
             "the API key holds characters that no header can carry",
             f"check {api_key_env} for a stray line break or quote",
         )

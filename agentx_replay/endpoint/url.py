@@ -72,6 +72,7 @@ def parse_base_url(text: str) -> BaseUrl:
     query = _QUERY.search(text)
     if query:
         raise UsageError(
+            "url-with-query",
             f"the URL {redacted(text[: query.start()].strip())} goes on with a query or fragment "
             f"({query[0]}…), which would not be sent",
             "leave it out, and put what it says into --header or --body",
@@ -79,11 +80,13 @@ def parse_base_url(text: str) -> BaseUrl:
     parts, port = _split(text.strip())
     if parts.scheme not in _PORTS or not parts.hostname or _UNSAFE.search(text.strip()):
         raise UsageError(
+            "url-not-of-server",
             f"{redacted(text)!r} is not the URL of a server",
             "give it as http://HOST:PORT or https://HOST/v1",
         )
     if parts.username is not None:
         raise UsageError(
+            "url-with-password",
             f"the URL {redacted(text)} carries a user name or password",
             "leave them out: a key is taken from OPENAI_API_KEY, or from the variable that "
             "--api-key-env names, and a password is sent by an Authorization --header",
@@ -99,7 +102,7 @@ def refuse_twice(option: str, urls: Sequence[BaseUrl]) -> None:
         before = seen.setdefault(url.place, url)
         if before is not url:
             named = f"{url} twice" if before == url else f"one place twice, as {before} and {url}"
-            raise UsageError(f"{option} names {named}", "give each once")
+            raise UsageError("url-twice", f"{option} names {named}", "give each once")
 
 
 def _split(text: str) -> tuple[SplitResult, int | None]:
@@ -107,7 +110,9 @@ def _split(text: str) -> tuple[SplitResult, int | None]:
         return (parts := urlsplit(text)), parts.port
     except ValueError as error:
         raise UsageError(
-            f"{redacted(text)!r} is not a URL", "give it as http://HOST:PORT or https://HOST/v1"
+            "url-malformed",
+            f"{redacted(text)!r} is not a URL",
+            "give it as http://HOST:PORT or https://HOST/v1",
         ) from error
 
 
@@ -129,6 +134,7 @@ def refuse_proxy(url: BaseUrl, environment: Mapping[str, str] = os.environ) -> N
         return
     if not _excepted(url, lowered.get("no_proxy", "")):
         raise UsageError(
+            "proxy-set",
             f"{name.upper()} is set, and a proxy would be measured along with {url.host}",
             f"unset it or add {url.host} to NO_PROXY",
         )

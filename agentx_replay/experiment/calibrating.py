@@ -86,7 +86,9 @@ def read_calibration(path: Path) -> Calibration:
     try:
         document = orjson.loads(read_given(path, what, way_out))
     except orjson.JSONDecodeError as error:
-        raise UsageError(f"{what} cannot be read ({error})", way_out) from None
+        raise UsageError(
+            "calibration-unreadable", f"{what} cannot be read ({error})", way_out
+        ) from None
     return from_document(document, str(path))
 
 
@@ -107,16 +109,19 @@ async def calibrate(
     """
     if tool_messages and settings.api != "chat":
         raise UsageError(
+            "tool-messages-without-chat",
             f"--tool-messages is of the chat API, and {settings.api} is asked",
             "leave it out, or --endpoint",
         )
     if earlier is not None and earlier.api != settings.api:
         raise UsageError(
+            "calibration-of-other-api",
             f"the calibration is of the {earlier.api} API, and {settings.api} is asked",
             f"leave it out, or add --endpoint {earlier.api}",
         )
     if earlier is not None and earlier.cost.tool_messages != tool_messages:
         raise UsageError(
+            "calibration-of-other-messages",
             "the calibration is of tool messages, and plain ones are asked for"
             if earlier.cost.tool_messages
             else "the calibration is of plain messages, and tool messages are asked for",
@@ -337,6 +342,7 @@ _REFUSED = "the server refuses the prompts of a calibration: words and template 
 
 def _no_tools(why: ToolMessagesError) -> UsageError:
     return UsageError(
+        "server-without-tools",
         f"the server {why}",
         "leave --tool-messages out, or serve a model whose chat template knows tools",
         exit_code=_UNUSABLE,

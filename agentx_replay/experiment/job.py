@@ -36,6 +36,7 @@ class Job:
 class Refusal:
     """A ``UsageError``, told to the parent."""
 
+    code: str
     what: str
     what_to_do: str
     exit_code: int
@@ -46,6 +47,7 @@ def part_of(job: Job) -> Part:
     corpus, selection = job.source.read()
     if corpus.fingerprint != job.corpus_fingerprint:
         raise UsageError(
+            "sessions-changed-at-start",
             f"the sessions under {job.source.traces} changed while the run was starting",
             "leave them alone and run again",
         )

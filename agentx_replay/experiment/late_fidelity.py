@@ -55,6 +55,7 @@ class _Recording:
         plan = Plan(library.scenario, corpus_fingerprint, library, level.point.concurrency)
         if plan.fingerprint != level.plan_fingerprint:
             raise UsageError(
+                "late-plan-differs",
                 "it was not finished, and the plan made again from its recording is another one",
                 "report it with the version of agentx-replay that ran it",
             )
@@ -80,6 +81,7 @@ class _Recording:
             return SessionSource.from_document(self.sweep["source"])
         except (KeyError, ValueError) as error:
             raise UsageError(
+                "late-source-unknown",
                 "it was not finished, and sweep.json does not say where its recorded sessions are",
                 "report it with the version of agentx-replay that ran it",
             ) from error
@@ -91,6 +93,7 @@ class _Recording:
             return scenario_of(told.get("name", ""), rules, "sweep.json")
         except UsageError as error:
             raise UsageError(
+                "late-rules-unknown",
                 "it was not finished, and was run by other rules than this version knows",
                 "report it with the version of agentx-replay that ran it",
             ) from error
@@ -103,6 +106,7 @@ def _unfinished(level: MeasuredLevel) -> bool:
 
 def _changed(source: SessionSource, how: str) -> UsageError:
     return UsageError(
+        "late-sessions-changed",
         f"it was not finished, and its recorded sessions in {source.traces} {how}",
         "put them back there to have one",
     )

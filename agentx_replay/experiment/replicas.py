@@ -53,6 +53,7 @@ async def ask_replicas(servers: Sequence[EndpointSettings]) -> list[ServerFacts]
         told = await _asked(replace(server, model=first.model), several=True)
         if first.model in first.served_models and first.model not in told.served_models:
             raise UsageError(
+                "replica-without-model",
                 f"{server.url} does not list the model {first.model!r} that {servers[0].url} "
                 "serves",
                 "give the URLs of replicas of one model",
@@ -69,6 +70,7 @@ async def _asked(server: EndpointSettings, *, several: bool) -> ServerFacts:
         if not several:
             raise
         raise UsageError(
+            "replica-unusable",
             f"{server.url} cannot be measured: {error.what}",
             error.what_to_do,
             exit_code=error.exit_code,
@@ -136,6 +138,7 @@ async def check_lengths(
         for expected, found in zip(first, counts, strict=True):
             if found != expected:
                 raise UsageError(
+                    "replicas-disagree",
                     f"the same prompt is {_tokens(expected)} for {servers[0].url} and "
                     f"{_tokens(found)} for {server.url}, so they are no replicas of one server",
                     "give the URLs of servers with one model, tokenizer and chat template",

@@ -84,7 +84,9 @@ def earlier_run(path: Path) -> Earlier:
         if lacking:
             where = sweep_file(path) if lacking == [part] else f"{part} in {sweep_file(path)}"
             raise UsageError(
-                f"{where} has no {lacking[0]}, so its run cannot be resumed", "choose another --out"
+                "resume-file-missing",
+                f"{where} has no {lacking[0]}, so its run cannot be resumed",
+                "choose another --out",
             )
     points = read_points(path)
     for point in points:
@@ -102,6 +104,7 @@ def resumed(earlier: Earlier, now: Mapping[str, Any], *, accept: bool) -> dict[s
     found = differences(earlier.document, now)
     if found and not accept:
         raise UsageError(
+            "resume-differs",
             f"{earlier.path} cannot be resumed as the same experiment: {'; '.join(found)}",
             f"{going_on(earlier.document, earlier.path)}\nchoose another --out, or add --override "
             "alone to mix them on record",

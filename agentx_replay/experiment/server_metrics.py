@@ -29,6 +29,7 @@ async def metrics_pages(urls: Sequence[str], server: EndpointSettings) -> tuple[
     for page in pages:
         if not await _is_known(page):
             raise UsageError(
+                "metrics-unknown",
                 f"{page.name} answers with no metric of a known engine",
                 "check --metrics-url, and that the engine was started with its metrics on",
                 exit_code=_UNUSABLE,

@@ -61,7 +61,7 @@ async def _work(parent: socket.socket, cells: Cells) -> None:
         try:
             say(await _play(part_of(job), reader, say, cells))
         except UsageError as error:
-            say(Refusal(error.what, error.what_to_do, error.exit_code))
+            say(Refusal(error.code, error.what, error.what_to_do, error.exit_code))
     writer.close()
     with suppress(ConnectionError):
         await writer.wait_closed()

@@ -126,7 +126,9 @@ async def play_on_workers(
         await asyncio.gather(*(_listen(worker, coordinator, shown) for worker in crew))
     for refusal in (worker.refusal for worker in crew):
         if refusal is not None:
-            raise UsageError(refusal.what, refusal.what_to_do, exit_code=refusal.exit_code)
+            raise UsageError(
+                refusal.code, refusal.what, refusal.what_to_do, exit_code=refusal.exit_code
+            )
     played = tuple(worker.played for worker in crew)
     results = [each.result for each in played if each is not None]
     return CrewPlayed(joint_result(results, coordinator.reason), played)

@@ -132,12 +132,19 @@ def _only(session: Session, fits: Callable[[RecordedRequest], bool]) -> Session:
 def _nothing_fits(corpus: Corpus, max_context: int | None) -> UsageError:
     needs = [max(map(context_tokens, s.requests()), default=0) for s in corpus.sessions]
     if not any(needs):
-        return UsageError(f"corpus {corpus.name} holds no request", "give another --traces")
+        return UsageError(
+            "corpus-without-request",
+            f"corpus {corpus.name} holds no request",
+            "give another --traces",
+        )
     if not any(map(_has_main, corpus.sessions)):
         return UsageError(
-            f"corpus {corpus.name} holds no request outside subagents", "give another --traces"
+            "corpus-of-subagents-alone",
+            f"corpus {corpus.name} holds no request outside subagents",
+            "give another --traces",
         )
     return UsageError(
+        "no-session-fits",
         f"none of the {len(needs)} sessions of {corpus.name} fits {max_context} tokens "
         f"(the smallest needs {min(filter(None, needs))})",
         "serve a larger context, or use --max-context-policy request",

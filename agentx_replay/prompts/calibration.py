@@ -240,7 +240,9 @@ def from_document(document: Any, name: str) -> Calibration:
     try:
         if document["format"] != _FORMAT:
             raise UsageError(
-                f"{name} is a calibration of another version", "leave it out: one is made anew"
+                "calibration-of-other-version",
+                f"{name} is a calibration of another version",
+                "leave it out: one is made anew",
             )
         return _read(document)
     except KeyError as error:
@@ -253,7 +255,9 @@ def from_document(document: Any, name: str) -> Calibration:
 
 def _not_one(name: str, why: str) -> UsageError:
     return UsageError(
-        f"{name} is not a calibration ({why})", "give the calibration.json of a run directory"
+        "not-a-calibration",
+        f"{name} is not a calibration ({why})",
+        "give the calibration.json of a run directory",
     )
 
 

@@ -46,6 +46,7 @@ def vocabulary_from_tokenizer(path: Path) -> Vocabulary:
     words = _one_token_in_text(tokenizer, opening, _one_token_alone(tokenizer, opening, candidates))
     if len(words) < FEWEST_WORDS:
         raise UsageError(
+            "tokenizer-of-few-words",
             f"{path} has only {len(words)} four-letter words that are one token each",
             f"prompts need {FEWEST_WORDS}: leave --tokenizer out and the built-in words are used",
         )
@@ -58,6 +59,7 @@ def _load(path: Path) -> Any:
         from tokenizers import Tokenizer
     except ImportError as error:
         raise UsageError(
+            "tokenizers-not-installed",
             "reading a tokenizer file needs the package tokenizers",
             "install it with: pip install 'agentx-replay[tokenizers]'",
         ) from error
@@ -65,7 +67,9 @@ def _load(path: Path) -> Any:
     try:
         return Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises nothing narrower
-        raise UsageError(f"{path} cannot be read as a tokenizer ({error})", _GIVE) from error
+        raise UsageError(
+            "tokenizer-unreadable", f"{path} cannot be read as a tokenizer ({error})", _GIVE
+        ) from error
 
 
 def _length(tokenizer: Any, text: str) -> int:
@@ -81,6 +85,7 @@ def _opening(tokenizer: Any, candidates: Sequence[str], path: Path) -> str:
         if (alone, spaced, _length(tokenizer, f"\n{word}")) == (1, 2, newline + 1):
             return word
     raise UsageError(
+        "tokenizer-without-opening-word",
         f"{path} has no four-letter word that is one token with a space before it and without",
         "leave --tokenizer out and the built-in words are used",
     )

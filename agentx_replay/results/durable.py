@@ -30,7 +30,7 @@ def explain(error: OSError, path: Path) -> UsageError:
     happened, way_out = _WHAT_TO_DO.get(
         error.errno or 0, (error.strerror or str(error), "check the disk, or choose another --out")
     )
-    return UsageError(f"cannot write {path}: {happened}", way_out)
+    return UsageError("disk-refuses", f"cannot write {path}: {happened}", way_out)
 
 
 @contextlib.contextmanager

@@ -25,5 +25,7 @@ def lock(run: Path) -> None:
         os.close(descriptor)
         if error.errno in _HELD:
             raise UsageError(
-                f"another run is writing into {run}", "wait for it to end, or choose another --out"
+                "run-locked",
+                f"another run is writing into {run}",
+                "wait for it to end, or choose another --out",
             ) from None

@@ -128,16 +128,21 @@ def _present(file: pq.ParquetFile, wanted: tuple[Column, ...]) -> list[str]:
 def _opened(path: Path) -> Iterator[pq.ParquetFile]:
     """Open a file to be read. What fails inside is a ``UsageError`` that says what to do."""
     if path.exists() and not path.is_file():  # to open a pipe is to wait for ever
-        raise UsageError(f"{path} is not a file", "move it away to read the rest of the run")
+        raise UsageError(
+            "record-not-a-file", f"{path} is not a file", "move it away to read the rest of the run"
+        )
     try:
         with pq.ParquetFile(path) as file:
             yield file
     except FileNotFoundError as error:
         raise UsageError(
+            "record-gone",
             f"{path} is gone: its level ended meanwhile, and its parts became one file",
             "do it again",
         ) from error
     except (OSError, pa.ArrowInvalid) as error:
         raise UsageError(
-            f"{path} cannot be read: {error}", "move it away to read the rest of the run"
+            "record-unreadable",
+            f"{path} cannot be read: {error}",
+            "move it away to read the rest of the run",
         ) from error

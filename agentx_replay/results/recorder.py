@@ -124,6 +124,7 @@ class ParquetRecorder:
         waiting = self._appended_events - self._written_events
         if waiting >= BACKLOG_EVENTS:
             self._failure = UsageError(
+                "disk-too-slow",
                 f"the disk under {self._requests_directory} is {waiting:,} token events behind",
                 "write the results to a faster disk",
             )

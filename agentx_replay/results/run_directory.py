@@ -177,11 +177,15 @@ class RunDirectory:
 def _refuse_what_is_in_the_way(path: Path) -> None:
     if path.exists() and not path.is_dir():
         raise UsageError(
-            f"{path} is not a directory", "name a directory that is new or empty with --out"
+            "out-not-a-directory",
+            f"{path} is not a directory",
+            "name a directory that is new or empty with --out",
         )
     if path.is_symlink() and not path.exists():
         raise UsageError(
-            f"{path} is a link to what does not exist", "remove the link, or choose another --out"
+            "out-a-dead-link",
+            f"{path} is a link to what does not exist",
+            "remove the link, or choose another --out",
         )
 
 
@@ -190,12 +194,15 @@ def _refuse_what_it_holds(path: Path, *, resume: bool) -> None:
     is_run = sweep_file(path).exists()
     if resume and not is_run:
         raise UsageError(
+            "out-not-a-run",
             f"{path} holds something other than a run",
             "choose another --out; only a run of agentx-replay can be resumed",
         )
     if not resume:
         go_on = f"{going_on(read_sweep(path), path)}\nor " if is_run else ""
-        raise UsageError(f"{path} exists and is not empty", f"{go_on}choose another --out")
+        raise UsageError(
+            "out-not-empty", f"{path} exists and is not empty", f"{go_on}choose another --out"
+        )
 
 
 def _make(path: Path) -> None:
@@ -203,7 +210,9 @@ def _make(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except FileNotFoundError:  # its parents were made: it is a place like /proc
         raise UsageError(
-            f"{path} cannot be made: its place takes no directories", "choose another --out"
+            "out-cannot-be-made",
+            f"{path} cannot be made: its place takes no directories",
+            "choose another --out",
         ) from None
 
 
@@ -229,6 +238,7 @@ def read_sweep(path: Path) -> dict[str, Any]:
     """
     if not sweep_file(path).exists():
         raise UsageError(
+            "not-a-run",
             f"{path} is not a run directory: it has no sweep.json",
             "give the directory that --out named",
         )
@@ -237,7 +247,9 @@ def read_sweep(path: Path) -> dict[str, Any]:
         check_sweep(document)
     except ValueError as error:
         raise UsageError(
-            f"{sweep_file(path)} is damaged: {error}", "put back the one that the run wrote"
+            "sweep-damaged",
+            f"{sweep_file(path)} is damaged: {error}",
+            "put back the one that the run wrote",
         ) from error
     return document
 
@@ -255,6 +267,7 @@ def check_place(point: StoredPoint) -> None:
     """Raise ``UsageError`` where a point lies in another's directory."""
     if measurement_of(point.directory) != point.measurement:
         raise UsageError(
+            "point-of-other-level",
             f"{point_file(point.directory)} is of concurrency {point.measurement}",
             "move its directory away",
         )
@@ -264,14 +277,22 @@ def _read_point(file: Path) -> StoredPoint:
     document = read_json(file)
     concurrency, status = document.get("concurrency"), document.get("status")
     if type(concurrency) is not int or concurrency < 1 or status not in list(PointStatus):
-        raise UsageError(f"{file} lacks a usable concurrency or status", "move its directory away")
+        raise UsageError(
+            "point-without-level",
+            f"{file} lacks a usable concurrency or status",
+            "move its directory away",
+        )
     start = document.get("start")
     if type(start) is not int or start < 1:
-        raise UsageError(f"{file} lacks a usable start", "move its directory away")
+        raise UsageError(
+            "point-without-start", f"{file} lacks a usable start", "move its directory away"
+        )
     try:
         check_point(document)
     except ValueError as error:
-        raise UsageError(f"{file} is damaged: {error}", "move its directory away") from error
+        raise UsageError(
+            "point-damaged", f"{file} is damaged: {error}", "move its directory away"
+        ) from error
     return StoredPoint(file.parent, concurrency, PointStatus(status), document, start)
 
 
@@ -280,7 +301,9 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         document = orjson.loads(read_given(path, str(path), "move it away"))
     except orjson.JSONDecodeError as error:
-        raise UsageError(f"{path} cannot be read ({error})", "move it away") from error
+        raise UsageError(
+            "json-unreadable", f"{path} cannot be read ({error})", "move it away"
+        ) from error
     if not isinstance(document, dict):
-        raise UsageError(f"{path} is not a JSON object", "move it away")
+        raise UsageError("json-not-object", f"{path} is not a JSON object", "move it away")
     return document

@@ -311,10 +311,13 @@ def conform(table: pa.Table, columns: tuple[Column, ...], where: str) -> pa.Tabl
     version = int((table.schema.metadata or {}).get(_VERSION_KEY, b"0"))
     if version == 0:
         raise UsageError(
-            f"{where} was not written by agentx-replay", "point at a results directory of a run"
+            "record-of-other-program",
+            f"{where} was not written by agentx-replay",
+            "point at a results directory of a run",
         )
     if version != SCHEMA_VERSION:
         raise UsageError(
+            "record-of-other-schema",
             f"{where} has record schema {version}, this version reads {SCHEMA_VERSION}",
             "read it with the version of agentx-replay that wrote it",
         )

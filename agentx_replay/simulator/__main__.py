@@ -25,7 +25,7 @@ def main() -> None:
     try:
         serve(config_from_json(sys.argv[1]), _announce, end_with_stdin=True)
     except UsageError as error:
-        _say({"what": error.what, "what_to_do": error.what_to_do})
+        _say({"code": error.code, "what": error.what, "what_to_do": error.what_to_do})
         sys.exit(error.exit_code)
 
 

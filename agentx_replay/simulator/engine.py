@@ -53,11 +53,16 @@ class EngineModel:
             least = 1 if each.type is int else 0
             if not least <= value <= MOST:
                 raise UsageError(
+                    "model-out-of-range",
                     f"the simulator's {each.name} is {value}",
                     f"give a value from {least} to {MOST:,}",
                 )
         if self.step_base_ms == 0:
-            raise UsageError("the simulator's step_base_ms is 0", "give a step some time")
+            raise UsageError(
+                "model-without-step-time",
+                "the simulator's step_base_ms is 0",
+                "give a step some time",
+            )
 
     @property
     def context_limit_tokens(self) -> int:

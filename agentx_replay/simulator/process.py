@@ -105,6 +105,7 @@ def launch_simulator(config: ServerConfig) -> SimulatorProcess:
         return SimulatorProcess(said["url"], process.pid, process)
     process.communicate()
     raise UsageError(
+        said.get("code", "simulator-ended"),
         said.get("what", "the simulator ended before it could serve"),
         said.get("what_to_do", "see what it wrote to standard error"),
     )

@@ -64,7 +64,11 @@ class ServerConfig:
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= _MAX_PORT:  # the event loop would serve it modulo 65,536
-            raise UsageError(f"there is no port {self.port}", f"give one from 0 to {_MAX_PORT}")
+            raise UsageError(
+                "port-out-of-range",
+                f"there is no port {self.port}",
+                f"give one from 0 to {_MAX_PORT}",
+            )
 
 
 @dataclass(slots=True, eq=False)
@@ -307,6 +311,7 @@ async def running_server(
         listener = await listen(config.host, config.port, server.connect)
     except OSError as error:
         raise UsageError(
+            "address-unusable",
             f"the simulator cannot listen on {config.host} port {config.port}: {error.strerror}",
             "choose another address or port, or port 0 for a free one",
         ) from error

@@ -40,7 +40,9 @@ def read_corpus(path: Path, *, skip_bad: bool = False) -> Corpus:
     if not sessions:
         bad = "".join(f"\n  {_reason(source, why)}" for source, why in skipped)
         raise UsageError(
-            f"{path} holds no usable session{bad}", "name a directory or file of traces"
+            "corpus-without-session",
+            f"{path} holds no usable session{bad}",
+            "name a directory or file of traces",
         )
     found = tuple(sessions.values())
     return Corpus(path.resolve().name, found, fingerprint(found), tuple(skipped))

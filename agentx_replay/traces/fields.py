@@ -27,7 +27,7 @@ _SHOWN_CHARACTERS = 40
 
 def bad_trace(source: str, complaint: str) -> UsageError:
     """Return the error for a trace ``source`` (a file, or a file and a line) that is unusable."""
-    return UsageError(f"{source}: {complaint}", WAY_OUT)
+    return UsageError("trace-malformed", f"{source}: {complaint}", WAY_OUT)
 
 
 @dataclass(frozen=True, slots=True)

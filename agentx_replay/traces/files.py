@@ -43,7 +43,9 @@ def raw_sessions(path: Path) -> Iterator[tuple[str, bytes | UsageError]]:
         files = _trace_files(path)
     except OSError as error:  # also of a name too long to be one
         raise UsageError(
-            f"{path} cannot be read ({error.strerror})", "name a directory or file of traces"
+            "traces-unreadable",
+            f"{path} cannot be read ({error.strerror})",
+            "name a directory or file of traces",
         ) from None
     for file in files:
         try:
@@ -62,13 +64,17 @@ def raw_sessions(path: Path) -> Iterator[tuple[str, bytes | UsageError]]:
 
 def _trace_files(path: Path) -> list[Path]:
     if not path.exists():
-        raise UsageError(f"{path} does not exist", "name a directory or file of traces")
+        raise UsageError(
+            "traces-missing", f"{path} does not exist", "name a directory or file of traces"
+        )
     if not path.is_dir():
         return [_supported(path)]
     files = sorted((f for f in path.iterdir() if _looks_like_a_trace(f)), key=lambda f: f.name)
     if not files:
         raise UsageError(
-            f"{path} holds no trace file", f"name a directory with {', '.join(_SUFFIXES)} files"
+            "traces-without-file",
+            f"{path} holds no trace file",
+            f"name a directory with {', '.join(_SUFFIXES)} files",
         )
     return [_supported(file) for file in files]
 
@@ -80,7 +86,9 @@ def _looks_like_a_trace(file: Path) -> bool:
 def _supported(file: Path) -> Path:
     if not file.name.endswith(_SUFFIXES):
         raise UsageError(
-            f"{file} is not named like a trace", f"use a file ending in {', '.join(_SUFFIXES)}"
+            "trace-name-unfit",
+            f"{file} is not named like a trace",
+            f"use a file ending in {', '.join(_SUFFIXES)}",
         )
     return file
 

@@ -98,6 +98,7 @@ def limits_for(peak_tokens: int) -> Limits:
     """
     if peak_tokens < _LEAST_PEAK_TOKENS:
         raise UsageError(
+            "context-too-small",
             f"sessions cannot be generated for {peak_tokens} tokens of context",
             f"allow at least {_LEAST_PEAK_TOKENS}",
         )
@@ -147,7 +148,7 @@ def write_corpus(sessions: Iterable[Json], file: Path) -> None:
         file.write_bytes(packed)
     except OSError as error:
         raise UsageError(
-            f"{file} cannot be written ({error.strerror})", "use another place"
+            "corpus-unwritable", f"{file} cannot be written ({error.strerror})", "use another place"
         ) from None
 
 

@@ -17,16 +17,20 @@ def pack_corpus(path: Path, file: Path) -> int:
     cannot be read, and where ``file`` exists or is named otherwise.
     """
     if not file.name.endswith(".jsonl.gz"):
-        raise UsageError(f"{file} is not named like a packed corpus", "use a name in .jsonl.gz")
+        raise UsageError(
+            "pack-name-unfit",
+            f"{file} is not named like a packed corpus",
+            "use a name in .jsonl.gz",
+        )
     if file.exists():
-        raise UsageError(f"{file} exists", "choose another name")
+        raise UsageError("pack-exists", f"{file} exists", "choose another name")
     lines = [_line(source, raw) for source, raw in raw_sessions(path)]
     try:
         # No time and no name in the file: packing again gives the same bytes.
         file.write_bytes(gzip.compress(b"".join(lines), compresslevel=6, mtime=0))
     except OSError as error:
         raise UsageError(
-            f"{file} cannot be written ({error.strerror})", "use another place"
+            "pack-unwritable", f"{file} cannot be written ({error.strerror})", "use another place"
         ) from None
     return len(lines)
 

@@ -140,6 +140,6 @@ def test_a_page_that_cannot_be_written_takes_nothing_off_the_report(tmp_path: Pa
     assert "tok/s" in result.stdout
     assert result.stderr == (
         "agentx-replay: the report is whole, but its page was not written: cannot write "
-        f"{out}/report.html: Is a directory.\n"
+        f"{out}/report.html: Is a directory [page-not-written].\n"
         "Copy the run to where you may write, and report on the copy.\n"
     )

@@ -52,7 +52,10 @@ def test_while_the_server_does_not_answer(tmp_path: Path, number: signal.Signals
                 connection.recv(1)
                 command.signal(number)
                 assert command.ended() == INTERRUPTED
-            assert command.said == f"agentx-replay: {NOTHING}.\nNothing was written.\n"
+            assert (
+                command.said
+                == f"agentx-replay: {NOTHING} [stopped-by-signal].\nNothing was written.\n"
+            )
     assert not out.exists()
 
 
@@ -181,7 +184,8 @@ def test_while_the_report_is_made_what_was_measured_is_named(tmp_path: Path) -> 
         command.signal(signal.SIGINT)
         assert command.ended() == INTERRUPTED
     assert command.said.endswith(
-        f"agentx-replay: interrupted.\nSee what was measured with agentx-replay report {out}.\n"
+        "agentx-replay: interrupted [stopped-by-signal].\n"
+        f"See what was measured with agentx-replay report {out}.\n"
     )
     (point,) = read_points(out)
     assert str(point.status) == "complete"

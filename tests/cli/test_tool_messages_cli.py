@@ -49,8 +49,7 @@ def test_a_run_that_sent_them_is_not_resumed_without(with_tools: tuple[Path, str
     resume = ("--resume", "--out", str(with_tools[0]))
     ended = finished("sweep", *SHORT, *resume)
     assert ended.returncode == 2
-    told = "cannot be resumed as the same experiment: sending tool messages was True and is False."
-    assert told in ended.stderr
+    assert "sending tool messages was True and is False [resume-differs]." in ended.stderr
     assert "the calibration is of" not in ended.stderr
     other = finished("sweep", *SHORT, *resume, "--live-history")
     assert "sending tool messages was True and is False; feeding live output back" in other.stderr
