@@ -90,5 +90,5 @@ def test_a_child_loads_neither_a_web_framework_nor_the_results() -> None:
         check=True,
         cwd=Path(__file__).resolve().parents[2],
     )
-    heavy = {"aiohttp", "pyarrow", "rich", "duckdb", "click", "hdrh"}
+    heavy = {"aiohttp", "pyarrow", "duckdb", "click", "hdrh"}
     assert not heavy & set(said.stdout.decode().split())
