@@ -1,5 +1,6 @@
 """What tests of every room share."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def goldens(pytestconfig: pytest.Config) -> Goldens:
     """What is frozen in files."""
     return Goldens(update=pytestconfig.getoption("--update-goldens"))
+
+
+@pytest.fixture(scope="session")
+def slow_server() -> Iterator[str]:
+    """The URL of a simulator for runs that are to last: its tokens take little of the machine."""
+    from agentx_replay.simulator.engine import EngineModel
+    from agentx_replay.simulator.process import launch_simulator
+    from agentx_replay.simulator.server import ServerConfig
+
+    process = launch_simulator(ServerConfig(engine=EngineModel(step_base_ms=20.0)))
+    yield process.url
+    process.close()
 
 
 @pytest.fixture(scope="session")

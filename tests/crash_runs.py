@@ -63,7 +63,7 @@ class _Doomed:
 @contextmanager
 def simulator() -> Iterator[str]:
     """A simulator that remembers what it sent; its URL."""
-    engine = EngineModel(step_base_ms=2.0, tokens_per_step=4)
+    engine = EngineModel(step_base_ms=10.0, tokens_per_step=4)
     process = launch_simulator(ServerConfig(engine=engine, truth_bytes=_TRUTH_BYTES))
     try:
         yield process.url

@@ -97,13 +97,13 @@ def test_another_command_says_that_it_was_interrupted_and_no_more(tmp_path: Path
         assert "agentx-replay: interrupted.\n" in command.said
 
 
-def test_a_hang_up_that_was_to_be_ignored_stays_ignored(tmp_path: Path) -> None:
+def test_a_hang_up_that_was_to_be_ignored_stays_ignored(tmp_path: Path, slow_server: str) -> None:
     """As under ``nohup``: one Ctrl-C after it is the first, and drains."""
     out = tmp_path / "out"
     errors = tmp_path / "stderr"
     run = (
         "run", "--concurrency", "4", "--workers", "1", "--override", "window_s=600",
-        "--override", "grace_s=5", *SHORT, "--out", str(out),
+        "--override", "grace_s=5", *SHORT, "--url", slow_server, "--out", str(out),
     )  # fmt: skip
     with errors.open("wb") as stderr:
         process = subprocess.Popen(
@@ -191,12 +191,22 @@ def test_while_the_report_is_made_what_was_measured_is_named(tmp_path: Path) -> 
     assert str(point.status) == "complete"
 
 
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-def test_a_command_started_without_a_standard_stream_runs(tmp_path: Path, closed: str) -> None:
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
+def test_what_is_opened_never_gets_the_number_of_a_standard_stream(closed: str) -> None:
+    program = (
+        "import os; from agentx_replay.cli import _open_missing_streams as open_missing;"
+        "open_missing(); os._exit(os.open(os.devnull, os.O_RDONLY))"
+    )
+    command = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-c", program]
+    assert subprocess.call(command, cwd=ROOT, timeout=60) == 3
+
+
+def test_a_command_started_without_standard_streams_runs(tmp_path: Path) -> None:
     out = tmp_path / "out"
     run = ("run", "--concurrency", "1", "--override", "window_s=1", *SHORT, "--out", str(out))
+    closed = 'exec "$@" <&- >&- 2>&-'
     code = subprocess.call(
-        ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "agentx_replay", *run],
+        ["sh", "-c", closed, "sh", sys.executable, "-m", "agentx_replay", *run],
         cwd=ROOT,
         timeout=60,
     )

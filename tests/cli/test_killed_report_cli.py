@@ -17,10 +17,10 @@ from agentx_replay.results.run_directory import read_points
 
 
 @pytest.fixture(scope="module")
-def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def killed(tmp_path_factory: pytest.TempPathFactory, slow_server: str) -> Path:
     """A directory with the sessions ``traces`` and the killed run ``out``."""
     place = tmp_path_factory.mktemp("killed")
-    assert ended_by(signal.SIGKILL, place) == -signal.SIGKILL
+    assert ended_by(signal.SIGKILL, place, "--url", slow_server) == -signal.SIGKILL
     return place
 
 
@@ -62,16 +62,23 @@ def test_a_killed_run_tells_what_it_kept(killed: Path) -> None:
     assert "plays alive, least–most of wanted" in page
 
 
-def test_a_killed_run_with_live_history_compares_no_prefixes(tmp_path: Path) -> None:
-    assert ended_by(signal.SIGKILL, tmp_path, "--live-history") == -signal.SIGKILL
+def test_a_killed_run_with_live_history_compares_no_prefixes(
+    tmp_path: Path, slow_server: str
+) -> None:
+    assert (
+        ended_by(signal.SIGKILL, tmp_path, "--url", slow_server, "--live-history")
+        == -signal.SIGKILL
+    )
     said = reported(tmp_path / "out")
     kept = r"3: lengths exact, answers fed back: \d+ of \d+, prefixes not compared"
     assert re.search(kept, said)
     assert "NOT KEPT" not in said
 
 
-def test_an_interrupted_run_tells_what_it_kept_without_its_sessions(tmp_path: Path) -> None:
-    assert ended_by(signal.SIGINT, tmp_path) == 130
+def test_an_interrupted_run_tells_what_it_kept_without_its_sessions(
+    tmp_path: Path, slow_server: str
+) -> None:
+    assert ended_by(signal.SIGINT, tmp_path, "--url", slow_server) == 130
     shutil.rmtree(tmp_path / "traces")
     said = reported(tmp_path / "out")
     assert "3: lengths exact, reuse" in said

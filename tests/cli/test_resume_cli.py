@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import shutil
 from pathlib import Path
 
 import orjson
@@ -12,14 +13,21 @@ from agentx_replay.results.layout import point_file
 from agentx_replay.results.requests import StoredRequests
 from agentx_replay.results.run_directory import read_json, read_points, read_sweep
 
-SWEEP = ("sweep", "--virtual", "--concurrency", "2,4", "--override", "window_s=8")
+SWEEP = ("sweep", "--virtual", "--concurrency", "2,4", "--override", "window_s=4")
+
+
+@pytest.fixture(scope="module")
+def whole_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two levels, both complete."""
+    out = tmp_path_factory.mktemp("whole") / "out"
+    assert finished(*SWEEP, "--out", str(out)).returncode == 0
+    return out
 
 
 @pytest.fixture
-def killed_run(tmp_path: Path) -> Path:
-    """A run of two levels whose second says that it runs: its process is gone."""
-    out = tmp_path / "out"
-    assert finished(*SWEEP, "--out", str(out)).returncode == 0
+def killed_run(whole_run: Path, tmp_path: Path) -> Path:
+    """The same whose second level says that it runs: its process is gone."""
+    out = shutil.copytree(whole_run, tmp_path / "out")
     point = out / "c0004" / "point.json"
     document = orjson.loads(point.read_bytes())
     point.write_bytes(orjson.dumps(document | {"status": "running"}))
@@ -61,7 +69,7 @@ def test_an_attempt_again_has_ids_of_its_own_and_both_can_be_read(killed_run: Pa
 
 def test_a_resumption_may_add_levels_and_needs_none_named(killed_run: Path) -> None:
     out = str(killed_run)
-    options = ("sweep", "--virtual", "--override", "window_s=8", "--resume", "--out", out)
+    options = ("sweep", "--virtual", "--override", "window_s=4", "--resume", "--out", out)
     assert finished(*options).returncode == 0
     assert finished(*options, "--concurrency", "1").returncode == 0
     assert [point.concurrency for point in read_points(killed_run)] == [1, 2, 4]
@@ -69,7 +77,7 @@ def test_a_resumption_may_add_levels_and_needs_none_named(killed_run: Path) -> N
 
 
 def test_a_resumption_may_add_starts_and_goes_on_with_those_of_before(killed_run: Path) -> None:
-    options = ("sweep", "--virtual", "--override", "window_s=8", "--resume")
+    options = ("sweep", "--virtual", "--override", "window_s=4", "--resume")
     result = finished(*options, "--starts", "2", "--out", str(killed_run))
     assert result.returncode == 0, result.stderr
     again = killed_run / "c0004-s2" / "point.json"
@@ -118,7 +126,7 @@ def test_the_command_that_a_refusal_names_goes_on(killed_run: Path) -> None:
     assert refused.returncode == 2
     _, name, *options = shlex.split(refused.stderr.splitlines()[2])
     assert (name, *options) == (
-        "sweep", "--virtual", "--override", "window_s=8", "--concurrency", "2,4",
+        "sweep", "--virtual", "--override", "window_s=4", "--concurrency", "2,4",
         "--resume", "--out", str(killed_run),
     )  # fmt: skip
     assert finished(name, *options).returncode == 0

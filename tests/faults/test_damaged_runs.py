@@ -14,6 +14,7 @@ import pytest
 from command_line import finished
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from small_corpus import corpus, request, session
 
 from agentx_replay.analysis.comparison import Contender, compare
 from agentx_replay.analysis.point import stored_point
@@ -37,9 +38,12 @@ PLACES = st.integers(0, 10_000)
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of one level of virtual time; and beside it the same as if it had been killed."""
-    out = tmp_path_factory.mktemp("damaged") / "out"
+    place = tmp_path_factory.mktemp("damaged")
+    turns = [request(n, range(4 + n)) for n in range(10)]
+    corpus(place / "traces", *(session(f"s{n}", *turns) for n in range(3)))
+    out = place / "out"
     run = ("sweep", "--virtual", "--concurrency", "1", "--override", "window_s=5", "--gpus", "8")
-    finished(*run, "--out", str(out))
+    finished(*run, "--traces", place / "traces", "--out", out)
     killed = shutil.copytree(out, out.with_name("killed"))
     point = killed / "c0001" / "point.json"
     point.write_bytes(orjson.dumps(orjson.loads(point.read_bytes()) | {"status": "running"}))

@@ -36,9 +36,11 @@ def reported(out: Path) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_one_signal_drains_writes_and_says_so(tmp_path: Path, number: signal.Signals) -> None:
+def test_one_signal_drains_writes_and_says_so(
+    tmp_path: Path, slow_server: str, number: signal.Signals
+) -> None:
     out = tmp_path / "out"
-    with started(tmp_path, *LONG_RUN, "--out", str(out)) as command:
+    with started(tmp_path, *LONG_RUN, "--url", slow_server, "--out", str(out)) as command:
         command.wait_until_it_says(IN_THE_WINDOW)
         command.signal(number)
         assert command.ended() == INTERRUPTED
@@ -51,9 +53,12 @@ def test_one_signal_drains_writes_and_says_so(tmp_path: Path, number: signal.Sig
     assert (point["status"], point["valid"]) == ("interrupted", False)
 
 
-def test_a_second_signal_leaves_at_once_and_what_is_on_disk_can_be_reported(tmp_path: Path) -> None:
+def test_a_second_signal_leaves_at_once_and_what_is_on_disk_can_be_reported(
+    tmp_path: Path, slow_server: str
+) -> None:
     out = tmp_path / "out"
-    with started(tmp_path, *LONG_RUN, "--override", "grace_s=600", "--out", str(out)) as command:
+    long_run = (*LONG_RUN, "--override", "grace_s=600", "--url", slow_server)
+    with started(tmp_path, *long_run, "--out", str(out)) as command:
         command.wait_until_it_says(IN_THE_WINDOW)
         command.signal(signal.SIGSTOP)  # so that both signals come before anything has drained
         command.signal(signal.SIGINT)
@@ -65,9 +70,9 @@ def test_a_second_signal_leaves_at_once_and_what_is_on_disk_can_be_reported(tmp_
     assert (point["status"], point["valid"]) == ("running", False)
 
 
-def test_a_signal_in_the_warm_up_ends_it_at_once(tmp_path: Path) -> None:
+def test_a_signal_in_the_warm_up_ends_it_at_once(tmp_path: Path, slow_server: str) -> None:
     out = tmp_path / "out"
-    slow = ("--override", "primer_lead_s=300")
+    slow = ("--override", "primer_lead_s=300", "--url", slow_server)
     with started(tmp_path, *LONG_RUN, *slow, "--out", str(out)) as command:
         command.wait_until_it_says("c=4 warm-up")
         command.signal(signal.SIGINT)
@@ -86,9 +91,11 @@ def test_a_simulated_plan_that_is_interrupted_prints_none(tmp_path: Path) -> Non
     assert not any(tmp_path.glob("*/run"))
 
 
-def test_a_terminal_that_closes_takes_the_screen_and_not_the_records(tmp_path: Path) -> None:
+def test_a_terminal_that_closes_takes_the_screen_and_not_the_records(
+    tmp_path: Path, slow_server: str
+) -> None:
     out = tmp_path / "out"
-    with started_in_a_terminal(*LONG_RUN, "--out", str(out)) as terminal:
+    with started_in_a_terminal(*LONG_RUN, "--url", slow_server, "--out", str(out)) as terminal:
         terminal.wait_until_it_says(b"c=4 window")
         terminal.close()
         assert terminal.process.wait(60) == INTERRUPTED
