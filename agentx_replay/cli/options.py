@@ -147,8 +147,7 @@ def starts_option(command: _F) -> _F:
         "--starts",
         type=Whole(1, MOST_STARTS),
         metavar="K",
-        help="Starts of each level, other sessions and starting points each; intervals from 2. "
-        "Default: 1.",
+        help="Starts of each level, from other points of other sessions. Default: 1.",
     )(command)
 
 

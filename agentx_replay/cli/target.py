@@ -84,7 +84,7 @@ target_options = (
         "--timestamps",
         type=click.Choice(["auto", "kernel", "process"]),
         default="auto",
-        help="Who says when bytes arrive. Default: auto, the kernel where it can.",
+        help="Who timestamps arrivals. Default: auto.",
     ),
     click.option("--virtual", is_flag=True, help="Replay in virtual time on a modelled engine."),
 )
