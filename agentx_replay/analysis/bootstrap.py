@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from agentx_replay.analysis.latency import response_itl
 from agentx_replay.analysis.responses import Floats, Responses
+from agentx_replay.analysis.throughput import headline_of, tokens_inside
 from agentx_replay.analysis.window import Window, measured, sent_in
 
 REPLICATES = 2000
@@ -48,9 +49,10 @@ Counts = NDArray[np.int64]
 class LevelSample:
     """What one level, or a start of one, gives to be drawn from, cluster by cluster.
 
-    ``clusters`` names them. ``lanes``, ``tokens`` (total tokens of measured responses),
-    ``first_send_ns`` and ``last_end_ns`` have shape ``(clusters,)``; ``itl_ns`` (rising) and
-    ``itl_cluster`` have shape ``(responses with an ITL,)``.
+    ``clusters`` names them. ``lanes``, ``tokens`` (those that the headline throughput counts),
+    ``first_send_ns`` and ``last_end_ns`` (the time it divides by: where it is windowed, the window)
+    have shape ``(clusters,)``; ``itl_ns`` (rising) and ``itl_cluster`` have shape
+    ``(responses with an ITL,)``.
     """
 
     concurrency: int
@@ -103,13 +105,17 @@ def level_sample(
     window_set = sent_in(responses, window)
     ok = window_set.where(measured(window_set))
     cluster = cluster_of_lane[ok.lane]
-    tokens = np.bincount(
-        cluster, weights=ok.prompt_tokens + ok.completion_tokens, minlength=len(clusters)
-    ).astype(np.float64)
-    first_send_ns = np.full(len(clusters), np.inf)
-    np.minimum.at(first_send_ns, cluster, ok.send_ns)
-    last_end_ns = np.full(len(clusters), -np.inf)
-    np.maximum.at(last_end_ns, cluster, ok.end_ns)
+    if headline_of(window.nominal_s) == "windowed":
+        of, counted = cluster_of_lane[window_set.lane], tokens_inside(window_set, window)
+        first_send_ns = np.full(len(clusters), float(window.open_ns))
+        last_end_ns = np.full(len(clusters), float(window.close_ns))
+    else:
+        of, counted = cluster, ok.prompt_tokens + ok.completion_tokens
+        first_send_ns = np.full(len(clusters), np.inf)
+        np.minimum.at(first_send_ns, cluster, ok.send_ns)
+        last_end_ns = np.full(len(clusters), -np.inf)
+        np.maximum.at(last_end_ns, cluster, ok.end_ns)
+    tokens = np.bincount(of, weights=counted, minlength=len(clusters)).astype(np.float64)
     itl_ns = response_itl(ok).itl_ns
     order = np.argsort(itl_ns)[: np.count_nonzero(~np.isnan(itl_ns))]
     return LevelSample(

@@ -22,6 +22,7 @@ from agentx_replay.analysis.bootstrap import (
 from agentx_replay.analysis.frontier import AtTarget, CurvePoint, frontier, throughput_at
 from agentx_replay.analysis.responses import Floats
 from agentx_replay.analysis.run import Run
+from agentx_replay.analysis.throughput import Headline
 from agentx_replay.wording import counted
 
 DEFAULT_TARGETS = (30.0, 50.0, 150.0)
@@ -50,7 +51,8 @@ class TargetValue:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curve:
-    """A run's curve. Throughput is per GPU where ``gpus`` is known, else the system's.
+    """A run's curve. Throughput is the headline that ``headline_is`` names, per GPU where ``gpus``
+    is known, else the system's.
 
     ``intervals`` holds those of the points with enough clusters, by concurrency; ``clusters`` how
     many each level has. ``replicates`` are of the system. ``starts`` holds the valid points that
@@ -59,6 +61,7 @@ class Curve:
     """
 
     gpus: int | None
+    headline_is: Headline
     points: tuple[CurvePoint, ...]
     frontier: tuple[CurvePoint, ...]
     clusters: Mapping[int, int]
@@ -95,6 +98,7 @@ def curve_from_draws(
     clusters = {each.concurrency: each.clusters for each in replicates}
     return Curve(
         gpus=run.gpus,
+        headline_is=run.headline_is,
         points=tuple(points),
         frontier=tuple(frontier(points)),
         clusters=clusters,

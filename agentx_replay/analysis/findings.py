@@ -17,6 +17,7 @@ from agentx_replay.analysis.fidelity import Fidelity
 from agentx_replay.analysis.instrument import CPU_SPAN_S, STALL_NS, InstrumentReport
 from agentx_replay.analysis.metrics import Counts, PointSummary, PromptLengths
 from agentx_replay.analysis.server import CacheAgreement
+from agentx_replay.analysis.throughput import SHORT_WINDOW_S
 from agentx_replay.results.layout import Measurement
 from agentx_replay.results.run_directory import PointStatus
 from agentx_replay.wording import counted
@@ -67,7 +68,7 @@ def _warning(code: str, text: str, more: str = "") -> Finding:
 MAX_SHARE = 0.01
 MAX_PROMPT_LENGTH_ERROR = 0.005
 MIN_OBSERVED_SHARE_OF_WINDOW = 0.95
-MIN_COMPARABLE_WINDOW_S = 900.0
+MIN_COMPARABLE_WINDOW_S = SHORT_WINDOW_S
 MAX_SHIFT = 0.025
 MAX_LATE_EVENTS = 0.01
 MAX_SEND_LAG_P99_S = 0.050
@@ -255,7 +256,9 @@ def comparability(rules: Rules, counts: Counts | None) -> Iterator[Finding]:
 
 FEW_RESPONSES = 30
 FAR_APART = 0.20
-"""Relative difference of windowed and headline throughput above which neither stands alone."""
+"""Relative difference of windowed and overall throughput above which neither stands alone, in
+windows so long that the drain should not matter.
+"""
 FEW_ANSWERS = 0.5
 """Share of the answers to be fed back below which a run is more of words than of live history."""
 MAX_HIT_DIFFERENCE = 0.01
@@ -268,8 +271,9 @@ conversation and a message with."""
 
 
 def weakness(summary: PointSummary) -> Iterator[Finding]:
-    """Warn of a P90 of few responses, and of two throughputs far apart."""
-    itl, difference = summary.response_itl, summary.rates.difference
+    """Warn of a P90 of few responses, and of a headline far from the windowed throughput."""
+    itl = summary.response_itl
+    difference = summary.rates.difference if summary.rates.headline_is == "overall" else None
     if itl is not None and itl.count < FEW_RESPONSES:
         yield _warning(
             "few-responses",
@@ -279,7 +283,7 @@ def weakness(summary: PointSummary) -> Iterator[Finding]:
     if difference is not None and abs(difference.relative) > FAR_APART:
         yield _warning(
             "throughputs-far-apart",
-            f"windowed throughput is {difference.relative:+.1%} from the headline, "
+            f"windowed throughput is {difference.relative:+.1%} from the overall, "
             f"over {FAR_APART:.0%}",
         )
 

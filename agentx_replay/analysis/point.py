@@ -19,7 +19,7 @@ from agentx_replay.analysis.metrics import PointSummary, PromptLengths, summaris
 from agentx_replay.analysis.percentiles import Distribution
 from agentx_replay.analysis.responses import Records, stored_records
 from agentx_replay.analysis.server import CacheAgreement, cache_agreement, metrics_of
-from agentx_replay.analysis.throughput import Throughput
+from agentx_replay.analysis.throughput import Throughput, headline_of
 from agentx_replay.analysis.timeline import TIMELINE_COLUMNS, requests_of
 from agentx_replay.analysis.window import Window, observed_window
 from agentx_replay.errors import UsageError
@@ -299,10 +299,11 @@ def point_row(point: Point) -> dict[str, Any]:
         row |= {f"{name}_{s}_s": found and getattr(found, f"{s}_s") for s in shares}
     headline = summary.rates.headline if summary else None
     windowed = summary.rates.windowed if summary else None
-    row |= _throughput_cells(headline, windowed, "")
-    row |= _throughput_cells(
-        headline and headline.per(facts.gpus), windowed and windowed.per(facts.gpus), "_per_gpu"
-    )
+    overall = summary.rates.overall if summary else None
+    row["headline"] = headline_of(facts.rules.window_s)
+    row |= _throughput_cells(headline, windowed, overall, "")
+    per_gpu = [each and each.per(facts.gpus) for each in (headline, windowed, overall)]
+    row |= _throughput_cells(per_gpu[0], per_gpu[1], per_gpu[2], "_per_gpu")
     counts = summary.counts if summary else None
     row["requests"] = counts.sent if counts else 0
     for status in ("ok", "length_mismatch", "failed", "overflow", "cut"):
@@ -319,11 +320,15 @@ _LATENCIES = {
 
 
 def _throughput_cells(
-    headline: Throughput | None, windowed: Throughput | None, suffix: str
+    headline: Throughput | None,
+    windowed: Throughput | None,
+    overall: Throughput | None,
+    suffix: str,
 ) -> dict[str, float | None]:
     return {
         f"total_tokens_per_s{suffix}": headline.total_tokens_per_s if headline else None,
         f"uncached_tokens_per_s{suffix}": headline.uncached_tokens_per_s if headline else None,
         f"output_tokens_per_s{suffix}": headline.output_tokens_per_s if headline else None,
         f"windowed_tokens_per_s{suffix}": windowed.total_tokens_per_s if windowed else None,
+        f"overall_tokens_per_s{suffix}": overall.total_tokens_per_s if overall else None,
     }

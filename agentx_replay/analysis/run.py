@@ -17,6 +17,7 @@ from agentx_replay.analysis.point import Point, curve, point_from_records, valid
 from agentx_replay.analysis.profile import Profile, profile_of
 from agentx_replay.analysis.responses import stored_records
 from agentx_replay.analysis.sensitivity import LevelVariants, level_variants, mean_variants
+from agentx_replay.analysis.throughput import Headline, headline_of
 from agentx_replay.analysis.window import Window, happened_in
 from agentx_replay.errors import UsageError
 from agentx_replay.results.layout import Measurement, measurement_of
@@ -102,6 +103,11 @@ class Run:
                 "keep levels of different systems in directories of their own",
             )
         return next(iter(counts), None)
+
+    @property
+    def headline_is(self) -> Headline:
+        """Which throughput is the headline, by the window of the first level."""
+        return headline_of(self.points[0].facts.rules.window_s)
 
     def per_system(self) -> "Run":
         """Return the run as if no GPU count were known: its throughput is the system's."""

@@ -51,7 +51,9 @@ DEFINITIONS = (
     Definition("ITL with TTFT: end to end / output tokens", "with_ttft", "total"),
     Definition("ITL of cut responses added", "with_cut", "total"),
     Definition("ITL from events in the window alone", "in_window", "total"),
-    Definition("tokens as they happen in the window", "p90", "windowed"),
+    Definition("window throughput", "p90", "windowed"),
+    Definition("overall throughput", "p90", "overall"),
+    Definition("throughput by agentx-harness 1.0.12", "p90", "phase"),
     Definition("without reused input", "p90", "uncached"),
     Definition("output tokens only", "p90", "output"),
 )
@@ -204,10 +206,14 @@ def _speed_by_index(itl_ns: Floats, share: float) -> float | None:
 
 
 def _throughputs(found: Rates) -> dict[str, float | None]:
-    headline, windowed = found.headline, found.windowed
-    return {
-        "total": headline.total_tokens_per_s if headline else None,
-        "windowed": windowed.total_tokens_per_s if windowed else None,
+    headline = found.headline
+    totals = {
+        "total": headline,
+        "windowed": found.windowed,
+        "overall": found.overall,
+        "phase": found.phase,
+    }
+    return {key: each.total_tokens_per_s if each else None for key, each in totals.items()} | {
         "uncached": headline.uncached_tokens_per_s if headline else None,
         "output": headline.output_tokens_per_s if headline else None,
     }

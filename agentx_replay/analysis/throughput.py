@@ -1,11 +1,15 @@
-"""Throughput of the system, two ways, and what makes them differ.
+"""Throughput of the system by several definitions, and what makes them differ.
 
-*Headline* (AgentX's): all tokens of the ok responses over the time from the earliest send to the
-latest end. *Windowed*: tokens counted when they happen, inside the window, over its length.
-Numbers here are per system; ``per`` divides by GPUs.
+*Overall*: all tokens of the ok responses over the time from the earliest send to the latest end.
+*Windowed*: tokens counted when they happen, inside the window, over its length. *Phase*: all tokens
+of the ok responses over the time from the window's opening to the end of its last request, and no
+less than the window, which is what agentx-harness 1.0.12 divides by. ``headline_of`` decides which
+of the first two a curve, a ratio and a cost are made of. Numbers here are per system; ``per``
+divides by GPUs.
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -15,6 +19,17 @@ from agentx_replay.analysis.window import Window, happened_in, measured
 
 _NS = 1_000_000_000
 WORTH_EXPLAINING = 0.03
+SHORT_WINDOW_S = 900.0
+"""Under it the drain is so much of the time from the first send to the last end (9 to 40 % of a
+window of 20 s) that overall throughput says little of the server at work.
+"""
+
+Headline = Literal["windowed", "overall"]
+
+
+def headline_of(window_s: float) -> Headline:
+    """Return which throughput is the headline of a scenario with a window of ``window_s``."""
+    return "windowed" if window_s < SHORT_WINDOW_S else "overall"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +58,8 @@ class Throughput:
 class Difference:
     """Why the two throughputs differ: an identity in tokens and seconds.
 
-    windowed tokens = headline tokens − ``drained_tokens`` (of ok responses, after the window)
-    + ``cut_tokens`` (of cut responses, inside it); headline seconds = window − ``ramp_s`` (from
+    windowed tokens = overall tokens − ``drained_tokens`` (of ok responses, after the window)
+    + ``cut_tokens`` (of cut responses, inside it); overall seconds = window − ``ramp_s`` (from
     its opening to the first send) + ``drain_s`` (from its close to the last end; negative where
     the last response ended before).
     """
@@ -58,11 +73,22 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Both throughputs of one point; None where there is nothing, or not enough, to count."""
+    """The throughputs of one point; None where there is nothing, or not enough, to count.
 
+    ``headline`` is the one that ``headline_is`` names.
+    """
+
+    headline_is: Headline
     headline: Throughput | None
+    overall: Throughput | None
     windowed: Throughput | None
+    phase: Throughput | None
     difference: Difference | None
+
+    @property
+    def beside(self) -> Throughput | None:
+        """The one that is shown beside the headline."""
+        return self.overall if self.headline_is == "windowed" else self.windowed
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,22 +123,24 @@ def cache_hit_theoretical(responses: Responses) -> float | None:
 
 
 def rates(window_set: Responses, window: Window, arrived: TokenFigures) -> Rates:
-    """Return both throughputs of the window's set, whose tokens ``arrived`` so.
+    """Return the throughputs of the window's set, whose tokens ``arrived`` so.
 
     A measured response without usage makes all of them unknown: a sum over the others would be a
     wrong number. So do responses that report no token at all, or took no time.
     """
+    headline_is = headline_of(window.nominal_s)
+    nothing = Rates(headline_is, None, None, None, None, None)
     ok = measured(window_set)
     usage = window_set.where(ok)
     told = not np.isnan(usage.prompt_tokens + usage.completion_tokens).any()
     if not len(usage) or not told:
-        return Rates(None, None, None)
+        return nothing
     span_s = float(usage.end_ns.max() - usage.send_ns.min()) / _NS
     total = float((usage.prompt_tokens + usage.completion_tokens).sum())
     if min(span_s, window.length_s, total) <= 0:
-        return Rates(None, None, None)
+        return nothing
     tokens = _input(window_set, ok)
-    headline = _headline(usage, span_s)
+    overall = _per_second(_whole(usage), span_s)
     ok_output = arrived.output_inside
     both = ok | (window_set.status == "cut")
     inside = _windowed_tokens(
@@ -121,15 +149,22 @@ def rates(window_set: Responses, window: Window, arrived: TokenFigures) -> Rates
     ok_inside = _windowed_tokens(window_set, tokens, window, ok, ok_output)
     windowed = _per_second(inside, window.length_s)
     open_s, close_s = window.open_ns / _NS, window.close_ns / _NS
-    headline_tokens = headline.total_tokens_per_s * span_s
     difference = Difference(
-        relative=windowed.total_tokens_per_s / headline.total_tokens_per_s - 1.0,
-        drained_tokens=headline_tokens - ok_inside.total,
+        relative=windowed.total_tokens_per_s / overall.total_tokens_per_s - 1.0,
+        drained_tokens=total - ok_inside.total,
         cut_tokens=inside.total - ok_inside.total,
         ramp_s=float(usage.send_ns.min()) / _NS - open_s,
         drain_s=float(usage.end_ns.max()) / _NS - close_s,
     )
-    return Rates(headline, windowed, difference)
+    phase_s = max(close_s, float(window_set.end_ns.max()) / _NS) - open_s
+    return Rates(
+        headline_is=headline_is,
+        headline=windowed if headline_is == "windowed" else overall,
+        overall=overall,
+        windowed=windowed,
+        phase=_per_second(_whole(usage), phase_s),
+        difference=difference,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +179,12 @@ def _per_second(tokens: _Tokens, seconds: float) -> Throughput:
     return Throughput(tokens.total / seconds, uncached, tokens.output / seconds)
 
 
-def _headline(usage: Responses, span_s: float) -> Throughput:
+def _whole(usage: Responses) -> _Tokens:
+    """All tokens of responses."""
     prompt, output = float(usage.prompt_tokens.sum()), float(usage.completion_tokens.sum())
     cached = cached_tokens(usage)
     uncached = None if cached is None else prompt - float(cached.sum()) + output
-    return _per_second(_Tokens(prompt + output, uncached, output), span_s)
+    return _Tokens(prompt + output, uncached, output)
 
 
 def _input(window_set: Responses, ok: Mask) -> _Input:
@@ -180,6 +216,31 @@ def _windowed_tokens(
     return _Tokens(prompt + output, None if uncached is None else uncached + output, output)
 
 
+def tokens_inside(window_set: Responses, window: Window) -> Floats:
+    """Return the tokens of each response that came in the window, as far as its first and last
+    token say: the prompt at the first, the output evenly from there to the last.
+
+    A cut response without usage has its planned prompt, and a token an event. Bounds how lanes
+    vary; what a point shows is counted event by event (``rates``).
+    """
+    prompt = np.where(
+        np.isnan(window_set.prompt_tokens),
+        window_set.planned_prompt_tokens,
+        window_set.prompt_tokens,
+    )
+    completion = window_set.completion_tokens
+    output = np.where(np.isnan(completion), window_set.event_counts, completion)
+    first_ns = window_set.first_token_ns
+    at_ns = np.where(np.isnan(first_ns), window_set.end_ns, first_ns)
+    took_ns = np.fmax(window_set.last_token_ns - first_ns, 1.0)
+    came = np.clip((window.close_ns - at_ns) / took_ns, 0.0, 1.0)
+    has_happened = measured(window_set) | ((window_set.status == "cut") & ~np.isnan(first_ns))
+    inside: Floats = np.where(
+        has_happened & happened_in(at_ns, window), prompt + came * output, 0.0
+    )
+    return inside
+
+
 def worth_explaining(difference: Difference | None) -> bool:
     """Whether the throughputs differ by more than 3 %."""
     return difference is not None and abs(difference.relative) > WORTH_EXPLAINING
@@ -190,7 +251,7 @@ def explanation(difference: Difference) -> str | None:
     if not worth_explaining(difference):
         return None
     return (
-        f"windowed throughput is {difference.relative:+.1%} from the headline: "
+        f"windowed throughput is {difference.relative:+.1%} from the overall: "
         f"{difference.drained_tokens:,.0f} tokens came after the window (drain), "
         f"{difference.cut_tokens:,.0f} tokens of cut responses came inside it (cut), "
         f"the first request was sent {difference.ramp_s:.1f} s after the window opened (ramp) and "

@@ -45,7 +45,7 @@ def happened_in(at_ns: Floats, window: Window) -> Mask:
 
 
 def measured(responses: Responses) -> Mask:
-    """Return which responses are in the latency distributions and the headline throughput."""
+    """Return which responses are in the latency distributions and in overall throughput."""
     return np.isin(responses.status, MEASURED_STATUSES)
 
 

@@ -36,6 +36,7 @@ from agentx_replay.report.numerals import (
     speed,
     target_note,
     target_text,
+    throughput_unit,
 )
 from agentx_replay.report.start_lines import uncertainty
 from agentx_replay.report.unmeasured import left_out
@@ -136,7 +137,9 @@ def _sections(comparison: Comparison, price_source: str | None) -> list[_Section
 
 
 def _target_section(comparison: Comparison, at: AtOneTarget) -> _Section:
-    unit = "tok/s/GPU" if comparison.per_gpu else "tok/s"
+    kinds = [curve.headline_is for curve in comparison.curves]
+    kind = kinds[0] if len(set(kinds)) == 1 else "overall"
+    unit = throughput_unit(comparison.curves[0].gpus, kind)
     rows = [["run", f"{unit} [95 %]", "Mtok/$", "$/Mtok"]]
     notes = []
     for contender, value in zip(comparison.contenders, at.values, strict=True):
@@ -145,6 +148,9 @@ def _target_section(comparison: Comparison, at: AtOneTarget) -> _Section:
         )
         said = [target_note(value, unit), *cautions_at(value, contender.run.points)]
         notes.append(f"{contender.name}: {'; '.join(said)}")
+    if len(set(kinds)) > 1:
+        names = (f"{c.name} {kind}" for c, kind in zip(comparison.contenders, kinds, strict=True))
+        notes.append(f"throughputs of two definitions: {', '.join(names)}.")
     if comparison.per_system:
         notes.append(f"per system: no GPU count of {', '.join(comparison.per_system)} (--gpus).")
     first = comparison.contenders[0].name

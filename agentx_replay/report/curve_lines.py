@@ -18,7 +18,7 @@ def curve_lines(curve: Curve, points: Sequence[Point], width: int = 100) -> list
     """Return throughput at the targets, with the cautions on the ``points`` that it was read off,
     the frontier, and how far starts of a level lie apart, wrapped to ``width``.
     """
-    unit = throughput_unit(curve.gpus)
+    unit = throughput_unit(curve.gpus, curve.headline_is)
     if not curve.points:
         return ["no valid point: no curve, and no throughput at any speed"]
     rows = [["at tok/s/user", unit, ""]]
@@ -58,6 +58,7 @@ def curve_json(curve: Curve) -> dict[str, Any]:
     """Return the curve as plain values."""
     return {
         "gpus": curve.gpus,
+        "headline": curve.headline_is,
         "frontier": [point.concurrency for point in curve.frontier],
         "clusters": {str(level): number for level, number in curve.clusters.items()},
         "point_intervals": {

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from agentx_replay.analysis.bootstrap import Interval
 from agentx_replay.analysis.curve import TargetValue
+from agentx_replay.analysis.throughput import Headline
 
 ABSENT = "-"
 NOT_REACHED = "not reached"
@@ -58,9 +59,10 @@ def unlike(value: float, other: float) -> str:
     return f"{value:.{digits}g}"
 
 
-def throughput_unit(gpus: int | None) -> str:
-    """Tokens per second, per GPU where the count is known."""
-    return "tok/s" if gpus is None else "tok/s/GPU"
+def throughput_unit(gpus: int | None, headline_is: Headline = "overall") -> str:
+    """Tokens per second, per GPU where the count is known; named where they are windowed."""
+    unit = "tok/s" if gpus is None else "tok/s/GPU"
+    return f"{unit} (window)" if headline_is == "windowed" else unit
 
 
 def target_text(value: TargetValue) -> str:

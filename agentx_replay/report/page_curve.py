@@ -20,7 +20,7 @@ _DOT, _NAME = 0.01, 0.09
 
 def curve_figure(curve: Curve) -> str:
     """Return the curve: points with their intervals, the frontier, and the targets it reaches."""
-    unit = throughput_unit(curve.gpus)
+    unit = throughput_unit(curve.gpus, curve.headline_is)
     chart = Chart(
         "Throughput against speed",
         linear_axis(0, _furthest(curve) * _MARGIN, 6),

@@ -39,12 +39,13 @@ from agentx_replay.report.points_table import DEFINITIONS as POINT_DEFINITIONS
 from agentx_replay.report.start_lines import uncertainty
 from agentx_replay.report.unmeasured import go_on_lines, unmeasured_lines
 from agentx_replay.report.verdict_lines import (
+    beside_text,
     cautions_at,
     comparability_lines,
     comparable_and_valid,
     finding_lines,
+    throughput_names,
     valid_word,
-    windowed_text,
 )
 from agentx_replay.wording import counted
 
@@ -154,7 +155,7 @@ def _capital(text: str) -> str:
 
 def headline(curve: Curve, points: Sequence[Point]) -> str:
     """Return throughput at each target as a card, with the cautions on what it was read off."""
-    unit = throughput_unit(curve.gpus)
+    unit = throughput_unit(curve.gpus, curve.headline_is)
     cards = []
     for value in curve.values:
         throughput = value.at.throughput
@@ -180,7 +181,8 @@ def points_section(run: Run) -> str:
     """Return the points as a table, with what is to be said about them."""
     unit = throughput_unit(run.gpus)
     heads = (
-        "concurrency", "tok/s/user", f"total {unit}", f"window {unit}", f"uncached {unit}",
+        "concurrency", "tok/s/user", *(f"{name} {unit}" for name in throughput_names(run.points)),
+        f"uncached {unit}",
         f"output {unit}", "hit / max %", "P90 ITL ms", "P90 TTFT s", "P90 e2e s", "ok", "bad",
         "valid",
     )  # fmt: skip
@@ -201,9 +203,9 @@ def _point_row(point: Point, gpus: int | None) -> list[str]:
     valid = valid_word(point)
     if summary is None:
         return [point.name, *[ABSENT] * 11, valid]
-    headline, windowed = (
+    headline, beside = (
         None if found is None else found.per(gpus) or found
-        for found in (summary.rates.headline, summary.rates.windowed)
+        for found in (summary.rates.headline, summary.rates.beside)
     )
     itl, ttft, whole = summary.response_itl, summary.ttft, summary.end_to_end
     counts = summary.counts
@@ -211,7 +213,7 @@ def _point_row(point: Point, gpus: int | None) -> list[str]:
         point.name,
         rate(summary.interactivity),
         rate(headline.total_tokens_per_s if headline else None),
-        windowed_text(point, windowed),
+        beside_text(point, beside),
         rate(headline.uncached_tokens_per_s if headline else None),
         rate(headline.output_tokens_per_s if headline else None),
         f"{share(summary.cache_hit)} / {share(summary.cache_hit_theoretical)}",
@@ -315,7 +317,8 @@ def sensitivity_section(run: Run, targets: Sequence[float]) -> str:
             lacking.append(f"{definition.name}: {why}.")
     heads = ["definition", *(f"at {speed(target)} tok/s/user" for target in targets)]
     text = (
-        f"The same records, {throughput_unit(run.gpus)}, with one definition changed in each row. "
+        f"The same records, {throughput_unit(run.gpus, run.headline_is)}, with one definition "
+        "changed in each row. "
         "Comparing two systems, look whether the order holds in every row (agentx-replay compare)."
     )
     if untrusted:

@@ -87,7 +87,7 @@ _AUDITS: tuple[tuple[str, Callable[[Point], str | None]], ...] = (
     ("clamped, dropped, repeated or skipped, by concurrency:", _counts),
     ("the client's own error, by concurrency (lags P99, the busiest worker):", _client),
     (
-        "throughput in the window, by concurrency, from total (drain: came after the window; "
+        "throughput in the window, by concurrency, from the overall (drain: came after the window; "
         "cut: in it, of cut responses; ramp: opening to first send; end: close to last end):",
         _window,
     ),

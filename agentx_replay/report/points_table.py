@@ -6,7 +6,7 @@ heading says so.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from agentx_replay.analysis.metrics import PointSummary
 from agentx_replay.analysis.percentiles import Distribution
@@ -14,7 +14,7 @@ from agentx_replay.analysis.point import Point, point_row
 from agentx_replay.analysis.throughput import Throughput
 from agentx_replay.report.numerals import ABSENT, UNTRUSTED, rate, share
 from agentx_replay.report.point_notes import audit_lines, invalid_lines, warning_lines
-from agentx_replay.report.verdict_lines import valid_word, windowed_text
+from agentx_replay.report.verdict_lines import beside_text, throughput_names, valid_word
 from agentx_replay.wording import wrapped
 
 _GAP = "  "
@@ -22,11 +22,12 @@ _GAP = "  "
 DEFINITIONS = (
     "ITL: the mean gap between a response's tokens, first token excluded; its percentiles are "
     "over responses, linear interpolation. speed: 1 / P90 ITL. token ITL: over all tokens. "
-    "total: input, reused input included, and output tokens of responses that ended well, over "
-    "the time from the first send to the last end; uncached: without cached input; output: "
-    "output only; window: total, counted as tokens happen in the measured window. hit: cached / "
+    "overall: input, reused input included, and output tokens of responses that ended well, over "
+    "the time from the first send to the last end; window: the same tokens, counted as they happen "
+    "in the measured window; the first of the two is the headline. uncached: the headline without "
+    "cached input; output: its output only. hit: cached / "
     "input tokens as the server reports, and with an unlimited cache. TTFT: from send. "
-    "e2e: from send to end. few: under 30 responses. !: over 20 % from total. ~: not to be trusted."
+    "e2e: from send to end. few: under 30 responses. !: over 20 % apart. ~: not to be trusted."
 )
 
 
@@ -106,16 +107,15 @@ def _throughput_columns(points: list[Point]) -> list[_Cells]:
     per_gpu = _per_gpu(points)
     unit = "tok/s/GPU" if per_gpu else "tok/s"
     summaries = [point.summary for point in points]
-    headlines = [_shown(point, windowed=False, per_gpu=per_gpu) for point in points]
-    windowed = [_shown(point, windowed=True, per_gpu=per_gpu) for point in points]
+    headlines = [_shown(point, "headline", per_gpu=per_gpu) for point in points]
+    others = [_shown(point, "beside", per_gpu=per_gpu) for point in points]
+    first, beside = throughput_names(points)
     counts = [s.counts if s else None for s in summaries]
     return [
         *_names(points),
         _Cells("speed", "tok/s/user", [rate(s.interactivity if s else None) for s in summaries]),
-        _Cells("total", unit, [rate(h.total_tokens_per_s if h else None) for h in headlines]),
-        _Cells(
-            "window", unit, [windowed_text(*each) for each in zip(points, windowed, strict=True)]
-        ),
+        _Cells(first, unit, [rate(h.total_tokens_per_s if h else None) for h in headlines]),
+        _Cells(beside, unit, [beside_text(*each) for each in zip(points, others, strict=True)]),
         _Cells("uncached", unit, [rate(h.uncached_tokens_per_s if h else None) for h in headlines]),
         _Cells("output", unit, [rate(h.output_tokens_per_s if h else None) for h in headlines]),
         _Cells("hit", "%/max %", [_hits(s) for s in summaries]),
@@ -160,11 +160,12 @@ def _per_gpu(points: list[Point]) -> bool:
     return all(point.facts.gpus is not None for point in points)
 
 
-def _shown(point: Point, *, windowed: bool, per_gpu: bool) -> Throughput | None:
+def _shown(
+    point: Point, which: Literal["headline", "beside"], *, per_gpu: bool
+) -> Throughput | None:
     if point.summary is None:
         return None
-    rates = point.summary.rates
-    throughput = rates.windowed if windowed else rates.headline
+    throughput: Throughput | None = getattr(point.summary.rates, which)
     if throughput is None or not per_gpu:
         return throughput
     return throughput.per(point.facts.gpus)

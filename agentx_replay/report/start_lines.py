@@ -51,7 +51,8 @@ def start_lines(curve: Curve, points: Sequence[Point], width: int) -> list[str]:
 def start_rows(curve: Curve, points: Sequence[Point]) -> list[list[str]]:
     """Return a heading, and a row for each level with several valid starts among ``points``."""
     number = ("runs %", "sessions %")
-    rows = [["conc", "starts", "tok/s/user", *number, throughput_unit(curve.gpus), *number]]
+    unit = throughput_unit(curve.gpus, curve.headline_is)
+    rows = [["conc", "starts", "tok/s/user", *number, unit, *number]]
     for each in run_to_run(curve):
         measured = sum(point.concurrency == each.concurrency for point in points)
         rows.append(

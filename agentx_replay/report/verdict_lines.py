@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from agentx_replay.analysis.curve import TargetValue
 from agentx_replay.analysis.findings import Finding, Kind
 from agentx_replay.analysis.point import Point, point_findings
-from agentx_replay.analysis.throughput import Throughput
+from agentx_replay.analysis.throughput import Throughput, headline_of
 from agentx_replay.report.numerals import FAR, rate
 
 _SAID = {
@@ -65,8 +65,14 @@ def valid_word(point: Point) -> str:
     return f"{word}, few" if point.has("few-responses") else word
 
 
-def windowed_text(point: Point, found: Throughput | None) -> str:
-    """Return a windowed throughput, with a mark where it lies far from the headline."""
+def throughput_names(points: Sequence[Point]) -> tuple[str, str]:
+    """Return what the headline throughput of points is called, and the one beside it."""
+    windowed = points and headline_of(points[0].facts.rules.window_s) == "windowed"
+    return ("window", "overall") if windowed else ("overall", "window")
+
+
+def beside_text(point: Point, found: Throughput | None) -> str:
+    """Return the throughput beside the headline, with a mark where the two lie far apart."""
     text = rate(found.total_tokens_per_s if found else None)
     return text + FAR if point.has("throughputs-far-apart") else text
 

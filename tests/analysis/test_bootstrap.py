@@ -1,4 +1,5 @@
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,7 +21,8 @@ from agentx_replay.analysis.frontier import CurvePoint, throughput_at
 from agentx_replay.analysis.metrics import summarise
 from agentx_replay.analysis.window import Window
 
-WINDOW = Window(0, 100 * SECOND, 100.0)
+WINDOW = Window(0, 100 * SECOND, 900.0)
+SHORT = Window(0, 22 * SECOND, 22.0)
 INF, NAN = np.inf, np.nan
 
 
@@ -114,7 +116,7 @@ def test_no_value_is_no_percentile() -> None:
 # --- a level -------------------------------------------------------------------------------------
 
 
-def lanes(first: dict[int, str], sent_by: tuple[int, ...]) -> LevelSample:
+def lanes(first: dict[int, str], sent_by: tuple[int, ...], window: Window = WINDOW) -> LevelSample:
     """Lane k sends at k s; its 11 tokens come every 0.1·(k + 1) s from 10 s on, until 20 s + k."""
     pairs = [
         (
@@ -129,7 +131,7 @@ def lanes(first: dict[int, str], sent_by: tuple[int, ...]) -> LevelSample:
         )
         for k in sent_by
     ]
-    return level_sample(recorded(pairs).responses, WINDOW, 4, first)
+    return level_sample(recorded(pairs).responses, window, 4, first)
 
 
 def test_lanes_of_the_same_first_session_are_one_cluster() -> None:
@@ -161,7 +163,16 @@ def test_a_replicate_scales_throughput_to_the_lanes_of_the_level() -> None:
     assert found.interactivity.tolist() == pytest.approx([1 / 0.37, 1 / 0.3, 1 / 0.4])
 
 
-def test_the_replicate_that_draws_every_cluster_once_is_the_point_itself() -> None:
+def test_in_a_short_window_a_replicate_counts_the_tokens_that_came_in_it() -> None:
+    sample = lanes({}, (0, 1, 2, 3), replace(SHORT, close_ns=13 * SECOND))
+    # Closed at 13 s: all 11 of lanes 0 to 2, which have ended by then, and of lane 3 3 / 4 of 11.
+    assert sample.tokens.tolist() == pytest.approx([111, 211, 311, 400 + 8.25])
+    found = replicate(sample, np.array([[1, 1, 1, 1], [0, 0, 0, 4]]))
+    assert found.throughput.tolist() == pytest.approx([1041.25 / 13, 4 * 408.25 / 13])
+
+
+@pytest.mark.parametrize("window", [WINDOW, SHORT])
+def test_the_replicate_that_draws_every_cluster_once_is_the_point_itself(window: Window) -> None:
     pairs = [
         (
             dispatch(lane=k, max_tokens=3),
@@ -170,8 +181,8 @@ def test_the_replicate_that_draws_every_cluster_once_is_the_point_itself() -> No
         for k in range(5)
     ]
     records = recorded(pairs)
-    summary = summarise(records, WINDOW, 5)
-    sample = level_sample(records.responses, WINDOW, 5, {})
+    summary = summarise(records, window, 5)
+    sample = level_sample(records.responses, window, 5, {})
     found = replicate(sample, np.ones((1, 5), np.int64))
     assert summary.rates.headline is not None
     assert found.interactivity[0] == pytest.approx(summary.interactivity)

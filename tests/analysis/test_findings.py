@@ -27,7 +27,7 @@ from agentx_replay.analysis.point import (
     run_findings,
 )
 from agentx_replay.analysis.server import CacheAgreement
-from agentx_replay.analysis.throughput import Difference
+from agentx_replay.analysis.throughput import Difference, Headline
 from agentx_replay.analysis.window import Window
 from agentx_replay.results.layout import Measurement
 from agentx_replay.results.run_directory import PointStatus
@@ -221,15 +221,16 @@ FACTS = PointFacts(
 )  # fmt: skip
 
 
-def point(responses: int, relative: float = 0.0) -> Point:
-    """So many responses of two tokens, the windowed throughput so far from the headline."""
+def point(responses: int, relative: float = 0.0, headline: Headline = "overall") -> Point:
+    """So many responses of two tokens, the windowed throughput so far from the overall."""
     pair = (
         dispatch(max_tokens=2),
         response(arrival_ns=[0, 10 * SECOND - 1], completion_tokens=2, end_ns=10 * SECOND),
     )
     found = measure_point(recorded([pair] * responses), None, FACTS, COMPLETE)
     assert found.summary is not None
-    rates = replace(found.summary.rates, difference=Difference(relative, 0.0, 0.0, 0.0, 0.0))
+    difference = Difference(relative, 0.0, 0.0, 0.0, 0.0)
+    rates = replace(found.summary.rates, headline_is=headline, difference=difference)
     return replace(found, summary=replace(found.summary, rates=rates))
 
 
@@ -246,6 +247,7 @@ def warnings(of: Point) -> list[str]:
         (point(30, 0.2), []),
         (point(30, 1.45), ["throughputs-far-apart"]),
         (point(30, -0.201), ["throughputs-far-apart"]),
+        (point(30, -0.201, "windowed"), []),
     ],
 )
 def test_few_responses_and_throughputs_far_apart_are_warnings_and_leave_a_point_valid(

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -64,13 +65,35 @@ def by_hand() -> Records:
     )  # fmt: skip
 
 
-def test_headline_throughput_is_all_tokens_of_ok_responses_over_first_send_to_last_end() -> None:
-    headline = summarise(by_hand(), WINDOW, 2).rates.headline
-    assert headline is not None
+def test_overall_throughput_is_all_tokens_of_ok_responses_over_first_send_to_last_end() -> None:
+    overall = summarise(by_hand(), WINDOW, 2).rates.overall
+    assert overall is not None
     # Prompts 100 + 200 + 300, completions 3 + 4 + 2, from 1.0 s to 12.0 s; cached 400.
-    assert headline.total_tokens_per_s == pytest.approx(609 / 11)
-    assert headline.uncached_tokens_per_s == pytest.approx(209 / 11)
-    assert headline.output_tokens_per_s == pytest.approx(9 / 11)
+    assert overall.total_tokens_per_s == pytest.approx(609 / 11)
+    assert overall.uncached_tokens_per_s == pytest.approx(209 / 11)
+    assert overall.output_tokens_per_s == pytest.approx(9 / 11)
+
+
+def test_the_phase_is_from_the_opening_to_the_end_of_the_last_request_or_of_the_window() -> None:
+    phase = summarise(by_hand(), WINDOW, 2).rates.phase
+    assert phase is not None
+    # The cut response ended last, at 13.0 s; its tokens do not count.
+    assert phase.total_tokens_per_s == pytest.approx(609 / 13)
+    idle_tail = recorded([(dispatch(max_tokens=2), came(1, 2, 3, end_s=4, prompt_tokens=98))])
+    phase = summarise(idle_tail, WINDOW, 1).rates.phase
+    assert phase is not None
+    assert phase.total_tokens_per_s == pytest.approx(100 / 10)  # ended at 4 s of 10
+
+
+@pytest.mark.parametrize(("nominal_s", "name"), [(899.9, "windowed"), (900.0, "overall")])
+def test_the_headline_is_windowed_where_the_scenarios_window_is_under_900_s(
+    nominal_s: float, name: str
+) -> None:
+    rates = summarise(by_hand(), replace(WINDOW, nominal_s=nominal_s), 2).rates
+    assert rates.headline_is == name
+    assert rates.headline == getattr(rates, name)
+    assert rates.headline != rates.beside
+    assert rates.beside in (rates.windowed, rates.overall)
 
 
 def test_windowed_throughput_counts_tokens_when_they_happen_inside_the_window() -> None:
@@ -233,9 +256,9 @@ def test_a_cache_count_above_the_prompt_is_taken_for_silence_and_counted() -> No
     ]
     summary = summarise(recorded(pairs), WINDOW, 1)
     assert summary.cache_hit == pytest.approx(100 / 200)
-    assert summary.rates.headline is not None
+    assert summary.rates.overall is not None
     # Prompts 200, completions 2, of the prompts 100 cached, in 2 s.
-    assert summary.rates.headline.uncached_tokens_per_s == pytest.approx(102 / 2)
+    assert summary.rates.overall.uncached_tokens_per_s == pytest.approx(102 / 2)
     assert summary.counts.cached_above_prompt == 1
     assert summarise(recorded(pairs[:1]), WINDOW, 1).counts.cached_above_prompt == 0
 
@@ -283,10 +306,10 @@ def test_an_itl_of_0_has_no_interactivity() -> None:
 
 
 def test_throughput_per_gpu_is_unknown_without_a_gpu_count() -> None:
-    headline = summarise(by_hand(), WINDOW, 2).rates.headline
-    assert headline is not None
-    assert headline.per(None) is None
-    per_gpu = headline.per(4)
+    overall = summarise(by_hand(), WINDOW, 2).rates.overall
+    assert overall is not None
+    assert overall.per(None) is None
+    per_gpu = overall.per(4)
     assert per_gpu is not None
     assert per_gpu.total_tokens_per_s == pytest.approx(609 / 44)
     assert per_gpu.uncached_tokens_per_s == pytest.approx(209 / 44)

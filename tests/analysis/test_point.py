@@ -148,6 +148,6 @@ def test_a_curve_is_of_the_system_where_a_point_lacks_its_count() -> None:
 def test_a_valid_point_without_throughput_is_not_on_the_curve() -> None:
     point = measured()
     assert point.summary is not None
-    unknown = replace(point.summary, rates=Throughputs(None, None, None))
+    unknown = replace(point.summary, rates=Throughputs("overall", None, None, None, None, None))
     assert point.valid
     assert curve([replace(point, summary=unknown)]) == []

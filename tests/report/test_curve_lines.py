@@ -14,10 +14,10 @@ def test_targets_beyond_one_end_of_the_curve_are_told_together(tmp_path: Path) -
     # Faster than 30 is faster than 10, too; not as fast as 100 is not as fast as 150.
     assert (
         "10, 30 not reached every valid level is faster than 30 (slowest: 40.0 at concurrency 16, "
-        "9,134 tok/s/GPU): try a higher concurrency 40 "
+        "9,134 tok/s/GPU (window)): try a higher concurrency 40 "
     ) in said
     assert (
         "100, 150 not reached no valid level is as fast as 100 (fastest: 60.0 at concurrency 12, "
-        "6,000 tok/s/GPU) frontier"
+        "6,000 tok/s/GPU (window)) frontier"
     ) in said
     assert said.count("not reached") == 2

@@ -49,7 +49,7 @@ def tables(points: list[Point]) -> list[list[str]]:
 def test_throughput_stands_under_its_units() -> None:
     heading, units, _, row = tables([point(2)])[0]
     assert heading.split() == [
-        "conc", "speed", "total", "window", "uncached", "output", "hit", "ok", "bad", "valid",
+        "conc", "speed", "overall", "window", "uncached", "output", "hit", "ok", "bad", "valid",
     ]  # fmt: skip
     assert units.split() == [
         "lanes", "tok/s/user", "tok/s/GPU", "tok/s/GPU", "tok/s/GPU", "tok/s/GPU", "%/max", "%",
@@ -214,7 +214,7 @@ def test_the_answer_comes_before_what_to_mind_and_what_was_kept() -> None:
 def test_the_definitions_close_the_table() -> None:
     table = " ".join(points_table([point(2)]).split())
     assert "e2e: from send to end. few: under 30 responses." in table
-    assert table.endswith("!: over 20 % from total. ~: not to be trusted.")
+    assert table.endswith("!: over 20 % apart. ~: not to be trusted.")
     assert "over responses, linear interpolation" in table
 
 

@@ -34,8 +34,10 @@ def test_every_start_is_a_row_and_the_level_a_row_of_its_own(tmp_path: Path) -> 
     # 48 is the harmonic mean of 40 and 60: they lie at 40/48 - 1 = -16.7 % and 60/48 - 1 = 25 %.
     # Lanes are all alike, so the sessions leave nothing uncertain.
     assert lines[at : at + 2] == [
-        "conc  starts  tok/s/user       runs %  sessions %  tok/s/GPU       runs %  sessions %",
-        "  16  2 of 3        48.0  -16.7 +25.0   +0.0 +0.0     10,000  -10.0 +10.0   +0.0 +0.0",
+        "conc  starts  tok/s/user       runs %  sessions %  tok/s/GPU (window)       runs %  "
+        "sessions %",
+        "  16  2 of 3        48.0  -16.7 +25.0   +0.0 +0.0              10,000  -10.0 +10.0   "
+        "+0.0 +0.0",
     ]
 
 
