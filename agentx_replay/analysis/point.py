@@ -6,6 +6,7 @@ as the run did.
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from agentx_replay.analysis import findings as rules
@@ -17,13 +18,15 @@ from agentx_replay.analysis.instrument import InstrumentReport, Timestamps, exam
 from agentx_replay.analysis.lag import Samples, samples_of
 from agentx_replay.analysis.metrics import PointSummary, PromptLengths, summarise
 from agentx_replay.analysis.percentiles import Distribution
-from agentx_replay.analysis.responses import Records, stored_records
+from agentx_replay.analysis.responses import Records, records_of
 from agentx_replay.analysis.server import CacheAgreement, cache_agreement, metrics_of
 from agentx_replay.analysis.throughput import Throughput, headline_of
 from agentx_replay.analysis.timeline import TIMELINE_COLUMNS, requests_of
 from agentx_replay.analysis.window import Window, observed_window
 from agentx_replay.errors import UsageError
 from agentx_replay.results.layout import Measurement, point_file
+from agentx_replay.results.record_check import check_records
+from agentx_replay.results.requests import StoredRequests
 from agentx_replay.results.run_directory import PointStatus, StoredPoint
 from agentx_replay.results.server_metrics import Metric, read_server_metrics
 from agentx_replay.results.typed import typed
@@ -50,8 +53,8 @@ class PointFacts:
 @dataclass(frozen=True, slots=True)
 class Point:
     """One point as it is shown; ``summary`` and ``fidelity`` are None where the window never
-    opened, ``fidelity`` also where the run was killed. ``agreement`` is known of a stored point
-    whose server tells of its cache.
+    opened, ``fidelity`` also where the run was killed. ``agreement`` is None where the server does
+    not tell of its cache.
     """
 
     status: PointStatus
@@ -148,7 +151,12 @@ def run_findings(points: Sequence[Point]) -> tuple[Finding, ...]:
 
 
 def measure_point(
-    records: Records, samples: Samples | None, facts: PointFacts, status: PointStatus
+    records: Records,
+    samples: Samples | None,
+    facts: PointFacts,
+    status: PointStatus,
+    fidelity: Fidelity | None = None,
+    agreement: CacheAgreement | None = None,
 ) -> Point:
     """Return the numbers of a point."""
     summary = instrument = None
@@ -156,7 +164,7 @@ def measure_point(
         summary = summarise(records, facts.window, facts.concurrency)
         if samples is not None:
             instrument = examine(records.responses, facts.window, samples, facts.timestamps)
-    return Point(status, facts, summary, instrument)
+    return Point(status, facts, summary, instrument, fidelity, agreement)
 
 
 def point_document(point: Point) -> dict[str, Any]:
@@ -185,29 +193,36 @@ def stored_point(stored: StoredPoint) -> Point:
     Its numbers are computed again from its records. Raises ``UsageError`` where ``point.json``
     lacks the facts, or the records are not its own.
     """
-    return point_from_records(stored, stored_records(stored))
+    check_records(stored)
+    return point_from_records(stored, records_of(stored.stored_requests().groups))
 
 
 def point_from_records(stored: StoredPoint, records: Records) -> Point:
-    """The same from its records, for a caller that needs them too."""
+    """The same from its records, for a caller that needs them too and has checked them."""
     facts = _facts_of(stored)
     if stored.status is PointStatus.RUNNING:
         window = facts.window or observed_window(records.responses, facts.rules.window_s)
         facts = replace(facts, window=window)
-    point = measure_point(records, samples_of(stored.instrument()), facts, stored.status)
-    return replace(
-        point, fidelity=_fidelity_of(stored), agreement=_agreement_of(stored, facts.window)
+    return measure_point(
+        records,
+        samples_of(stored.instrument()),
+        facts,
+        stored.status,
+        _fidelity_of(stored),
+        agreement_in(stored.directory, facts.window),
     )
 
 
-def _agreement_of(stored: StoredPoint, window: Window | None) -> CacheAgreement | None:
-    """Return how the server's cache counters and the responses agree; None where not told."""
+def agreement_in(directory: Path, window: Window | None) -> CacheAgreement | None:
+    """Return how the cache counters and the responses in a level's directory agree; None where the
+    server tells of none.
+    """
     if window is None:
         return None
-    metrics = metrics_of(read_server_metrics(stored.directory), window)
+    metrics = metrics_of(read_server_metrics(directory), window)
     if Metric.CACHE_QUERIES not in metrics:
         return None  # spares reading the requests once more
-    requests = requests_of(stored.requests(TIMELINE_COLUMNS), window)
+    requests = requests_of(StoredRequests.of(directory).table(TIMELINE_COLUMNS), window)
     return cache_agreement(metrics, requests, window.length_s)
 
 

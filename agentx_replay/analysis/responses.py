@@ -15,8 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from agentx_replay.results.record_check import check_records
-from agentx_replay.results.run_directory import StoredPoint
 from agentx_replay.results.sums import begins
 
 Floats = NDArray[np.float64]
@@ -138,12 +136,6 @@ class Records:
 def records_of(groups: Groups) -> Records:
     """Return the records that ``groups`` reads. Raises what it raises."""
     return Records(responses_of(groups(COLUMNS)), groups)
-
-
-def stored_records(stored: StoredPoint) -> Records:
-    """Return the records of a point on disk. Raises ``UsageError`` where they are not its own."""
-    check_records(stored)
-    return records_of(stored.stored_requests().groups)
 
 
 def responses_of(tables: Iterable[pa.Table]) -> Responses:

@@ -3,7 +3,7 @@
 A level's responses are let go before the next level is read; its token events are never held.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,13 @@ from agentx_replay.analysis.frontier import CurvePoint
 from agentx_replay.analysis.mix import MIX_COLUMNS, Mix, mix_of
 from agentx_replay.analysis.point import Point, curve, point_from_records, valid_points
 from agentx_replay.analysis.profile import Profile, profile_of
-from agentx_replay.analysis.responses import stored_records
+from agentx_replay.analysis.responses import records_of
 from agentx_replay.analysis.sensitivity import LevelVariants, level_variants, mean_variants
 from agentx_replay.analysis.throughput import Headline, headline_of
 from agentx_replay.analysis.window import Window, happened_in
 from agentx_replay.errors import UsageError
 from agentx_replay.results.layout import Measurement, measurement_of
+from agentx_replay.results.record_check import check_records
 from agentx_replay.results.run_directory import (
     StoredPoint,
     check_place,
@@ -124,10 +125,11 @@ class Run:
         return mean_variants([each.variants for each in self.evidence])
 
 
-def read_run(path: Path, gpus: int | None = None) -> Run:
+def read_run(path: Path, gpus: int | None = None, known: Sequence[Point] = ()) -> Run:
     """Return a run directory, also of a run that goes on or was cut short.
 
-    ``gpus`` is what to divide by where the run was measured without a GPU count. A level that
+    ``gpus`` is what to divide by where the run was measured without a GPU count. Points ``known``
+    to the process that measured or checked them are not computed and checked again. A level that
     cannot be read takes nothing off the others. Raises ``UsageError`` where it is no run, has no
     point yet, or none that can be read.
     """
@@ -140,9 +142,10 @@ def read_run(path: Path, gpus: int | None = None) -> Run:
             "wait until a level has begun; if nothing runs any more, measure it again",
         )
     levels, refused = [], {}
+    points = {point.measurement: point for point in known}
     for each in stored:
         try:
-            levels.append(_read_level(each, gpus))
+            levels.append(_read_level(each, gpus, points.get(each.measurement)))
         except UsageError as error:
             refused[measurement_of(each.directory) or each.measurement] = error
     if not levels:
@@ -156,38 +159,42 @@ def _without_gpus(level: MeasuredLevel) -> MeasuredLevel:
     return replace(level, point=replace(point, facts=replace(point.facts, gpus=None)))
 
 
-def _read_level(stored: StoredPoint, gpus: int | None) -> MeasuredLevel:
+def _read_level(stored: StoredPoint, gpus: int | None, known: Point | None) -> MeasuredLevel:
     check_place(stored)
-    records = stored_records(stored)
-    point = point_from_records(stored, records)
+    if known is None:
+        check_records(stored)
+    records = records_of(stored.stored_requests().groups)
+    point = known or point_from_records(stored, records)
     if gpus is not None and point.facts.gpus is None:
         point = replace(point, facts=replace(point.facts, gpus=gpus))
     window = point.facts.window
     if window is None:
         return MeasuredLevel(stored, point, None, None, 0)
-    profile, played = profile_of(records, window), _sessions_played(stored, window)
+    requests = stored.requests(_REQUEST_COLUMNS)
+    profile, played = profile_of(records, window), _sessions_played(requests, window)
     if point.summary is None or not valid_points([point]):
         return MeasuredLevel(stored, point, profile, None, played)
     evidence = Evidence(
         level_sample(
-            records.responses, window, point.concurrency, _first_sessions(stored), stored.start
+            records.responses, window, point.concurrency, _first_sessions(requests), stored.start
         ),
         level_variants(records, point.summary, window, point.concurrency),
-        mix_of(stored.requests(MIX_COLUMNS), window),
+        mix_of(requests, window),
     )
     return MeasuredLevel(stored, point, profile, evidence, played)
 
 
-def _sessions_played(stored: StoredPoint, window: Window) -> int:
+_PLAY = ("ordinal", "lane", "session_id")
+_REQUEST_COLUMNS = (*_PLAY, *MIX_COLUMNS)
+
+
+def _sessions_played(requests: pa.Table, window: Window) -> int:
     """Count from requests, which a killed run has on disk where its plays are not."""
-    table = stored.requests(("session_id", "send_ns"))
-    inside = happened_in(table["send_ns"].to_numpy(), window)
-    return len(table["session_id"].filter(pa.array(inside)).unique())
+    inside = happened_in(requests["send_ns"].to_numpy(), window)
+    return len(requests["session_id"].filter(pa.array(inside)).unique())
 
 
-def _first_sessions(stored: StoredPoint) -> dict[int, str]:
+def _first_sessions(requests: pa.Table) -> dict[int, str]:
     """Return the session that each lane played first."""
-    names = ("ordinal", "lane", "session_id")
-    table = stored.requests(names)
-    plays = set(zip(*(table[name].to_pylist() for name in names), strict=True))
+    plays = set(zip(*(requests[name].to_pylist() for name in _PLAY), strict=True))
     return {lane: session for _, lane, session in sorted(plays, reverse=True)}

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -47,6 +47,9 @@ from agentx_replay.results.going_on import going_on
 from agentx_replay.results.layout import sweep_file
 from agentx_replay.results.run_directory import read_points, read_sweep
 from agentx_replay.shipped import shipped_directory
+
+if TYPE_CHECKING:
+    from agentx_replay.analysis.point import Point
 
 _LOOK_LEVELS = (2, 8, 16)
 _LOOK = "look"
@@ -220,18 +223,18 @@ def _measure(concurrency: tuple[int, ...], options: dict[str, Any]) -> None:
         )
     settings = _settings(concurrency, options)
     try:
-        interrupted = _run_levels(settings, target_options)
+        points, interrupted = _run_levels(settings, target_options)
         # What only the end needs does not delay the start.
         from agentx_replay.cli.report import show
 
-        found = show(settings.out, at, as_json=as_json)
+        found = show(settings.out, at, as_json=as_json, known=points)
     except KeyboardInterrupt:
         raise _interrupted(settings.out) from None
     sys.exit(_exit_code(interrupted=interrupted, sound=found.sound))
 
 
-def _run_levels(settings: Settings, target_options: TargetOptions) -> bool:
-    """Measure, saying how it goes; return whether a person interrupted it."""
+def _run_levels(settings: Settings, target_options: TargetOptions) -> tuple[list["Point"], bool]:
+    """Measure, saying how it goes; return the points, and whether a person interrupted it."""
     with open_target(target_options) as target:
         sweep = Sweep(settings, target)
         screen = ProgressScreen(settings.gpus)
@@ -249,9 +252,8 @@ def _run_levels(settings: Settings, target_options: TargetOptions) -> bool:
             *(f"  concurrency {level}: complete, kept with its plan" for level in sweep.kept),
         ):
             screen.say(escaped(line))
-        for _ in sweep.run(screen):
-            pass  # each point is on disk, where the report finds it
-        return sweep.interrupted
+        points = [*sweep.kept_points, *sweep.run(screen)]
+        return points, sweep.interrupted
 
 
 def _interrupted(out: Path) -> UsageError:

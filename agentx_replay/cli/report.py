@@ -2,11 +2,13 @@
 
 import errno
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import click
 
+from agentx_replay.analysis.point import Point
 from agentx_replay.cli.options import NamedPath, targets_option
 from agentx_replay.cli.output import say, say_document
 from agentx_replay.errors import UsageError
@@ -34,12 +36,15 @@ def report(directory: Path, at: tuple[float, ...], as_json: bool) -> None:
     sys.exit(0 if found.sound else 1)
 
 
-def show(directory: Path, at: tuple[float, ...], *, as_json: bool) -> Report:
+def show(
+    directory: Path, at: tuple[float, ...], *, as_json: bool, known: Sequence[Point] = ()
+) -> Report:
     """Print a run's report, then write its page: a disk that refuses takes nothing off the screen.
 
-    Raises ``UsageError`` where the directory holds no run, or its page cannot be written.
+    Points ``known`` already are not computed again. Raises ``UsageError`` where the directory holds
+    no run, or its page cannot be written.
     """
-    found = Report.of(directory, at)
+    found = Report.of(directory, at, known)
     run, without_fidelity = with_late_fidelity(found.run)
     found = replace(found, run=run)
     if as_json:

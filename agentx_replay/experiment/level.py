@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Coroutine
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -18,6 +18,7 @@ from agentx_replay.analysis.metrics import latency_series
 from agentx_replay.analysis.point import (
     Point,
     PointFacts,
+    agreement_in,
     facts_document,
     measure_point,
     point_document,
@@ -251,13 +252,10 @@ def _point(level: Level, replayed: _Replayed, directory: Path) -> Point:
         lag = [] if samples is None else [loop_lag_series(samples, window)]
         series = chain(latency_series(records, window), lag)
         write_log(latency_log(directory), series, replayed.origin_unix_s)
-    point = measure_point(records, samples, facts, _status(result))
-    return replace(
-        point,
-        fidelity=level_fidelity(
-            level.plan, directory, window, live_history=level.rules.live_history
-        ),
-    )
+    live_history = level.rules.live_history
+    fidelity = level_fidelity(level.plan, directory, window, live_history=live_history)
+    agreement = agreement_in(directory, window)
+    return measure_point(records, samples, facts, _status(result), fidelity, agreement)
 
 
 def _status(result: ReplayResult) -> PointStatus:

@@ -72,7 +72,7 @@ class Sweep:
             for level in settings.levels
         ]
         earlier = earlier_run(settings.out) if settings.resume else None
-        self._kept = _kept_points(earlier) if earlier else []
+        self.kept_points = _kept_points(earlier) if earlier else []
         self._run = RunDirectory.create(
             settings.out, resume=settings.resume, secrets=target.secrets
         )
@@ -95,7 +95,7 @@ class Sweep:
     @property
     def kept(self) -> list[Measurement]:
         """What stands from before, which is not run again."""
-        return [point.measurement for point in self._kept]
+        return [point.measurement for point in self.kept_points]
 
     @property
     def due(self) -> list[Plan]:
@@ -113,7 +113,7 @@ class Sweep:
         from agentx_replay.experiment.level import run_level
 
         interrupts = Interrupts(screen.say)
-        points = list(self._kept)
+        points = list(self.kept_points)
         for plan in self.due:
             level = self._level(plan)
             point = run_level(level, self._target, self._run, screen, interrupts)

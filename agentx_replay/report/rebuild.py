@@ -7,7 +7,7 @@ from typing import Any
 
 from agentx_replay.analysis.by_server import served_by_level
 from agentx_replay.analysis.curve import Curve, curve_of
-from agentx_replay.analysis.point import point_row, run_findings
+from agentx_replay.analysis.point import Point, point_row, run_findings
 from agentx_replay.analysis.run import Run, read_run
 from agentx_replay.report.curve_lines import curve_json, curve_lines
 from agentx_replay.report.page import page
@@ -28,9 +28,11 @@ class Report:
     curve: Curve
 
     @classmethod
-    def of(cls, path: Path, targets: Sequence[float]) -> "Report":
-        """Read a run directory. Raises ``UsageError`` where it is none or holds no point."""
-        run = read_run(path)
+    def of(cls, path: Path, targets: Sequence[float], known: Sequence[Point] = ()) -> "Report":
+        """Read a run directory, but for points ``known`` already. Raises ``UsageError`` where it is
+        none or holds no point.
+        """
+        run = read_run(path, known=known)
         return cls(run, curve_of(run, targets))
 
     @property

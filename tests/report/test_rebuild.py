@@ -44,3 +44,12 @@ def test_levels_that_did_like_work_are_not_spoken_of(tmp_path: Path) -> None:
     like = (Level(12, 160.0, 1500.0), Level(16, 60.0, 2000.0))
     report = Report.of(make_run(tmp_path / "r", like), (100.0,))
     assert UNLIKE not in [each["code"] for each in report.plain()["findings"]]
+
+
+def test_a_point_that_is_known_is_not_computed_again(tmp_path: Path) -> None:
+    path = make_run(tmp_path / "r", LEVELS)
+    low, high = Report.of(path, (100.0,)).run.points
+    again = Report.of(path, (100.0,), [high]).run.points
+    assert again == [low, high]
+    assert again[0] is not low
+    assert again[1] is high
