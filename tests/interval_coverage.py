@@ -111,6 +111,7 @@ class Paced:
             self.clock.now_ns(),
             arrival_ns=np.array([first_ns, end_ns]),
             prompt_tokens=int(self.work.prompt_tokens[session]),
+            arrival_tokens=np.array([1, OUTPUT_TOKENS - 1], np.int32),
             completion_tokens=OUTPUT_TOKENS,
         )
 

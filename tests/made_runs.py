@@ -133,6 +133,7 @@ def exchange(level: Level, lane: int) -> tuple[Dispatch, Response]:
         end_ns=100 * SECOND,
         prompt_tokens=tokens,
         cached_tokens=tokens // 4,
+        arrival_tokens=[1, OUTPUT_TOKENS - 1],
         completion_tokens=OUTPUT_TOKENS,
     )
     return sent, came

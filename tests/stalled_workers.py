@@ -97,7 +97,11 @@ def _plays(
         last_ns = first_ns + (tokens - 1) * _TOKEN_EVERY_NS
         seen_ns = [worker.looks_ns(first_ns, rng), worker.looks_ns(last_ns, rng)]
         came = response(
-            send_ns=send_ns, arrival_ns=seen_ns, end_ns=seen_ns[1], completion_tokens=tokens
+            send_ns=send_ns,
+            arrival_ns=seen_ns,
+            arrival_tokens=[1, tokens - 1],
+            end_ns=seen_ns[1],
+            completion_tokens=tokens,
         )
         yield (dispatch(lane=lane), came), _TOKEN_EVERY_NS, first_ns - send_ns
         send_ns = worker.looks_ns(seen_ns[1] + rng.randrange(5, 500) * MS, rng)

@@ -15,6 +15,7 @@ from typing import Any
 from agentx_replay.analysis.facts import Conduct, Rules
 from agentx_replay.analysis.fidelity import Fidelity
 from agentx_replay.analysis.instrument import CPU_SPAN_S, STALL_NS, InstrumentReport
+from agentx_replay.analysis.itl_error import ItlError
 from agentx_replay.analysis.metrics import Counts, PointSummary, PromptLengths
 from agentx_replay.analysis.server import CacheAgreement
 from agentx_replay.analysis.throughput import SHORT_WINDOW_S
@@ -148,6 +149,61 @@ def _observed_until_s(summary: PointSummary, nominal_window_s: float) -> float |
         return None
     both = nominal_window_s >= MIN_COMPARABLE_WINDOW_S
     return min(ttft_s, itl_s) if both else max(ttft_s, itl_s)
+
+
+MAX_ITL_ERROR = 0.025
+SLIGHT_ITL_ERROR = 0.005
+_LESS_GATHERING = (
+    "let proxies pass events on at once: haproxy `option http-no-delay`, nginx `proxy_buffering "
+    "off`, lighttpd `server.stream-response-body = 2`, and no compression of event streams"
+)
+_TELL_TOKENS = "have the server tell usage in every event (vLLM: `continuous_usage_stats`)"
+
+
+def arrivals(of: ItlError, counts: Counts) -> Iterator[Finding]:
+    """Judge whether what happened between server and client leaves an ITL to be measured."""
+    if of.in_one_arrival > MAX_SHARE * counts.measured:
+        yield _invalid(
+            "responses-in-one-arrival",
+            f"{of.in_one_arrival} of {counted(counts.measured, 'response')} of several tokens "
+            f"arrived in one read, over {MAX_SHARE:.0%}; {_LESS_GATHERING}",
+        )
+    if of.gathered_error is not None and of.gathered_error > MAX_ITL_ERROR:
+        yield _invalid("arrivals-gathered", _gathered(of, of.gathered_error))
+    if of.unshown_range is not None and of.unshown_range > MAX_ITL_ERROR:
+        yield _invalid("tokens-unshown", _unshown(of))
+
+
+def slight_itl_error(of: ItlError) -> Iterator[Finding]:
+    """Warn of the same where it moves the P90 ITL by little, and of reasoning that is not in it."""
+    error, width = of.gathered_error, of.unshown_range
+    if error is not None and SLIGHT_ITL_ERROR < error <= MAX_ITL_ERROR:
+        yield _warning("some-arrivals-gathered", _gathered(of, error))
+    if width is not None and of.unshown and width <= MAX_ITL_ERROR:
+        yield _warning("some-tokens-unshown", _unshown(of))
+    if of.hidden_reasoning:
+        yield _warning(
+            "reasoning-hidden",
+            f"{counted(of.hidden_reasoning, 'response')} had reasoning tokens that no event "
+            "brought; the ITL leaves them out, throughput counts them",
+        )
+
+
+def _gathered(of: ItlError, error: float) -> str:
+    return (
+        f"somebody gathered the token events of {counted(of.gathered, 'response')}, up to "
+        f"{of.most_events} in one read, which could move the P90 ITL by {error:.1%} "
+        f"(limit {MAX_ITL_ERROR:.1%}); {_LESS_GATHERING}"
+    )
+
+
+def _unshown(of: ItlError) -> str:
+    least_ms, most_ms = (of.least_s or 0.0) * 1e3, (of.most_s or 0.0) * 1e3
+    return (
+        f"{counted(of.unshown, 'response')} had completion tokens that no event accounts for: the "
+        f"P90 ITL is between {least_ms:.2f} and {most_ms:.2f} ms (limit {MAX_ITL_ERROR:.1%}), "
+        f"throughput counts all tokens; {_TELL_TOKENS}"
+    )
 
 
 _TO_DO = "stop what else runs on this machine, or give the run more --workers"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from agentx_replay.analysis.arrivals import Counts
 from agentx_replay.analysis.responses import Events, Floats, Mask, Responses
 from agentx_replay.results.sums import begins
 
@@ -57,12 +58,46 @@ def send_lag_ns(responses: Responses) -> Floats:
     return np.where(opened & np.isnan(responses.connected_ns), np.nan, lag_ns)
 
 
+def exceed(more: Floats | Counts, fewer: Floats | Counts) -> Mask:
+    """Return where one count exceeds another by over 2 and over 1 %: by more than an end-of-turn
+    token, and the like, explains.
+    """
+    over: Mask = (more > fewer + 2) & (more > 1.01 * fewer)
+    return over
+
+
+def hides_reasoning(responses: Responses) -> Mask:
+    """Return where usage tells reasoning tokens that no event brought.
+
+    Summaries count as nothing: their texts hold under half of the tokens told. More events than
+    the other tokens explain mean that reasoning is not among the completion tokens.
+    """
+    told = responses.reasoning_tokens
+    unseen = np.isnan(responses.told_tokens) & (responses.reasoning_pieces < 0.5 * told)
+    rest = responses.completion_tokens - told
+    hides: Mask = unseen & (rest >= 0) & ~exceed(responses.event_counts, rest)
+    return hides
+
+
+def visible_tokens(responses: Responses) -> Floats:
+    """Return completion tokens without the reasoning that no event brought."""
+    hidden = np.where(hides_reasoning(responses), responses.reasoning_tokens, 0.0)
+    return responses.completion_tokens - hidden
+
+
+def shares_tokens(responses: Responses) -> Mask:
+    """Return where visible tokens exceed token events, and nothing tells how many are in each:
+    they are shared out over the events by the length of their text (evenly where it is not known).
+    """
+    untold: Mask = np.isnan(responses.told_tokens)
+    return untold & exceed(visible_tokens(responses), responses.event_counts)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ResponseItl:
     """Response ITL in ns and its divisor, NaN where a response has no later token.
 
-    ``divisor_told`` says where the server told the tokens of the first event; elsewhere the first
-    event is taken to hold one.
+    ``divisor_told`` says where the server told the tokens of each event.
     """
 
     itl_ns: Floats
@@ -71,11 +106,35 @@ class ResponseItl:
 
 
 def response_itl(responses: Responses) -> ResponseItl:
-    """(last token − first token) / tokens after the first event: the mean gap in a response."""
-    told = ~np.isnan(responses.first_event_tokens)
-    later = responses.completion_tokens - np.where(told, responses.first_event_tokens, 1.0)
-    later = np.where((later > 0) & (responses.event_counts > 1), later, np.nan)
+    """(last arrival − first arrival) / tokens that came after the first arrival: the mean gap in a
+    response. An event's tokens are those that usage tells; else one; else its share of them all.
+    """
+    told = ~np.isnan(responses.told_tokens)
+    shared = shares_tokens(responses)
+    visible = visible_tokens(responses)
+    one_an_event = (responses.event_counts - responses.first_arrival_events).astype(np.float64)
+    later = np.where(shared, visible * (1.0 - first_arrival_share(responses)), one_an_event)
+    later = np.where(np.isnan(visible), np.nan, later)
+    later = np.where(told, responses.told_tokens - responses.first_arrival_tokens, later)
+    later = np.where((later > 0) & (responses.arrival_counts > 1), later, np.nan)
     return ResponseItl((responses.last_token_ns - responses.first_token_ns) / later, later, told)
+
+
+def first_arrival_share(responses: Responses) -> Floats:
+    """Return which share of a response's text, else of its events, the first arrival brought."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        of_events = responses.first_arrival_events / responses.event_counts
+        of_text = responses.first_arrival_bytes / responses.text_bytes
+    return np.where(responses.text_bytes > 0, of_text, of_events)
+
+
+def agentx_itl_ns(responses: Responses) -> Floats:
+    """(last token − first token) / (completion − 1): AgentX's divisor, which counts the tokens of
+    the first arrival but one as if they had come after it.
+    """
+    later = np.where(responses.arrival_counts > 1, responses.completion_tokens - 1.0, np.nan)
+    span_ns = responses.last_token_ns - responses.first_token_ns
+    return span_ns / np.where(later > 0, later, np.nan)
 
 
 def full_response_itl_ns(responses: Responses) -> Floats:
@@ -119,26 +178,54 @@ def token_gaps(events: Events, tokens: Floats) -> Gaps:
     return Gaps(at_ns[kept], gap_ns / weight[kept], weight[kept])
 
 
-def tokens_an_event(responses: Responses, among: Mask) -> Floats:
-    """Tokens in an event of each response where they are not told: completion tokens / events.
-
-    A response without a count of completion tokens (it was cut before its usage came) takes the
-    mean of those ``among`` all that have one, or one where none has.
+def usual_tokens(responses: Responses, among: Mask) -> float:
+    """Return completion tokens over token events of the responses ``among`` that have both, one
+    where none has: what an event of a response that never told its usage (it was cut) counts as.
     """
     counts, completion = responses.event_counts, responses.completion_tokens
-    counted = ~np.isnan(completion) & (counts > 0)
-    usual_of = counted & among
-    total_events = counts[usual_of].sum()
-    usual = completion[usual_of].sum() / total_events if total_events else 1.0
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(counted, completion / counts, usual)
+    counted = ~np.isnan(completion) & (counts > 0) & among
+    events = counts[counted].sum()
+    return float(completion[counted].sum() / events) if events else 1.0
 
 
-def tokens_of_events(events: Events, an_event: Floats) -> Floats:
-    """Tokens in each event: as the server tells, else as many as ``an_event`` says of its response
-    (shape ``(responses,)``).
+@dataclass(frozen=True, slots=True, eq=False)
+class EventWeights:
+    """Tokens in an event of each response where its own usage does not tell, ``an_event`` and
+    ``a_byte`` of text; ``hidden`` is all completion tokens over the visible ones. Shapes
+    ``(responses,)``.
     """
-    return np.where(np.isnan(events.tokens), an_event[events.row], events.tokens)
+
+    an_event: Floats
+    a_byte: Floats
+    hidden: Floats
+
+
+def event_weights(responses: Responses, usual: float) -> EventWeights:
+    """Return the weights of events; an event of a response without usage counts as ``usual``."""
+    shared, visible = shares_tokens(responses), visible_tokens(responses)
+    has_text = shared & (responses.text_bytes > 0)
+    told = ~np.isnan(responses.told_tokens)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        a_byte = np.where(has_text, visible / responses.text_bytes, 0.0)
+        an_event = np.where(shared, visible / responses.event_counts, 1.0)
+        seen = np.where(shared, visible, responses.event_counts)
+        hidden = responses.completion_tokens / np.where(told, responses.told_tokens, seen)
+    an_event = np.where(has_text, 0.0, np.where(np.isnan(visible), usual, an_event))
+    return EventWeights(an_event, a_byte, np.where(np.isfinite(hidden), hidden, 1.0))
+
+
+def tokens_of_events(events: Events, weights: EventWeights) -> Floats:
+    """Return the visible tokens in each event."""
+    of_text = weights.a_byte[events.row] * np.nan_to_num(events.text_bytes)
+    untold = weights.an_event[events.row] + of_text
+    return np.where(np.isnan(events.tokens), untold, events.tokens)
+
+
+def produced_tokens(events: Events, weights: EventWeights) -> Floats:
+    """Return all completion tokens, hidden ones too, spread over the events as the visible are:
+    what throughput counts.
+    """
+    return tokens_of_events(events, weights) * weights.hidden[events.row]
 
 
 def present(values: Floats) -> NDArray[np.float64]:

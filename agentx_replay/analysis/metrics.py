@@ -11,19 +11,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from agentx_replay.analysis.itl_error import ItlError, itl_error
 from agentx_replay.analysis.latency import (
     end_to_end_ns,
     event_gaps,
+    event_weights,
     full_response_itl_ns,
     present,
     response_itl,
     send_lag_ns,
     token_gaps,
-    tokens_an_event,
     tokens_of_events,
     ttft_from_connect_ns,
     ttft_from_intended_ns,
     ttft_ns,
+    usual_tokens,
 )
 from agentx_replay.analysis.percentiles import Distribution, distribution
 from agentx_replay.analysis.responses import Floats, Records, Responses
@@ -84,7 +86,8 @@ class PointSummary:
 
     Distributions are over measured responses sent in the window, token ITL and event gaps over
     their tokens. ``response_itl_divisor_told`` is the share of responses whose server told the
-    tokens of the first event. ``interactivity`` is 1 / P90 response ITL in tokens/s/user.
+    tokens of each event, ``itl_error`` how far the P90 may be off by what happened on the way.
+    ``interactivity`` is 1 / P90 response ITL in tokens/s/user.
     ``last_ttft_s`` and ``last_itl_s`` are when the last first token, and the last token of a
     response with an ITL, came; ``lanes_sent_90_s`` is when 90 % of the lanes had sent: all three
     since the window opened.
@@ -96,6 +99,7 @@ class PointSummary:
     ttft_from_intended: Distribution | None
     response_itl: Distribution | None
     response_itl_divisor_told: float | None
+    itl_error: ItlError
     full_response_itl: Distribution | None
     token_itl: Distribution | None
     event_gap: Distribution | None
@@ -110,8 +114,13 @@ class PointSummary:
     last_itl_s: float | None
 
 
-def summarise(records: Records, window: Window, concurrency: int) -> PointSummary:
-    """Return the summary of a point from all its records, warm-up included or not."""
+def summarise(
+    records: Records, window: Window, concurrency: int, accept_length: float | None = None
+) -> PointSummary:
+    """Return the summary of a point from all its records, warm-up included or not.
+
+    ``accept_length`` is how many tokens a step of the engine commits, where its counters tell.
+    """
     window_set = sent_in(records.responses, window)
     ok = window_set.where(measured(window_set))
     itl = response_itl(ok)
@@ -127,6 +136,7 @@ def summarise(records: Records, window: Window, concurrency: int) -> PointSummar
         response_itl_divisor_told=(
             float(itl.divisor_told[has_itl].mean()) if has_itl.any() else None
         ),
+        itl_error=itl_error(ok, accept_length),
         full_response_itl=distribution(present(full_response_itl_ns(ok))),
         token_itl=tokens.token_itl,
         event_gap=tokens.event_gap,
@@ -223,10 +233,10 @@ def latency_series(records: Records, window: Window) -> Iterator[Series]:
 def _token_series(records: Records, window: Window) -> Iterator[Series]:
     responses = records.responses
     ok = in_window_set(responses, window) & measured(responses)
-    an_event = tokens_an_event(responses, among=ok)
+    weights = event_weights(responses, usual_tokens(responses, among=ok))
     for events in records.events():
         mine = events.of(ok)
-        tokens = token_gaps(mine, tokens_of_events(mine, an_event))
+        tokens = token_gaps(mine, tokens_of_events(mine, weights))
         gaps = event_gaps(mine)
         yield Series("token_itl", tokens.at_ns, tokens.gap_ns, tokens.weight)
         yield Series("event_gap", gaps.at_ns, gaps.gap_ns)

@@ -19,7 +19,7 @@ from agentx_replay.analysis.lag import Samples, samples_of
 from agentx_replay.analysis.metrics import PointSummary, PromptLengths, summarise
 from agentx_replay.analysis.percentiles import Distribution
 from agentx_replay.analysis.responses import Records, records_of
-from agentx_replay.analysis.server import CacheAgreement, cache_agreement, metrics_of
+from agentx_replay.analysis.server import CacheAgreement, cache_agreement, metrics_of, speculation
 from agentx_replay.analysis.throughput import Throughput, headline_of
 from agentx_replay.analysis.timeline import TIMELINE_COLUMNS, requests_of
 from agentx_replay.analysis.window import Window, observed_window
@@ -38,6 +38,8 @@ class PointFacts:
     ``gpus`` None where nobody said; ``start`` says which start of its level the point is,
     ``seed`` the seed of its plan.
     ``timestamps`` is who stamped the arrivals: the kernel, or else the process that reads them.
+    ``accept_length`` is how many tokens a step of the engine commits, None where it does not draft
+    or tell.
     """
 
     concurrency: int
@@ -48,6 +50,7 @@ class PointFacts:
     start: int = 1
     timestamps: Timestamps = "process"
     seed: int | None = None
+    accept_length: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +93,13 @@ class Point:
         if summary is not None:
             found += rules.outcomes(summary.counts)
             found += rules.observation(summary, facts.rules.window_s)
+            found += rules.arrivals(summary.itl_error, summary.counts)
         if instrument is not None:
             found += rules.saturation(instrument)
         found += rules.comparability(facts.rules, summary.counts if summary else None)
         if summary is not None and self.status not in _NOT_TO_ITS_END:
             found += rules.weakness(summary)
+            found += rules.slight_itl_error(summary.itl_error)
             if self.fidelity is not None and facts.rules.live_history:
                 found += rules.answers_fed_back(self.fidelity)
             found += rules.cache_counts(summary.counts)
@@ -161,7 +166,7 @@ def measure_point(
     """Return the numbers of a point."""
     summary = instrument = None
     if facts.window is not None:
-        summary = summarise(records, facts.window, facts.concurrency)
+        summary = summarise(records, facts.window, facts.concurrency, facts.accept_length)
         if samples is not None:
             instrument = examine(records.responses, facts.window, samples, facts.timestamps)
     return Point(status, facts, summary, instrument, fidelity, agreement)
@@ -202,7 +207,8 @@ def point_from_records(stored: StoredPoint, records: Records) -> Point:
     facts = _facts_of(stored)
     if stored.status is PointStatus.RUNNING:
         window = facts.window or observed_window(records.responses, facts.rules.window_s)
-        facts = replace(facts, window=window)
+        drafted = _accept_length(stored, window)
+        facts = replace(facts, window=window, accept_length=drafted)
     return measure_point(
         records,
         samples_of(stored.instrument()),
@@ -211,6 +217,14 @@ def point_from_records(stored: StoredPoint, records: Records) -> Point:
         _fidelity_of(stored),
         agreement_in(stored.directory, facts.window),
     )
+
+
+def _accept_length(stored: StoredPoint, window: Window | None) -> float | None:
+    """Return how many tokens a step of a drafting engine commits; None where not told."""
+    if window is None:
+        return None
+    found = speculation(metrics_of(read_server_metrics(stored.directory), window), window.length_s)
+    return None if found is None else found.accept_length
 
 
 def agreement_in(directory: Path, window: Window | None) -> CacheAgreement | None:
@@ -306,6 +320,9 @@ def point_row(point: Point) -> dict[str, Any]:
         "gpus": facts.gpus,
         "window_s": facts.rules.window_s,
         "interactivity": summary and summary.interactivity,
+        "response_itl_gathered_error": summary and summary.itl_error.gathered_error,
+        "response_itl_p90_least_s": summary and summary.itl_error.least_s,
+        "response_itl_p90_most_s": summary and summary.itl_error.most_s,
         "cache_hit": summary and summary.cache_hit,
         "cache_hit_theoretical": summary and summary.cache_hit_theoretical,
     }

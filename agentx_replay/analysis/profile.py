@@ -7,12 +7,13 @@ from numpy.typing import NDArray
 
 from agentx_replay.analysis.latency import (
     end_to_end_ns,
+    event_weights,
     present,
     response_itl,
     token_gaps,
-    tokens_an_event,
     tokens_of_events,
     ttft_ns,
+    usual_tokens,
 )
 from agentx_replay.analysis.percentiles import percentiles
 from agentx_replay.analysis.responses import Events, Floats, Mask, Records, Responses
@@ -52,7 +53,8 @@ def profile_of(records: Records, window: Window) -> Profile:
     is_ok = in_window_set(responses, window) & measured(responses)
     some = _every_nth(is_ok, responses.event_counts)
     events = _together([events.of(some) for events in records.events()])
-    tokens = token_gaps(events, tokens_of_events(events, tokens_an_event(responses, among=some)))
+    weights = event_weights(responses, usual_tokens(responses, among=some))
+    tokens = token_gaps(events, tokens_of_events(events, weights))
     told = present(events.tokens)
     ok = responses.where(is_ok)
     return Profile(
@@ -81,11 +83,12 @@ def _every_nth(is_ok: Mask, event_counts: NDArray[np.int64]) -> Mask:
 
 def _together(parts: list[Events]) -> Events:
     if not parts:
-        return Events(np.empty(0, np.int64), np.empty(0), np.empty(0))
+        return Events(np.empty(0, np.int64), np.empty(0), np.empty(0), np.empty(0))
     return Events(
         np.concatenate([part.row for part in parts]),
         np.concatenate([part.at_ns for part in parts]),
         np.concatenate([part.tokens for part in parts]),
+        np.concatenate([part.text_bytes for part in parts]),
     )
 
 

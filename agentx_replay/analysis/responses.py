@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from agentx_replay.analysis.arrivals import Arrivals, arrivals_of
 from agentx_replay.results.sums import begins
 
 Floats = NDArray[np.float64]
@@ -30,13 +31,15 @@ _NS_PER_US = 1000
 class Events:
     """Token events of some of a point's responses, each response whole, one after the other.
 
-    ``row`` (which response of the point), ``at_ns`` and ``tokens`` (NaN where the server does not
-    tell) have shape ``(events,)``.
+    ``row`` (which response of the point), ``at_ns``, ``tokens`` (NaN where the server does not
+    tell) and ``text_bytes`` (NaN where the length of the text is not on record) have shape
+    ``(events,)``.
     """
 
     row: NDArray[np.int64]
     at_ns: Floats
     tokens: Floats
+    text_bytes: Floats
 
     @property
     def is_first(self) -> Mask:
@@ -51,16 +54,16 @@ class Events:
         """Return the events in ``kept``, in order; itself where that is all of them."""
         if kept.all():
             return self
-        return Events(self.row[kept], self.at_ns[kept], self.tokens[kept])
+        return Events(self.row[kept], self.at_ns[kept], self.tokens[kept], self.text_bytes[kept])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Responses:
+class Responses(Arrivals):
     """Columns of ``requests.parquet``, each of shape ``(responses,)``.
 
-    Of its token events a response knows their number, ``event_counts``, and the tokens of the
-    first (NaN where the server does not tell, or none came). ``cached_above_prompt`` says where
-    the server reported more cached than prompt tokens; ``cached_tokens`` is NaN there.
+    Of its token events a response knows their number, ``event_counts``, and what they are as
+    arrivals. ``cached_above_prompt`` says where the server reported more cached than prompt
+    tokens; ``cached_tokens`` is NaN there.
     """
 
     phase: NDArray[np.str_]
@@ -85,8 +88,11 @@ class Responses:
     late_events: Floats
     end_ns: Floats
     retries: Floats
+    gathered_reads: Floats
+    text_pieces: Floats
+    reasoning_tokens: Floats
+    reasoning_pieces: Floats
     event_counts: NDArray[np.int64]
-    first_event_tokens: Floats
     cached_above_prompt: Mask
 
     def __len__(self) -> int:
@@ -99,12 +105,14 @@ class Responses:
         return Responses(**{f.name: getattr(self, f.name)[mask] for f in fields(self)})
 
 
-EVENT_COLUMNS = ("first_token_ns", "arrival_deltas_us", "event_tokens")
+_LISTS = ("arrival_deltas_us", "event_tokens", "event_text_bytes")
+EVENT_COLUMNS = ("first_token_ns", *_LISTS)
 """The columns of ``requests.parquet`` that token events are made of."""
 
-_DERIVED = ("event_counts", "first_event_tokens", "cached_above_prompt")
+_OF_ARRIVALS = tuple(f.name for f in fields(Arrivals))
+_DERIVED = ("event_counts", "cached_above_prompt", *_OF_ARRIVALS)
 _SCALARS = tuple(f.name for f in fields(Responses) if f.name not in _DERIVED)
-COLUMNS: tuple[str, ...] = (*_SCALARS, "arrival_deltas_us", "event_tokens")
+COLUMNS: tuple[str, ...] = (*_SCALARS, *_LISTS)
 """The columns of ``requests.parquet`` that are needed; others need not be read."""
 
 _TEXTS = {"phase", "status", "error_category"}
@@ -151,7 +159,7 @@ def responses_of(tables: Iterable[pa.Table]) -> Responses:
 
 
 def _type_of(name: str) -> pa.DataType:
-    if name in ("arrival_deltas_us", "event_tokens"):
+    if name in _LISTS:
         return pa.list_(pa.int64())
     return pa.string() if name in _TEXTS else pa.int64()
 
@@ -164,8 +172,26 @@ def _columns(table: pa.Table) -> dict[str, NDArray[Any]]:
     columns["cached_above_prompt"] = columns["cached_tokens"] > columns["prompt_tokens"]
     columns["cached_tokens"] = possible_cached(columns["cached_tokens"], columns["prompt_tokens"])
     columns["event_counts"] = _event_counts(table)
-    columns["first_event_tokens"] = _first_elements(table["event_tokens"])
-    return columns
+    return columns | _arrivals(table, columns["event_counts"], columns["reasoning_tokens"] > 0)
+
+
+def _arrivals(
+    table: pa.Table, event_counts: NDArray[np.int64], reasons: Mask
+) -> dict[str, NDArray[Any]]:
+    """Return the fields of ``Arrivals``, read some events at a time."""
+    parts = []
+    for start, stop in _spans(event_counts) or [(0, 0)]:
+        events = _events(table.slice(start, stop - start), 0)
+        parts.append(
+            arrivals_of(
+                event_counts[start:stop],
+                events.at_ns,
+                events.tokens,
+                events.text_bytes,
+                reasons[start:stop],
+            )
+        )
+    return {name: np.concatenate([getattr(part, name) for part in parts]) for name in _OF_ARRIVALS}
 
 
 def possible_cached(cached: Floats, prompt: Floats) -> Floats:
@@ -198,15 +224,6 @@ def _lengths(column: pa.ChunkedArray) -> NDArray[np.int64]:
     return lengths.astype(np.int64)
 
 
-def _first_elements(column: pa.ChunkedArray) -> Floats:
-    """Return the first element of each list, NaN where there is none."""
-    lengths = _lengths(column)
-    has = lengths > 0
-    first = np.full(len(lengths), np.nan)
-    first[has] = pc.list_flatten(column).to_numpy()[(np.cumsum(lengths) - lengths)[has]]
-    return first
-
-
 def _spans(counts: NDArray[np.int64]) -> list[tuple[int, int]]:
     """Cut responses with so many events into spans of about ``BATCH_EVENTS``: first row, end."""
     batch = (np.cumsum(counts) - counts) // BATCH_EVENTS
@@ -227,7 +244,13 @@ def _events(table: pa.Table, first_row: int) -> Events:
     np.cumsum(at_ns, out=at_ns)
     first_token_ns = _floats(table["first_token_ns"])[has_events]
     at_ns += np.repeat(first_token_ns - at_ns[first_at], counts[has_events])
-    told = np.repeat(_lengths(table["event_tokens"]) > 0, counts)
-    tokens = np.full(len(row), np.nan)
-    tokens[told] = pc.list_flatten(table["event_tokens"]).to_numpy()
-    return Events(row, at_ns, tokens)
+    of_events = (_of_events(table[name], counts) for name in ("event_tokens", "event_text_bytes"))
+    return Events(row, at_ns, *of_events)
+
+
+def _of_events(column: pa.ChunkedArray, event_counts: NDArray[np.int64]) -> Floats:
+    """Return the elements of lists, NaN for each event of a response that has none."""
+    told = np.repeat(_lengths(column) > 0, event_counts)
+    values = np.full(len(told), np.nan)
+    values[told] = pc.list_flatten(column).to_numpy()
+    return values

@@ -13,11 +13,13 @@ import numpy as np
 
 from agentx_replay.analysis.frontier import AtTarget, CurvePoint, throughput_at
 from agentx_replay.analysis.latency import (
+    agentx_itl_ns,
+    event_weights,
     normalised_interactivity,
     present,
     response_itl,
-    tokens_an_event,
     tokens_of_events,
+    usual_tokens,
 )
 from agentx_replay.analysis.metrics import PointSummary
 from agentx_replay.analysis.percentiles import percentiles
@@ -47,6 +49,7 @@ DEFINITIONS = (
     Definition("P99 instead of P90", "p99", "total", 0.99),
     Definition("P90 by the rule sorted[int(0.9·n)]", "p90_by_index", "total"),
     Definition("token ITL", "token", "total"),
+    Definition("ITL by AgentX's divisor: output tokens − 1", "agentx", "total"),
     Definition("ITL up to the end of the stream", "full", "total"),
     Definition("ITL with TTFT: end to end / output tokens", "with_ttft", "total"),
     Definition("ITL of cut responses added", "with_cut", "total"),
@@ -153,16 +156,17 @@ def _speeds(records: Records, window: Window) -> dict[str, float | None]:
     window_set = in_window_set(responses, window)
     is_ok, is_cut = window_set & measured(responses), window_set & (responses.status == "cut")
     ok = responses.where(is_ok)
-    ok_an_event = tokens_an_event(responses, among=is_ok)
-    cut_an_event = tokens_an_event(responses, among=is_cut)
+    weights = event_weights(responses, usual_tokens(responses, among=is_ok))
     itl_ns = present(response_itl(ok).itl_ns)
     with_cut, in_window = [itl_ns], [itl_ns[:0]]
     for events in records.events():
-        with_cut.append(itl_of_events(events.of(is_cut), cut_an_event))
+        cut = events.of(is_cut)
+        with_cut.append(itl_of_events(cut, tokens_of_events(cut, weights)))
         inside = events.of(is_ok)
         inside = inside.where(happened_in(inside.at_ns, window))
-        in_window.append(itl_of_events(inside, ok_an_event))
+        in_window.append(itl_of_events(inside, tokens_of_events(inside, weights)))
     return {
+        "agentx": _speed(present(agentx_itl_ns(ok))),
         "p90_by_index": _speed_by_index(itl_ns, 0.9),
         "with_ttft": _speed(_ns_a_token(normalised_interactivity(ok))),
         "with_cut": _speed(np.concatenate(with_cut)),
@@ -170,20 +174,17 @@ def _speeds(records: Records, window: Window) -> dict[str, float | None]:
     }
 
 
-def itl_of_events(events: Events, an_event: Floats) -> Floats:
-    """Return the mean gap after the first event of each response, in ns, for those with a later
-    token.
-
-    Where the server does not tell the tokens of events they are ``an_event`` each, estimated as
-    for token ITL.
+def itl_of_events(events: Events, tokens: Floats) -> Floats:
+    """Return the mean gap after the first arrival of each response, in ns, for those with a later
+    token; ``tokens`` (shape ``(events,)``) are in each event.
     """
     if not len(events.row):
         return np.empty(0)
-    at_ns, tokens = events.at_ns, tokens_of_events(events, an_event)
-    first = np.flatnonzero(events.is_first)
+    at_ns, first = events.at_ns, np.flatnonzero(events.is_first)
     last = np.append(first[1:], len(at_ns)) - 1
-    later = np.add.reduceat(tokens, first) - tokens[first]
-    has = (later > 0) & (last > first)
+    first_at_ns = np.repeat(at_ns[first], last - first + 1)
+    later = np.add.reduceat(np.where(at_ns > first_at_ns, tokens, 0.0), first)
+    has = later > 0
     itl_ns: Floats = (at_ns[last[has]] - at_ns[first[has]]) / later[has]
     return itl_ns
 

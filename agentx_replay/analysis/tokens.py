@@ -8,9 +8,11 @@ from dataclasses import dataclass
 
 from agentx_replay.analysis.latency import (
     event_gaps,
+    event_weights,
+    produced_tokens,
     token_gaps,
-    tokens_an_event,
     tokens_of_events,
+    usual_tokens,
 )
 from agentx_replay.analysis.percentiles import Distribution, Tally
 from agentx_replay.analysis.responses import Records
@@ -36,17 +38,16 @@ def token_figures(records: Records, window: Window) -> TokenFigures:
     responses = records.responses
     window_set = in_window_set(responses, window)
     ok, cut = window_set & measured(responses), window_set & (responses.status == "cut")
-    ok_an_event = tokens_an_event(responses, among=ok)
-    an_event = tokens_an_event(responses, among=window_set)
+    weights = event_weights(responses, usual_tokens(responses, among=window_set))
     token_itl, event_gap = Tally(), Tally()
     output_inside = cut_output_inside = 0.0
     for events in records.events():
         mine = events.of(ok)
-        gaps = token_gaps(mine, tokens_of_events(mine, ok_an_event))
+        gaps = token_gaps(mine, tokens_of_events(mine, weights))
         token_itl.add(gaps.gap_ns, gaps.weight)
         event_gap.add(event_gaps(mine).gap_ns)
         inside = events.where(happened_in(events.at_ns, window))
-        tokens = tokens_of_events(inside, an_event)
+        tokens = produced_tokens(inside, weights)
         output_inside += float(tokens[ok[inside.row]].sum())
         cut_output_inside += float(tokens[cut[inside.row]].sum())
     return TokenFigures(

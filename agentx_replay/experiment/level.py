@@ -27,7 +27,7 @@ from agentx_replay.analysis.responses import records_of
 from agentx_replay.analysis.window import Window
 from agentx_replay.endpoint.kernel_stamps import Timestamps
 from agentx_replay.experiment.conformity import level_fidelity
-from agentx_replay.experiment.drafting import with_drafting
+from agentx_replay.experiment.drafting import accept_length, with_drafting
 from agentx_replay.experiment.interrupts import Interrupts
 from agentx_replay.experiment.job import Job
 from agentx_replay.experiment.part import Look, Part, play, together
@@ -244,6 +244,7 @@ def _point(level: Level, replayed: _Replayed, directory: Path) -> Point:
         level.plan.start,
         seed=level.plan.seed,
         timestamps=level.timestamps,
+        accept_length=accept_length(directory, window),
     )
     whole, parts = instrument_file(directory), instrument_parts(directory)
     samples = samples_of(read_parquet(sample_files(whole, parts), INSTRUMENT))

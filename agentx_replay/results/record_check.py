@@ -42,7 +42,8 @@ _NEVER_NULL = (
 _LEVEL = ("concurrency", "start")
 _IN_ORDER = ("send_ns", "first_token_ns", "last_token_ns", "end_ns")
 _COUNTS = ("prompt_tokens", "cached_tokens", "completion_tokens")
-_COLUMNS = tuple(dict.fromkeys((*_NEVER_NULL, *_IN_ORDER, *_COUNTS, "event_tokens")))
+_OF_EVENTS = ("event_tokens", "event_text_bytes")
+_COLUMNS = tuple(dict.fromkeys((*_NEVER_NULL, *_IN_ORDER, *_COUNTS, *_OF_EVENTS)))
 
 Mask = NDArray[np.bool_]
 
@@ -134,13 +135,16 @@ def _impossible(table: pa.Table) -> Iterator[str]:
 
 
 def _events_agree(table: pa.Table, columns: dict[str, NDArray[np.float64]]) -> bool:
-    """Whether responses without a first token have no events, and tokens are told of all events or
-    of none.
+    """Whether responses without a first token have no events, and tokens and lengths of texts are
+    told of all events or of none.
     """
-    later, told = (_lengths(table[name]) for name in ("arrival_deltas_us", "event_tokens"))
+    later = _lengths(table["arrival_deltas_us"])
     came = ~np.isnan(columns["first_token_ns"])
     same: Mask = came == ~np.isnan(columns["last_token_ns"])
-    fits = same & (came | (later == 0)) & ((told == 0) | (told == later + came))
+    fits = same & (came | (later == 0))
+    for name in _OF_EVENTS:
+        told = _lengths(table[name])
+        fits &= (told == 0) | (told == later + came)
     return bool(fits.all())
 
 

@@ -250,6 +250,18 @@ POINTS: tuple[Column, ...] = (
     _seconds("response_itl_p50_s", "P50 response ITL", _NO_RESPONSE),
     _seconds("response_itl_p90_s", "P90 response ITL", _NO_RESPONSE),
     _seconds("response_itl_p99_s", "P99 response ITL", _NO_RESPONSE),
+    _number(
+        "response_itl_gathered_error",
+        "share",
+        "how far the P90 may be off by events that were gathered on their way",
+        _NO_RESPONSE,
+    ),
+    _seconds(
+        "response_itl_p90_least_s",
+        "P90 response ITL if all tokens that no event tells of came between the others",
+        _NO_RESPONSE,
+    ),
+    _seconds("response_itl_p90_most_s", "the same if none of them did", _NO_RESPONSE),
     _seconds("token_itl_p50_s", "P50 token ITL", _NO_RESPONSE),
     _seconds("token_itl_p90_s", "P90 token ITL", _NO_RESPONSE),
     _seconds("token_itl_p99_s", "P99 token ITL", _NO_RESPONSE),

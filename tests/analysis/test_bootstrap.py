@@ -126,6 +126,7 @@ def lanes(first: dict[int, str], sent_by: tuple[int, ...], window: Window = WIND
                 arrival_ns=[10 * SECOND, (11 + k) * SECOND],
                 end_ns=(20 + k) * SECOND,
                 prompt_tokens=100 * (k + 1),
+                arrival_tokens=[1, 10],
                 completion_tokens=11,
             ),
         )

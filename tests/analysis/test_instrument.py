@@ -40,6 +40,7 @@ PAIRS = [
         response(
             send_ns=10 * SECOND + 60 * MS,
             arrival_ns=[11 * SECOND, 12 * SECOND],
+            arrival_tokens=[1, 50],
             completion_tokens=51,
             end_ns=13 * SECOND,
             first_token_uncertainty_ns=2 * MS,

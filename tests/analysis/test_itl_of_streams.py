@@ -1,22 +1,21 @@
 """From the events of a stream to its ITL, for every way in which servers pack tokens into events.
 
-Each value is worked out by hand: the response ITL is the time from the first token event to the
-last over the tokens after the first event; a token gap is an arrival's gap over its tokens.
+Each value is worked out by hand: the response ITL is the time from the first arrival to the last
+over the tokens that came after the first; a token gap is an arrival's gap over its tokens.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import orjson
 import pytest
 from record_cases import MS, dispatch, events_of, recorded, response
 from stamped_stream import StampedStream
 
 from agentx_replay.analysis.latency import (
+    event_weights,
     response_itl,
     token_gaps,
-    tokens_an_event,
     tokens_of_events,
 )
 from agentx_replay.endpoint.server_sent_events import Event
@@ -35,8 +34,15 @@ def empty(used: int | None = None) -> Any:
     return delta({"content": ""}, used)
 
 
-def total(tokens: int) -> Any:
-    return {"choices": [], "usage": {"completion_tokens": tokens}}
+def say(words: str) -> Any:
+    return delta({"content": words})
+
+
+def total(tokens: int, reasoning: int | None = None) -> Any:
+    details = (
+        {} if reasoning is None else {"completion_tokens_details": {"reasoning_tokens": reasoning}}
+    )
+    return {"choices": [], "usage": {"completion_tokens": tokens} | details}
 
 
 ROLE = delta({"role": "assistant", "content": ""})
@@ -61,9 +67,32 @@ CASES = {
     "a role long before the first token": Case(
         {5: ROLE, 100: text(), 120: text(), 121: total(2)},
         itl_ms=20, gaps_ms=[20], weights=[1]),
-    "events of two tokens, counted at the end: the first is taken for one": Case(
+    "events of two tokens, counted at the end": Case(
         {100: text(), 140: text(), 180: text(), 181: total(6)},
-        itl_ms=80 / 5, gaps_ms=[20, 20], weights=[2, 2]),
+        itl_ms=80 / 4, gaps_ms=[20, 20], weights=[2, 2]),
+    "a token more than events, which ended the turn: one an event": Case(
+        {100: text(), 140: text(), 180: text(), 181: total(4)},
+        itl_ms=80 / 2, gaps_ms=[40, 40], weights=[1, 1]),
+    "a first event of four tokens, counted at the end: by the length of its text": Case(
+        {100: say("Let me look at"), 120: say(" the"), 140: say("m now"), 141: total(9)},
+        # 14, 4 and 5 bytes of 23: 9 · 14/23 are in the first.
+        itl_ms=40 / (81 / 23), gaps_ms=[20 / (36 / 23), 20 / (45 / 23)],
+        weights=[36 / 23, 45 / 23]),
+    "two events in the first read": Case(
+        {100: [text(), text()], 130: text(), 160: text(), 161: total(4)},
+        itl_ms=30, gaps_ms=[30, 30], weights=[1, 1]),
+    "reasoning that no event brings is not in the divisor": Case(
+        {100: text(), 120: text(), 140: text(), 141: total(43, reasoning=40)},
+        itl_ms=20, gaps_ms=[20, 20], weights=[1, 1]),
+    "nor is reasoning of which a summary comes": Case(
+        {100: REASONING, 120: text(), 140: text(), 141: total(43, reasoning=41)},
+        itl_ms=20, gaps_ms=[20, 20], weights=[1, 1]),
+    "reasoning that events bring is": Case(
+        {100: REASONING, 120: REASONING, 140: text(), 141: total(3, reasoning=2)},
+        itl_ms=20, gaps_ms=[20, 20], weights=[1, 1]),
+    "reasoning that the completion tokens do not hold": Case(
+        {100: text(), 120: text(), 140: text(), 160: text(), 161: total(4, reasoning=3)},
+        itl_ms=20, gaps_ms=[20, 20, 20], weights=[1, 1, 1]),
     "events of several tokens, usage in each": Case(
         {100: text(2), 140: text(5), 160: text(6), 161: total(6)},
         itl_ms=60 / 4, gaps_ms=[40 / 3, 20], weights=[3, 1], told=True),
@@ -97,20 +126,24 @@ CASES = {
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_the_itl_of_a_stream(case: Case) -> None:
     reader = StampedStream()
-    for at_ms, chunk in case.events.items():
-        reader.read(Event(b"", orjson.dumps(chunk)), at_ms * MS)
+    for at_ms, came in case.events.items():
+        for chunk in came if isinstance(came, list) else [came]:
+            reader.read(Event(b"", orjson.dumps(chunk)), at_ms * MS)
     stream = reader.result()
-    came = response(
+    whole = response(
         arrival_ns=stream.arrival_ns,
         arrival_tokens=stream.arrival_tokens,
         completion_tokens=stream.completion_tokens,
+        event_text_bytes=stream.event_text_bytes,
+        text_pieces=stream.text_pieces,
+        reasoning_tokens=stream.reasoning_tokens,
+        reasoning_pieces=stream.reasoning_pieces,
     )
-    records = recorded([(dispatch(), came)])
+    records = recorded([(dispatch(), whole)])
     itl = response_itl(records.responses)
     assert itl.itl_ns[0] == pytest.approx(case.itl_ms * MS)
     assert itl.divisor_told[0] == case.told
-    an_event = tokens_an_event(records.responses, np.ones(1, bool))
     events = events_of(records)
-    gaps = token_gaps(events, tokens_of_events(events, an_event))
+    gaps = token_gaps(events, tokens_of_events(events, event_weights(records.responses, usual=1.0)))
     assert gaps.gap_ns.tolist() == pytest.approx([gap_ms * MS for gap_ms in case.gaps_ms])
-    assert gaps.weight.tolist() == case.weights
+    assert gaps.weight.tolist() == pytest.approx(case.weights)

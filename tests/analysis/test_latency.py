@@ -5,16 +5,17 @@ from record_cases import MS, SECOND, dispatch, events_of, recorded, response
 from agentx_replay.analysis.latency import (
     end_to_end_ns,
     event_gaps,
+    event_weights,
     full_response_itl_ns,
     normalised_interactivity,
     response_itl,
     send_lag_ns,
     token_gaps,
-    tokens_an_event,
     tokens_of_events,
     ttft_from_connect_ns,
     ttft_from_intended_ns,
     ttft_ns,
+    usual_tokens,
 )
 from agentx_replay.analysis.responses import Floats, Records, Responses
 from agentx_replay.replay.ports import Response, Status
@@ -27,7 +28,8 @@ def one(came: Response, **sent: int) -> Responses:
 def tokens_of(records: Records) -> Floats:
     """The tokens of each event, all responses being measured."""
     everyone = np.ones(len(records.responses), bool)
-    return tokens_of_events(events_of(records), tokens_an_event(records.responses, everyone))
+    weights = event_weights(records.responses, usual_tokens(records.responses, everyone))
+    return tokens_of_events(events_of(records), weights)
 
 
 def test_ttft_counts_from_send_from_connect_and_from_intended_start() -> None:
@@ -67,10 +69,14 @@ def test_a_response_without_a_token_has_no_ttft() -> None:
 
 ITL_CASES = {
     # name: (arrivals in ms, tokens per event, completion, ITL in ms or None, divisor told)
-    "unknown tokens: the first event counts as one token": ([100, 120, 140], None, 5, 10.0, False),
+    "unknown tokens: an event counts as one": ([100, 120, 140], None, 5, 20.0, False),
+    "many more tokens than events: shared out evenly where no text is known": (
+        [100, 120, 140], None, 9, 40 / 6, False),
+    "two events in the first arrival": ([100, 100, 120, 140], None, 4, 20.0, False),
+    "two events in the last arrival": ([100, 120, 140, 140], None, 4, 40 / 3, False),
+    "all events in one arrival": ([100, 100, 100], None, 3, None, False),
     "told tokens: those of the first event leave the divisor": (
         [100, 120, 140], [3, 1, 1], 5, 20.0, True),
-    "usage counts tokens that no event shows": ([100, 140], [1, 1], 5, 10.0, True),
     "one token has no later one": ([100], None, 1, None, False),
     "all tokens in the first event leave none later": ([100, 140], [5, 0], 5, None, True),
     "one event leaves nothing to measure": ([100], None, 5, None, False),
@@ -91,7 +97,7 @@ def test_response_itl_is_the_mean_gap_within_a_response(
     if itl_ms is None:
         assert np.isnan(itl.itl_ns[0])
     else:
-        assert itl.itl_ns[0] == itl_ms * MS
+        assert itl.itl_ns[0] == pytest.approx(itl_ms * MS)
     assert itl.divisor_told[0] == told
 
 

@@ -299,10 +299,15 @@ def test_nothing_measured_is_a_summary_without_numbers() -> None:
         assert (summary.last_ttft_s, summary.last_itl_s) == (None, None)
 
 
-def test_an_itl_of_0_has_no_interactivity() -> None:
+def test_a_response_of_several_tokens_in_one_arrival_has_no_itl() -> None:
     summary = summarise(recorded([(dispatch(max_tokens=2), came(1, 2, 2, end_s=3))]), WINDOW, 1)
-    assert summary.response_itl is not None
-    assert summary.interactivity is None
+    assert (summary.response_itl, summary.interactivity) == (None, None)
+    assert summary.itl_error.in_one_arrival == 1
+
+
+def test_a_response_of_one_token_is_not_one_that_came_in_one_arrival() -> None:
+    summary = summarise(recorded([(dispatch(max_tokens=1), came(1, 2, end_s=3))]), WINDOW, 1)
+    assert summary.itl_error.in_one_arrival == 0
 
 
 def test_throughput_per_gpu_is_unknown_without_a_gpu_count() -> None:

@@ -36,6 +36,7 @@ PAIR = (
     dispatch(max_tokens=11),
     response(
         arrival_ns=[SECOND // 2, 19 * SECOND // 2],
+        arrival_tokens=[1, 10],
         completion_tokens=11,
         end_ns=10 * SECOND,
     ),

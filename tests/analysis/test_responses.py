@@ -83,13 +83,13 @@ def test_a_batch_holds_so_many_events_and_its_last_response_whole(
 
 
 def test_what_is_held_of_a_response_does_not_grow_with_its_tokens() -> None:
-    # 17 numbers of 8 bytes, a yes or no, and texts of 4 bytes a letter: the longest phase, status
+    # 32 numbers of 8 bytes, a yes or no, and texts of 4 bytes a letter: the longest phase, status
     # and category are "pressure", "length_mismatch" and "context_overflow".
     for events in (2, 2000):
         came = response(arrival_ns=[SECOND + k for k in range(events)])
         held = recorded([(dispatch(), came)]).responses
         size_bytes = sum(getattr(held, field.name).nbytes for field in fields(held))
-        assert size_bytes <= 17 * 8 + 1 + 4 * (8 + 15 + 16)
+        assert size_bytes <= 32 * 8 + 1 + 4 * (8 + 15 + 16)
 
 
 def test_events_are_those_on_record() -> None:
@@ -107,8 +107,8 @@ def test_events_are_those_on_record() -> None:
     assert np.isnan(events.tokens[2])
     assert events.is_first.tolist() == [True, False, True]
     assert records.responses.event_counts.tolist() == [2, 0, 1]
-    assert records.responses.first_event_tokens.tolist()[0] == 1
-    assert np.isnan(records.responses.first_event_tokens[1:]).all()
+    assert records.responses.first_arrival_tokens.tolist()[0] == 1
+    assert np.isnan(records.responses.first_arrival_tokens[1:]).all()
 
 
 def test_the_events_of_chosen_responses_keep_their_rows() -> None:

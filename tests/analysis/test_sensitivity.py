@@ -90,9 +90,16 @@ def test_the_itl_of_chosen_events_spreads_tokens_where_they_are_untold(
     kept: list[bool], itl_ns: list[float]
 ) -> None:
     events = events_of(came(1, 2, 5, end_s=6, completion_tokens=6))
-    two_an_event = np.array([2.0])
     chosen = events.where(np.array(kept))
+    two_an_event = np.full(len(chosen.row), 2.0)
     assert itl_of_events(chosen, two_an_event).tolist() == pytest.approx(itl_ns)
+
+
+def test_agentx_counts_the_tokens_of_the_first_arrival_but_one_as_later() -> None:
+    # Three tokens in the first read, two after it: 4 s / 2 here, 4 s / 4 there.
+    speeds = speeds_of(came(2, 2, 2, 4, 6, end_s=6))
+    assert speeds["p90"] == pytest.approx(1 / 2)
+    assert speeds["agentx"] == pytest.approx(1 / 1)
 
 
 def test_a_response_without_a_token_has_no_time_a_token() -> None:

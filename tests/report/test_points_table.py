@@ -29,6 +29,7 @@ def point(
                 end_ns=994 * SECOND,
                 prompt_tokens=200_000 * scale,
                 cached_tokens=180_000 * scale,
+                arrival_tokens=[1, 100],
                 completion_tokens=101,
             ),
         )
@@ -81,7 +82,7 @@ def test_latency_stands_under_its_units() -> None:
     )
     assert units.split() == ["lanes", *["ms"] * 4, *["s"] * 5]
     # 2 s over 100 later tokens; one gap of 2 s holds 50.5 tokens where the server tells none.
-    assert row.split() == ["2", *["20.0"] * 3, "39.6", *["1.00"] * 3, *["4.00"] * 2]
+    assert row.split() == ["2", *["20.0"] * 3, "20.0", *["1.00"] * 3, *["4.00"] * 2]
 
 
 def test_points_stand_by_rising_concurrency() -> None:
@@ -168,7 +169,7 @@ def test_a_token_itl_not_to_be_trusted_is_said() -> None:
     points = [replace(point(2), instrument=InstrumentReport(None, 0.005, None, None)), point(4)]
     assert [each.has("token-itl-untrusted") for each in points] == [True, False]
     # 2 s over 100 later tokens in one gap of 50.5; of more lanes the same.
-    assert [line.split()[4] for line in tables(points)[1][3:]] == ["~39.6", "39.6"]
+    assert [line.split()[4] for line in tables(points)[1][3:]] == ["~20.0", "20.0"]
 
 
 def test_a_point_without_numbers_is_a_row_of_dashes() -> None:

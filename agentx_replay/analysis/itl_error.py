@@ -1,0 +1,158 @@
+"""How far the P90 response ITL may be off because somebody between server and client gathered
+events, or because tokens were counted that no event showed.
+
+Both are bounds from the records alone. Not for: what the client itself does to timestamps
+(instrument.py).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from agentx_replay.analysis.latency import (
+    exceed,
+    first_arrival_share,
+    hides_reasoning,
+    response_itl,
+    shares_tokens,
+    visible_tokens,
+)
+from agentx_replay.analysis.percentiles import percentiles
+from agentx_replay.analysis.responses import Floats, Mask, Responses
+
+_NS = 1_000_000_000
+REGULAR_VARIATION = 0.2
+REGULAR_EVENTS = 8
+ACCIDENTAL_SHARE = 0.1
+"""Arrivals of several events that are the client's own lag, where it could not tell who made them:
+at most this share of a response's arrivals. Its effect is bounded as every lag is."""
+LONG_GAP = 10.0
+"""A gap so many times the median may have made hidden tokens between visible ones."""
+MORE_THAN_ACCEPTED = 1.1
+SHOWN_BY_PIECES = 0.75
+"""A text of several tokens has at least this share of their number as pieces: 0.78 to 0.92 of the
+tokens after an event's first, of DeepSeek V3, in prose, code and JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class ItlError:
+    """Bounds on the P90 response ITL of a level, over its measured responses.
+
+    ``in_one_arrival`` responses of several tokens came in one read, and have no ITL.
+    ``gathered`` responses had reads of several events, up to ``most_events``, that neither the
+    engine nor this client explains; they move the P90 by at most ``gathered_error``, relatively.
+    ``unshown`` responses have completion tokens of which no event tells whether they came between
+    the others; the P90 lies between ``least_s`` and ``most_s`` whether they did or not.
+    ``hidden_reasoning`` responses had reasoning that no event brought. None where there is no ITL.
+    """
+
+    in_one_arrival: int = 0
+    gathered: int = 0
+    most_events: int = 0
+    gathered_error: float | None = None
+    unshown: int = 0
+    least_s: float | None = None
+    most_s: float | None = None
+    hidden_reasoning: int = 0
+
+    @property
+    def unshown_range(self) -> float | None:
+        """How wide the range from ``least_s`` to ``most_s`` is, relatively to its lower end."""
+        if not self.least_s or self.most_s is None:
+            return None
+        return self.most_s / self.least_s - 1.0
+
+
+def itl_error(ok: Responses, accept_length: float | None) -> ItlError:
+    """Return the bounds of measured responses. ``accept_length`` is how many tokens a step of the
+    engine commits, by its own counters; None where they do not tell.
+    """
+    itl = response_itl(ok)
+    has = ~np.isnan(itl.itl_ns)
+    whole = int(((visible_tokens(ok) > 1) & (ok.arrival_counts == 1)).sum())
+    hidden = int(hides_reasoning(ok).sum())
+    if not has.any():
+        return ItlError(in_one_arrival=whole, hidden_reasoning=hidden)
+    some, itl_ns, later = ok.where(has), itl.itl_ns[has], itl.later_tokens[has]
+    is_gathered = _gathered(some, later, accept_length)
+    ends_ns = some.gap_after_first_ns + some.gap_before_last_ns
+    error = np.where(is_gathered, ends_ns / (some.last_token_ns - some.first_token_ns), 0.0)
+    fewest, most = _later_tokens(some, later, accept_length)
+    p90, low, high, fast, slow = (
+        percentiles(values, (0.9,))[0] / _NS
+        for values in (
+            itl_ns,
+            itl_ns * (1.0 - np.minimum(error, 1.0)),
+            itl_ns * (1.0 + error),
+            itl_ns * later / most,
+            itl_ns * later / fewest,
+        )
+    )
+    return ItlError(
+        in_one_arrival=whole,
+        gathered=int(is_gathered.sum()),
+        most_events=int(some.most_events[is_gathered].max(initial=0)),
+        gathered_error=max(high - p90, p90 - low) / p90,
+        unshown=int((fewest < most).sum()),
+        least_s=fast,
+        most_s=slow,
+        hidden_reasoning=hidden,
+    )
+
+
+def _gathered(some: Responses, later: Floats, accept_length: float | None) -> Mask:
+    """Return which responses had events gathered on their way.
+
+    The client says so of each read, or else it is taken to be so of more reads than its own lag
+    brings about by accident. An engine that writes a step's tokens, or a few steps' events, at once
+    is told by its counters, or by how regularly it does.
+    """
+    share = some.crowded_arrivals / some.arrival_counts
+    known = ~np.isnan(some.gathered_reads)
+    gathered = np.where(known, some.gathered_reads > 0, share > ACCIDENTAL_SHARE)
+    gathered &= some.crowded_arrivals > 0
+    regular = (some.gap_variation < REGULAR_VARIATION) & (some.most_events <= REGULAR_EVENTS)
+    gathered &= ~regular
+    if accept_length is not None and gathered.any():
+        reads = (some.arrival_counts[gathered] - 1).sum()
+        if later[gathered].sum() <= MORE_THAN_ACCEPTED * accept_length * reads:
+            return np.zeros(len(some), bool)
+    return np.asarray(gathered, bool)
+
+
+def _later_tokens(
+    some: Responses, later: Floats, accept_length: float | None
+) -> tuple[Floats, Floats]:
+    """Return the fewest and the most tokens that can have come after each first arrival."""
+    after_first = 1.0 - first_arrival_share(some)
+    one_an_event = (some.event_counts - some.first_arrival_events).astype(np.float64)
+    completion = some.completion_tokens
+    between = hides_reasoning(some) & (some.longest_gap > LONG_GAP)
+    most = np.where(between, completion * after_first, later)
+    shared = shares_tokens(some)
+    unexplained = shared & ~_told_by_text(some) & ~_told_by_drafts(some, shared, accept_length)
+    fewest = np.where(unexplained, one_an_event, later)
+    told = completion + np.nan_to_num(some.reasoning_tokens)
+    split = np.isnan(some.told_tokens) & exceed(some.event_counts, completion)
+    split &= exceed(some.event_counts, told)
+    fewest = np.where(split, np.maximum(completion * after_first, 1.0), fewest)
+    return np.minimum(fewest, later), np.maximum(most, later)
+
+
+def _told_by_text(some: Responses) -> Mask:
+    """Return where the texts of the events can have said all visible tokens.
+
+    A token's text is one piece, so that events of one token have as many pieces as there are
+    events, whatever is not shown.
+    """
+    beyond = (some.text_pieces - some.event_counts) / SHOWN_BY_PIECES
+    told: Mask = visible_tokens(some) <= some.event_counts + beyond
+    return told
+
+
+def _told_by_drafts(some: Responses, shared: Mask, accept_length: float | None) -> Mask:
+    """Return where the events hold as many tokens as the engine commits at a time."""
+    if accept_length is None or not shared.any():
+        return np.zeros(len(some), bool)
+    visible, events = visible_tokens(some)[shared].sum(), some.event_counts[shared].sum()
+    return np.full(len(some), bool(visible <= accept_length * events))

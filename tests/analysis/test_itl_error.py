@@ -1,0 +1,190 @@
+"""Bounds on the P90 ITL by what happened between server and client, worked out by hand."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from record_cases import MS, dispatch, recorded, response
+
+from agentx_replay.analysis.findings import Finding, arrivals, slight_itl_error
+from agentx_replay.analysis.itl_error import ItlError, itl_error
+from agentx_replay.analysis.metrics import count
+from agentx_replay.replay.ports import Response
+
+
+def error_of(*came: Response, accept_length: float | None = None) -> ItlError:
+    return itl_error(recorded((dispatch(), each) for each in came).responses, accept_length)
+
+
+def codes(*came: Response) -> list[str]:
+    responses = recorded((dispatch(), each) for each in came).responses
+    of = itl_error(responses, None)
+    found: list[Finding] = [*arrivals(of, count(responses)), *slight_itl_error(of)]
+    return [finding.code for finding in found]
+
+
+def read(*reads: tuple[int, int], **more: Any) -> Response:
+    """A response whose reads came at so many ms and brought so many events, a token each."""
+    events = [at_ms * MS for at_ms, events in reads for _ in range(events)]
+    return response(arrival_ns=events, **{"completion_tokens": len(events)} | more)
+
+
+def one_by_one(tokens: int, **more: Any) -> Response:
+    return read(*((10 * k, 1) for k in range(tokens)), **more)
+
+
+BUNCHED = [(0, 12), (120, 12), (300, 18), (420, 12), (500, 8)]
+
+
+# --- gathered -------------------------------------------------------------------------------------
+
+
+def test_a_response_that_somebody_gathered_may_be_off_by_the_gaps_at_its_ends() -> None:
+    # 120 ms after the first arrival and 80 before the last, of 500.
+    of = error_of(read(*BUNCHED, gathered_reads=5))
+    assert (of.gathered, of.most_events) == (1, 18)
+    assert of.gathered_error == pytest.approx(0.4)
+    assert codes(read(*BUNCHED, gathered_reads=5)) == ["arrivals-gathered"]
+
+
+def test_the_error_of_a_level_is_what_it_does_to_the_p90() -> None:
+    # 19 responses of 10 ms a token, one of 500/50 = 10 ms that may be 14 or 6: rank 17.1 stays 10.
+    others = [one_by_one(50) for _ in range(19)]
+    of = error_of(*others, read(*BUNCHED, gathered_reads=5))
+    assert of.gathered == 1
+    assert of.gathered_error == pytest.approx(0.0)
+    # Of 5, the P90 is at rank 3.6, 0.6 of the way from 10 to 14 ms.
+    of = error_of(*others[:4], read(*BUNCHED, gathered_reads=5))
+    assert of.gathered_error == pytest.approx(0.24)
+
+
+def test_reads_of_several_events_by_a_late_client_are_not_gathered() -> None:
+    of = error_of(read(*BUNCHED, gathered_reads=0))
+    assert (of.gathered, of.gathered_error) == (0, 0.0)
+
+
+def paused(tokens: int) -> list[tuple[int, int]]:
+    """Reads of one event 10 ms apart and a pause of 200 ms, after which one brings two."""
+    return [(10 * k + (190 if k >= 5 else 0), 2 if k == 5 else 1) for k in range(tokens)]
+
+
+def test_where_the_client_cannot_tell_a_read_in_ten_is_its_own() -> None:
+    assert error_of(read(*paused(10))).gathered == 0
+    assert error_of(read(*paused(9))).gathered == 1
+    assert error_of(read(*paused(10), gathered_reads=1)).gathered == 1
+
+
+EIGHT = [(80 * k, 8) for k in range(6)]
+
+
+@pytest.mark.parametrize(
+    ("reads", "gathered"),
+    [
+        (EIGHT, 0),
+        ([(0, 1), *((80 * k, 8) for k in range(1, 6)), (420, 2)], 0),  # the last brings the rest
+        ([(80 * k, 9) for k in range(6)], 1),
+        ([(0, 8), (80, 8), (200, 8), (240, 8), (400, 8)], 1),
+        ([(0, 8), (80, 8)], 1),  # one gap is not regular
+    ],
+)
+def test_reads_of_up_to_8_events_at_regular_times_are_the_engines(
+    reads: list[tuple[int, int]], gathered: int
+) -> None:
+    assert error_of(read(*reads, gathered_reads=5)).gathered == gathered
+
+
+@pytest.mark.parametrize(("accept_length", "gathered"), [(4.0, 0), (3.0, 1), (None, 1)])
+def test_reads_of_as_many_tokens_as_the_engine_commits_are_the_engines(
+    accept_length: float | None, gathered: int
+) -> None:
+    # 16 tokens in 4 reads after the first, at irregular times.
+    reads = [(0, 1), (30, 3), (100, 5), (110, 4), (190, 4)]
+    of = error_of(read(*reads, gathered_reads=4), accept_length=accept_length)
+    assert of.gathered == gathered
+
+
+@pytest.mark.parametrize(
+    ("reads", "found"),
+    [(52, ["arrivals-gathered"]), (252, ["some-arrivals-gathered"]), (502, [])],
+)
+def test_an_error_of_half_a_percent_is_a_warning(reads: int, found: list[str]) -> None:
+    # 20 ms of 700, 2,700 and 5,200: 2.9 %, 0.74 % and 0.38 %.
+    assert codes(read(*paused(reads), gathered_reads=1)) == found
+
+
+# --- in one arrival -------------------------------------------------------------------------------
+
+
+def test_over_one_response_in_a_hundred_in_one_arrival_is_not_valid() -> None:
+    whole, single = read((0, 30)), read((0, 1))
+    assert codes(*[one_by_one(50)] * 99, whole) == []
+    assert codes(*[one_by_one(50)] * 98, whole) == ["responses-in-one-arrival"]
+    assert codes(*[one_by_one(50)] * 9, single) == []
+    assert error_of(whole, single).in_one_arrival == 1
+
+
+# --- tokens that no event shows -------------------------------------------------------------------
+
+
+def shown(events: int, completion: int, pieces: int, **more: Any) -> Response:
+    """Events 10 ms apart with texts of 5 bytes."""
+    return one_by_one(
+        events,
+        completion_tokens=completion,
+        event_text_bytes=np.full(events, 5, np.int32),
+        text_pieces=pieces,
+        **more,
+    )
+
+
+def test_half_of_the_output_hidden_leaves_the_itl_between_two_values() -> None:
+    # 490 ms: over 49 tokens, or over 98 of 100 shared out two an event.
+    of = error_of(shown(50, 100, 50))
+    assert of.unshown == 1
+    assert (of.least_s, of.most_s) == pytest.approx((0.005, 0.01))
+    assert codes(shown(50, 100, 50)) == ["tokens-unshown"]
+
+
+def test_texts_that_can_have_said_all_tokens_explain_them() -> None:
+    # 50 pieces more than events, over 0.75: up to 66 tokens more.
+    of = error_of(shown(50, 110, 100))
+    assert of.unshown == 0
+    assert of.unshown_range == pytest.approx(0.0)
+    assert error_of(shown(50, 117, 100)).unshown == 1
+
+
+def test_drafts_that_the_engine_counts_explain_events_of_several_tokens() -> None:
+    assert error_of(shown(50, 120, 50), accept_length=2.5).unshown == 0
+    assert error_of(shown(50, 130, 50), accept_length=2.5).unshown == 1
+
+
+def test_usage_of_each_event_explains_everything() -> None:
+    told = one_by_one(3, completion_tokens=60, arrival_tokens=[40, 10, 10])
+    assert error_of(told).unshown == 0
+
+
+def test_more_events_than_tokens_leave_the_itl_between_two_values() -> None:
+    # 40 tokens in 80 events: 790 ms over 79, or over 40 · 79/80.
+    of = error_of(one_by_one(80, completion_tokens=40))
+    assert (of.least_s, of.most_s) == pytest.approx((0.01, 0.02))
+    with_reasoning = one_by_one(80, completion_tokens=40, reasoning_tokens=40, reasoning_pieces=40)
+    assert error_of(with_reasoning).unshown == 0
+
+
+def test_hidden_reasoning_is_doubtful_only_where_a_long_gap_may_have_made_it() -> None:
+    steady = one_by_one(
+        50, completion_tokens=100, reasoning_tokens=50, reasoning_pieces=0, text_pieces=50
+    )
+    of = error_of(steady)
+    assert (of.unshown, of.hidden_reasoning) == (0, 1)
+    assert codes(steady) == ["reasoning-hidden"]
+    # A summary, then 500 ms of thinking: 980 ms over the 49 shown, or over 98 with those that
+    # may have been made meanwhile.
+    at_ms = [0, *range(500, 980, 10), 980]
+    thinking = read(
+        *((at, 1) for at in at_ms), completion_tokens=100, reasoning_tokens=50, reasoning_pieces=1
+    )
+    of = error_of(thinking)
+    assert of.unshown == 1
+    assert (of.least_s, of.most_s) == pytest.approx((0.01, 0.02))
+    assert codes(thinking) == ["tokens-unshown", "reasoning-hidden"]
