@@ -244,17 +244,3 @@ def tokens_inside(window_set: Responses, window: Window) -> Floats:
 def worth_explaining(difference: Difference | None) -> bool:
     """Whether the throughputs differ by more than 3 %."""
     return difference is not None and abs(difference.relative) > WORTH_EXPLAINING
-
-
-def explanation(difference: Difference) -> str | None:
-    """Say why the throughputs differ, or None where that is not ``worth_explaining``."""
-    if not worth_explaining(difference):
-        return None
-    return (
-        f"windowed throughput is {difference.relative:+.1%} from the overall: "
-        f"{difference.drained_tokens:,.0f} tokens came after the window (drain), "
-        f"{difference.cut_tokens:,.0f} tokens of cut responses came inside it (cut), "
-        f"the first request was sent {difference.ramp_s:.1f} s after the window opened (ramp) and "
-        f"the last ended {abs(difference.drain_s):.1f} s "
-        f"{'after' if difference.drain_s >= 0 else 'before'} it closed"
-    )

@@ -40,7 +40,7 @@ from agentx_replay.report.numerals import (
 )
 from agentx_replay.report.start_lines import uncertainty
 from agentx_replay.report.unmeasured import left_out
-from agentx_replay.report.verdict_lines import cautions_at, comparability_lines
+from agentx_replay.report.verdict_lines import comparability_lines, warnings_at
 
 _WIDTH = 100
 
@@ -146,7 +146,7 @@ def _target_section(comparison: Comparison, at: AtOneTarget) -> _Section:
         rows.append(
             [contender.name, target_text(value), *_per_dollar(contender, value.at.throughput)]
         )
-        said = [target_note(value, unit), *cautions_at(value, contender.run.points)]
+        said = [target_note(value, unit), *warnings_at(value, contender.run.points)]
         notes.append(f"{contender.name}: {'; '.join(said)}")
     if len(set(kinds)) > 1:
         names = (f"{c.name} {kind}" for c, kind in zip(comparison.contenders, kinds, strict=True))

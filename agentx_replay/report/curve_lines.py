@@ -11,11 +11,11 @@ from agentx_replay.analysis.point import Point
 from agentx_replay.analysis.starts import run_to_run
 from agentx_replay.report.numerals import columns, speed, target_note, target_text, throughput_unit
 from agentx_replay.report.start_lines import start_lines
-from agentx_replay.report.verdict_lines import cautions_at
+from agentx_replay.report.verdict_lines import warnings_at
 
 
 def curve_lines(curve: Curve, points: Sequence[Point], width: int = 100) -> list[str]:
-    """Return throughput at the targets, with the cautions on the ``points`` that it was read off,
+    """Return throughput at the targets, with the warnings on the ``points`` that it was read off,
     the frontier, and how far starts of a level lie apart, wrapped to ``width``.
     """
     unit = throughput_unit(curve.gpus, curve.headline_is)
@@ -26,7 +26,7 @@ def curve_lines(curve: Curve, points: Sequence[Point], width: int = 100) -> list
         [
             ", ".join(speed(each.at.target) for each in values),
             target_text(value),
-            "; ".join([target_note(value, unit), *cautions_at(value, points)]),
+            "; ".join([target_note(value, unit), *warnings_at(value, points)]),
         ]
         for value, values in _beyond_together(curve.values)
     ]

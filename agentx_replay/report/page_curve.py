@@ -136,7 +136,7 @@ def _highest(curve: Curve) -> float:
 
 
 _OF_TOKENS = "Token ITL"
-_UNTRUSTED = f"Dashed and marked {UNTRUSTED}: loop lag was over 10 % of the ITL; not to be trusted."
+_UNTRUSTED = f"Dashed and marked {UNTRUSTED}: the client was too slow to measure it."
 _SPREADS: tuple[tuple[str, Callable[[Profile], Spread | None], float, str], ...] = (
     ("Response ITL", lambda profile: profile.response_itl, 1e3, "ms"),
     (_OF_TOKENS, lambda profile: profile.token_itl, 1e3, "ms"),

@@ -11,12 +11,20 @@ from typing import Any
 from agentx_replay.analysis.by_server import served_by_level, urls_of
 from agentx_replay.analysis.curve import Curve
 from agentx_replay.analysis.fidelity import Fidelity, LengthErrors
-from agentx_replay.analysis.findings import Kind, cache_agreement, saturation
-from agentx_replay.analysis.point import Point, run_findings
+from agentx_replay.analysis.findings import (
+    MAX_CPU_SHARE,
+    MAX_SEND_LAG_P99_S,
+    MAX_SHARE,
+    MAX_SHIFT,
+    Kind,
+    cache_agreement,
+    saturation,
+)
+from agentx_replay.analysis.instrument import CPU_SPAN_S
+from agentx_replay.analysis.point import Point, point_findings, run_findings
 from agentx_replay.analysis.run import MeasuredLevel, Run
 from agentx_replay.analysis.sensitivity import DEFINITIONS, Reading, reading_at
 from agentx_replay.analysis.server import Speculation
-from agentx_replay.analysis.throughput import explanation
 from agentx_replay.report.disclosure_words import (
     client_words,
     prompts_words,
@@ -35,17 +43,18 @@ from agentx_replay.report.numerals import (
     target_note,
     throughput_unit,
 )
+from agentx_replay.report.point_notes import window_lines
 from agentx_replay.report.points_table import DEFINITIONS as POINT_DEFINITIONS
 from agentx_replay.report.start_lines import uncertainty
 from agentx_replay.report.unmeasured import go_on_lines, unmeasured_lines
 from agentx_replay.report.verdict_lines import (
     beside_text,
-    cautions_at,
     comparability_lines,
     comparable_and_valid,
     finding_lines,
     throughput_names,
     valid_word,
+    warnings_at,
 )
 from agentx_replay.wording import counted
 
@@ -142,7 +151,7 @@ def _verdicts(points: Sequence[Point]) -> str:
     )
     findings = run_findings(points)
     if any(finding.kind is Kind.WARNING for finding in findings):
-        badges.append(("warn", "! read with caution"))
+        badges.append(("warn", "! see the warnings"))
     marks = "".join(f'<span class="badge {style}">{escape(text)}</span>' for style, text in badges)
     lines = [*finding_lines(findings, Kind.INVALID), *finding_lines(findings, Kind.WARNING)]
     reasons = [f"{_capital(line)}." for line in (*lines, *comparability_lines(points))]
@@ -154,7 +163,7 @@ def _capital(text: str) -> str:
 
 
 def headline(curve: Curve, points: Sequence[Point]) -> str:
-    """Return throughput at each target as a card, with the cautions on what it was read off."""
+    """Return throughput at each target as a card, with the warnings on what it was read off."""
     unit = throughput_unit(curve.gpus, curve.headline_is)
     cards = []
     for value in curve.values:
@@ -169,7 +178,7 @@ def headline(curve: Curve, points: Sequence[Point]) -> str:
             f'<p class="number">{escape(number)}'
             f"{f' <small>{unit}</small>' if reached else ''}</p>"
             f"<p>{escape(under)}</p><p>{escape(target_note(value, unit))}</p>"
-            f"{paragraphs([_capital(said) for said in cautions_at(value, points)], 'reason')}</div>"
+            f"{paragraphs([_capital(said) for said in warnings_at(value, points)], 'reason')}</div>"
         )
     return f'<div class="cards">{"".join(cards)}</div>'
 
@@ -187,13 +196,7 @@ def points_section(run: Run) -> str:
         "valid",
     )  # fmt: skip
     rows = [_point_row(point, run.gpus) for point in run.points]
-    notes = [
-        f"Concurrency {point.name}: {why}."
-        for point in run.points
-        if point.summary is not None
-        and point.summary.rates.difference is not None
-        and (why := explanation(point.summary.rates.difference)) is not None
-    ]
+    notes = [_capital(line.strip()) for line in window_lines(run.points)]
     missing = paragraphs([*unmeasured_lines(run), *go_on_lines(run)], "reason")
     return table(heads, rows) + missing + paragraphs([*notes, POINT_DEFINITIONS], "small")
 
@@ -280,9 +283,10 @@ def instrument_section(run: Run) -> str:
     )  # fmt: skip
     text = (
         "The client is taken as the bottleneck, and a point as not valid, where late timestamps "
-        "could move the P90 ITL or the P90 TTFT by more than 2.5 %, the send lag P99 is over "
-        "50 ms, a worker used over 85 % of a core in any 10 s, or, where the kernel did not take "
-        "the timestamps, a worker stood still during over 1 % of the responses."
+        f"could move the P90 ITL or the P90 TTFT by more than {MAX_SHIFT:.1%}, the send lag P99 "
+        f"is over {MAX_SEND_LAG_P99_S * 1e3:.0f} ms, a worker used over {MAX_CPU_SHARE:.0%} of a "
+        f"core in any {CPU_SPAN_S} s, or, where the kernel did not take "
+        f"the timestamps, a worker stood still during over {MAX_SHARE:.0%} of the responses."
     )
     return table(heads, rows) + paragraphs([text], "small")
 
@@ -306,7 +310,7 @@ def _percent(value: float | None) -> str:
 def sensitivity_section(run: Run, targets: Sequence[float]) -> str:
     """Return throughput at the targets under every definition."""
     variants = run.variants
-    untrusted = [p.name for p in run.points if p.has("token-itl-untrusted")]
+    untrusted = any(point.has("token-itl-untrusted") for point in run.points)
     rows, lacking = [], []
     for definition in DEFINITIONS:
         found = [reading_at(variants, definition, target, run.gpus or 1) for target in targets]
@@ -321,11 +325,8 @@ def sensitivity_section(run: Run, targets: Sequence[float]) -> str:
         "changed in each row. "
         "Comparing two systems, look whether the order holds in every row (agentx-replay compare)."
     )
-    if untrusted:
-        lacking.append(
-            f"{UNTRUSTED}: loop lag was over 10 % of the ITL at concurrency "
-            f"{', '.join(untrusted)}: token ITL is not to be trusted."
-        )
+    slow = [each for each in point_findings(run.points) if each.code == "token-itl-untrusted"]
+    lacking += [f"{UNTRUSTED}: {line}." for line in finding_lines(slow, Kind.WARNING)]
     return paragraphs([text]) + table(heads, rows) + paragraphs(lacking, "small")
 
 

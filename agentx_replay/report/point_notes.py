@@ -36,6 +36,11 @@ def audit_lines(points: Sequence[Point]) -> list[str]:
     return [line for heading, of in _AUDITS for line in _under(heading, points, of)]
 
 
+def window_lines(points: Sequence[Point]) -> list[str]:
+    """Return how throughput in the window differs, the heading first."""
+    return _under(_WINDOW_HEADING, points, _window)
+
+
 def _under(heading: str, points: Sequence[Point], of: Callable[[Point], str | None]) -> list[str]:
     found = [(point.name, line) for point in points if (line := of(point)) is not None]
     width = max((len(name) for name, _ in found), default=0)
@@ -82,13 +87,13 @@ def _window(point: Point) -> str | None:
     )
 
 
+_WINDOW_HEADING = (
+    "throughput in the window, by concurrency, from the overall (drain: came after the window; "
+    "cut: in it, of cut responses; ramp: opening to first send; end: close to last end):"
+)
 _AUDITS: tuple[tuple[str, Callable[[Point], str | None]], ...] = (
     ("fidelity to the recording, by concurrency (more in report.html and point.json):", _kept),
     ("clamped, dropped, repeated or skipped, by concurrency:", _counts),
     ("the client's own error, by concurrency (lags P99, the busiest worker):", _client),
-    (
-        "throughput in the window, by concurrency, from the overall (drain: came after the window; "
-        "cut: in it, of cut responses; ramp: opening to first send; end: close to last end):",
-        _window,
-    ),
+    (_WINDOW_HEADING, _window),
 )

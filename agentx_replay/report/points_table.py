@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from agentx_replay.analysis.findings import FAR_APART, FEW_RESPONSES
 from agentx_replay.analysis.metrics import PointSummary
 from agentx_replay.analysis.percentiles import Distribution
 from agentx_replay.analysis.point import Point, point_row
@@ -27,7 +28,8 @@ DEFINITIONS = (
     "in the measured window; the first of the two is the headline. uncached: the headline without "
     "cached input; output: its output only. hit: cached / "
     "input tokens as the server reports, and with an unlimited cache. TTFT: from send. "
-    "e2e: from send to end. few: under 30 responses. !: over 20 % apart. ~: not to be trusted."
+    f"e2e: from send to end. few: under {FEW_RESPONSES} responses. !: over {FAR_APART:.0%} apart. "
+    "~: not to be trusted."
 )
 
 

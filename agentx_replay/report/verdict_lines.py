@@ -14,7 +14,7 @@ from agentx_replay.report.numerals import FAR, rate
 _SAID = {
     Kind.INVALID: " is not valid: ",
     Kind.INCOMPARABLE: " is not comparable: ",
-    Kind.WARNING: ": CAUTION: ",
+    Kind.WARNING: ": WARNING: ",
     Kind.BROKEN: ": NOT KEPT: ",
 }
 
@@ -50,7 +50,7 @@ def comparability_lines(points: Sequence[Point]) -> list[str]:
     return lines
 
 
-def cautions_at(value: TargetValue, points: Sequence[Point]) -> list[str]:
+def warnings_at(value: TargetValue, points: Sequence[Point]) -> list[str]:
     """Return the warnings on the levels that a value at a target was read off, one on several
     starts of a level once.
     """

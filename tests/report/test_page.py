@@ -205,15 +205,15 @@ def test_a_run_that_measured_nothing_says_so_in_every_part(tmp_path: Path) -> No
 
 def test_a_card_read_off_few_responses_bears_the_warning(page: Path) -> None:
     cards = [part.split("</div>")[0] for part in page.read_text().split('<div class="card')[2:5]]
-    said = "Concurrency 16: CAUTION: P90 of 16 responses"
+    said = "Concurrency 16: WARNING: P90 of 16 responses"
     # 50 is read off 16 and 20 lanes, 150 off 12 and 16, 500 off nothing.
     assert [said in card for card in cards] == [True, True, False]
-    assert "! read with caution</span>" in page.read_text()
+    assert "! see the warnings</span>" in page.read_text()
 
 
-def test_a_level_of_30_responses_needs_no_caution(tmp_path: Path) -> None:
+def test_a_level_of_30_responses_needs_no_warning(tmp_path: Path) -> None:
     path = make_run(tmp_path / "r", [Level(32, 50.0, 100.0)])
-    assert "aution" not in Report.of(path, (50.0,)).write().read_text()
+    assert "arning" not in Report.of(path, (50.0,)).write().read_text()
 
 
 def test_a_token_itl_not_to_be_trusted_is_marked_where_it_stands(tmp_path: Path) -> None:
@@ -225,9 +225,9 @@ def test_a_token_itl_not_to_be_trusted_is_marked_where_it_stands(tmp_path: Path)
     figure = html.split("<h4>Token ITL</h4>")[1].split("</figure>")[0]
     assert "~16 lanes" in figure
     assert "~12 lanes" not in figure
-    assert "Dashed and marked ~: loop lag was over 10 % of the ITL" in figure
+    assert "Dashed and marked ~" in figure
     assert "NO (~)" in html
-    assert "~: loop lag was over 10 % of the ITL at concurrency 16" in html
+    assert "~: concurrency 16: WARNING: " in html
 
 
 def test_sessions_played_are_counted_from_what_was_sent(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_every_finding_of_a_point_is_said_of_it_and_in_json() -> None:
     findings = points_json([point(2)])[0]["findings"]
     assert [each["code"] for each in findings] == ["few-responses", "throughputs-far-apart"]
     for each in findings:
-        assert f"concurrency 2: CAUTION: {each['text']}" in table
+        assert f"concurrency 2: WARNING: {each['text']}" in table
 
 
 def test_latency_stands_under_its_units() -> None:
@@ -215,7 +215,7 @@ def test_the_answer_comes_before_what_to_mind_and_what_was_kept() -> None:
 def test_the_definitions_close_the_table() -> None:
     table = " ".join(points_table([point(2)]).split())
     assert "e2e: from send to end. few: under 30 responses." in table
-    assert table.endswith("!: over 20 % apart. ~: not to be trusted.")
+    assert table.endswith("!: over 20% apart. ~: not to be trusted.")
     assert "over responses, linear interpolation" in table
 
 

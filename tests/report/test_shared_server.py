@@ -18,7 +18,7 @@ from agentx_replay.results.server_metrics import ServerSamples, known_samples
 LEVELS = (Level(2, 60.0, 1000.0), Level(4, 40.0, 1500.0))
 # Both lanes of level 2 send 1,000 tok/s × 8 GPUs × 100 s / 2 lanes, less 101 of output.
 SENT_TOKENS = 2 * (400_000 - 101)
-SAID = "concurrency 2: CAUTION: the server looked up 100% more prompt tokens"
+SAID = "concurrency 2: WARNING: the server looked up 100% more prompt tokens"
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def test_plain_values_have_it_among_the_findings_of_its_level(shared: Path) -> N
 
 def test_the_page_says_it_at_its_head(shared: Path) -> None:
     head = Report.of(shared, (50.0,)).write().read_text().split("</header>")[0]
-    assert head.count(SAID.capitalize().replace("caution", "CAUTION")) == 1
+    assert head.count(SAID.capitalize().replace("warning", "WARNING")) == 1
 
 
 def test_a_comparison_says_it_beside_the_run(shared: Path, tmp_path: Path) -> None:
