@@ -20,6 +20,12 @@ _TEXT = re.compile(rb'(?=.)(?>[ !#-\[\]-~]*)(?:\\["\\/bfnrt](?>[ !#-\[\]-~]*)){0
 """The inside of a JSON string (RFC 8259, section 7) in ASCII: ``\\u`` left out, escapes bounded."""
 
 
+_PLAIN: set[bytes] = set()
+"""Texts that are known to be plain: of any run the same ones come again and again."""
+
+_MOST_PLAIN, _LONGEST_PLAIN = 65_536, 32
+
+
 @dataclass(frozen=True, slots=True)
 class Alike:
     """What stands in a read of one event before its text, and what behind; ``reasoning`` is
@@ -30,18 +36,19 @@ class Alike:
     end: bytes
     reasoning: bool = False
 
-    def holds(self, piece: bytes) -> bool:
-        """Whether a read is one such event, and no more."""
+    def text_of(self, piece: bytes) -> bytes | None:
+        """Return the text of a read that is one such event and no more, None where it is not."""
         start, end = self.start, self.end
-        return (
-            piece.startswith(start)
-            and piece.endswith(end)
-            and _TEXT.fullmatch(piece, len(start), len(piece) - len(end)) is not None
-        )
-
-    def text(self, piece: bytes) -> bytes:
-        """Return the text of a read that is one such event."""
-        return piece[len(self.start) : len(piece) - len(self.end)]
+        if not piece.startswith(start) or not piece.endswith(end):
+            return None
+        text = piece[len(start) : -len(end)]
+        if text in _PLAIN:
+            return text
+        if _TEXT.fullmatch(text) is None:
+            return None
+        if len(_PLAIN) < _MOST_PLAIN and len(text) <= _LONGEST_PLAIN:
+            _PLAIN.add(text)
+        return text
 
 
 def alike_of(piece: bytes) -> Alike | None:

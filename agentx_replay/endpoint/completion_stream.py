@@ -69,8 +69,10 @@ class CompletionStream:
 
     __slots__ = (
         "_alike",
+        "_alike_kind",
         "_answer",
         "_cached",
+        "_carry",
         "_completion",
         "_finish",
         "_followed",
@@ -91,7 +93,9 @@ class CompletionStream:
 
     def __init__(self, *, keeps_answer: bool = False) -> None:
         self._splitter = EventSplitter()
+        self._carry = self._splitter.carry
         self._alike: Alike | None = None
+        self._alike_kind = _TEXT
         self._learn_at = 1
         self._place = 0
         self._places: list[int] = []
@@ -123,12 +127,16 @@ class CompletionStream:
     def feed(self, piece: bytes, place: int) -> None:
         """Read the events that the piece completes, in the read of that place."""
         alike = self._alike
-        if alike is not None and not self._splitter.carry and alike.holds(piece):
-            self._places.append(place)
-            self._kinds.append(_REASONING if alike.reasoning else _TEXT)
-            self._texts.append(alike.text(piece))
+        if alike is not None and not self._carry:
+            text = alike.text_of(piece)
+            if text is not None:
+                self._places.append(place)
+                self._kinds.append(self._alike_kind)
+                self._texts.append(text)
+                return
+        if self.too_large:
             return
-        if self._splitter.carry and place != self._place:
+        if self._carry and place != self._place:
             self._followed.append(self._place)
         self._place = place
         try:
@@ -143,7 +151,8 @@ class CompletionStream:
         elif self._answer is None and len(events) == 1 and len(self._places) >= self._learn_at:
             # Soon at first, for a role may come alone; not from each, for each may differ.
             self._learn_at += min(len(self._places), _LEARN_EVERY)
-            self._alike = alike_of(piece) or alike
+            self._alike = alike = alike_of(piece) or alike
+            self._alike_kind = _REASONING if alike is not None and alike.reasoning else _TEXT
 
     def end(self, place: int) -> None:
         """Say that the stream ended as it should, in the read of that place: a last event needs no
@@ -339,7 +348,7 @@ def token_events(
     that has no other.
     """
     grown = _growth(kinds, used)
-    counts = np.isin(kinds, _SAYING) | (ids > 0)
+    counts = _says(kinds) | (ids > 0)
     if grown is not None:
         counts |= grown > 0
     if not counts.any():
@@ -352,12 +361,17 @@ def token_events(
 
 def _growth(kinds: NDArray[np.int8], used: NDArray[np.int64]) -> NDArray[np.int64] | None:
     """Return how much the usage grew with each event, None where it is not in every event."""
-    saying = np.isin(kinds, _SAYING)
+    saying = _says(kinds)
     speaking = saying if saying.any() else (kinds == _EMPTY)
     if not speaking.any() or (used[speaking] == _UNKNOWN).any():
         return None
     so_far = np.maximum.accumulate(np.maximum(used, 0))
     return np.diff(so_far, prepend=0)
+
+
+def _says(kinds: NDArray[np.int8]) -> NDArray[np.bool_]:
+    says: NDArray[np.bool_] = (kinds == _TEXT) | (kinds == _REASONING)
+    return says
 
 
 def _tells(tokens: NDArray[np.int64], completion: int | None) -> bool:

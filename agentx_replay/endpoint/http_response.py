@@ -7,7 +7,7 @@ Not for: what the events of a body mean (completion_stream.py), or connections (
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +27,7 @@ _READS_A_LOOK = 16
 _PROTOCOL = b"HTTP/"
 _NOT_HTTP = "the answer is not HTTP"
 _OK = 200
+_PARSER_ERRORS = (httptools.HttpParserError, httptools.HttpParserUpgrade)
 _EVENT_ENDS = (b"\n\n\r\n", b"\n\n", b"\r\n\r\n\r\n", b"\r\r\r\n")
 """How a read ends whose last bytes are those of an event, in a chunk or bare."""
 
@@ -60,6 +61,8 @@ class PlainText:
 
     def feed(self, piece: bytes, place: int) -> None:  # noqa: ARG002 (as a stream is fed)
         """Keep the piece."""
+        if self.too_large:
+            return
         self._text += piece
         self.too_large = len(self._text) > MAX_TEXT_BYTES
 
@@ -110,6 +113,10 @@ class HttpResponse:
         self.excess = False
         self._streamed = streamed
         self._keeps_answer = keeps_answer
+        self._pieces: list[bytes] = []
+        self.on_body = self._pieces.append
+        """Called by the parser with each piece of the body."""
+        self._feed: Callable[[bytes, int], None] = _forget
         self._parser: Any = httptools.HttpResponseParser(self)
         self._parser.set_dangerous_leniencies(
             lenient_chunked_length=True,
@@ -123,15 +130,11 @@ class HttpResponse:
         self._head_bytes = 0
         self._headers: dict[bytes, bytes] = {}
         self._body_bytes = 0
+        self._step_bytes = _STEP_BYTES
+        self._flows = False
         self._decoder: Decoder = Identity()
-        self._encoded = False
         self._malformed: str | None = None
         self._sink: CompletionStream | PlainText | None = None
-
-    @property
-    def complete(self) -> bool:
-        """Whether the whole response has been parsed."""
-        return self.complete_at is not None
 
     @property
     def over(self) -> bool:
@@ -154,19 +157,25 @@ class HttpResponse:
 
     def run(self, until_ns: int) -> bool:
         """Parse what has come, until that time; return whether there is more."""
-        waiting = self._waiting
+        waiting, pieces, parse = self._waiting, self._pieces, self._parser.feed_data
         reads = 0
         while waiting:
             data = waiting.popleft()
-            if not self._inside_read:
+            if self._inside_read or len(data) > self._step_bytes:
+                data = self._beginning_of(data)
+            else:
                 self._place += 1
-            step = _ENCODED_STEP_BYTES if self._encoded else _STEP_BYTES
-            self._inside_read = len(data) > step
-            if self._inside_read:
-                rest = memoryview(data)
-                waiting.appendleft(rest[step:])
-                data = rest[:step]
-            self._parse(data)
+            if not self._flows and not self._may_go_on(data):
+                continue
+            try:
+                parse(data)
+            except _PARSER_ERRORS as error:
+                self._failed(error)
+            if pieces:
+                feed, place = self._feed, self._place
+                for piece in pieces:
+                    feed(piece, place)
+                pieces.clear()
             reads += 1
             if (self._inside_read or reads % _READS_A_LOOK == 0) and (
                 time.monotonic_ns() >= until_ns
@@ -174,25 +183,37 @@ class HttpResponse:
                 return bool(waiting)
         return False
 
-    def _parse(self, data: bytes | memoryview) -> None:
-        if self.fault is not None:
-            return
-        if self.complete:
+    def _beginning_of(self, data: bytes | memoryview) -> bytes | memoryview:
+        """Return the beginning of a long read, or of what is left of one; the rest waits."""
+        if not self._inside_read:
+            self._place += 1
+        self._inside_read = len(data) > self._step_bytes
+        if self._inside_read:
+            rest = memoryview(data)
+            self._waiting.appendleft(rest[self._step_bytes :])
+            return rest[: self._step_bytes]
+        return data
+
+    def _failed(self, error: Exception) -> None:
+        """Say why the bytes are no such response; after its end they matter no more."""
+        if self.complete_at is not None:
             self.excess = True
-            return
-        if self.head is None and not self._may_be_head(data):
-            return
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
+        elif isinstance(error, httptools.HttpParserUpgrade):
             self.fault = "the server changed to another protocol"
-        except httptools.HttpParserError as error:
-            if self.complete:
-                self.excess = True
-            elif self.head is None:
-                self.fault = f"a response head that is not HTTP ({error})"
-            else:
-                self.fault = f"a body that is not framed as HTTP says ({error})"
+        elif self.head is None:
+            self.fault = f"a response head that is not HTTP ({error})"
+        else:
+            self.fault = f"a body that is not framed as HTTP says ({error})"
+        self._flows = False
+
+    def _may_go_on(self, data: bytes | memoryview) -> bool:
+        """Whether bytes outside a body are to be parsed: before it, behind it, or after a fault."""
+        if self.fault is not None:
+            return False
+        if self.complete_at is not None:
+            self.excess = True
+            return False
+        return self.head is not None or self._may_be_head(data)
 
     def _may_be_head(self, data: bytes | memoryview) -> bool:
         """Look at bytes before the final head is whole: the parser passes over line ends before it,
@@ -211,7 +232,7 @@ class HttpResponse:
 
     def on_message_begin(self) -> None:
         """A message after the response is one that nobody asked for."""
-        self.excess = self.excess or self.complete
+        self.excess = self.excess or self.complete_at is not None
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Keep a header; trailers come here, too, and are not looked at."""
@@ -230,34 +251,39 @@ class HttpResponse:
             self._decoder = decoder_for(encoding)
         except UndecodableError as error:
             self.fault = str(error)
-        self._encoded = not isinstance(self._decoder, Identity)
         json = b"json" in headers.get(b"content-type", b"").lower()
         if self._streamed and status == _OK and not json:
             self._sink = CompletionStream(keeps_answer=self._keeps_answer)
         else:
             self._sink = PlainText()
+        encoded = not isinstance(self._decoder, Identity)
+        if encoded:
+            self._step_bytes = _ENCODED_STEP_BYTES
+        self._feed = self._sink.feed if self.head.chunked and not encoded else self._take
+        self._flows = self.fault is None
 
-    def on_body(self, piece: bytes) -> None:
-        """Hand a piece of the body on."""
+    def _take(self, piece: bytes, place: int) -> None:
+        """Count a piece of the body, undo its encoding, and hand it on."""
         self._body_bytes += len(piece)
         sink = self._sink
         if sink is None or sink.finished or self._malformed is not None:
-            return
-        if not self._encoded:
-            sink.feed(piece, self._place)
             return
         try:
             for decoded in self._decoder.pieces(piece):
                 if sink.finished:  # asked for each: a read can inflate to a thousand pieces
                     return
-                sink.feed(decoded, self._place)
+                sink.feed(decoded, place)
         except UndecodableError as error:
             self._malformed = str(error)
 
     def on_message_complete(self) -> None:
-        """Note where the response ended."""
+        """Note where the response ended; what may follow is not its body."""
         if self.head is not None and self.complete_at is None:
+            for piece in self._pieces:
+                self._feed(piece, self._place)
+            self._pieces.clear()
             self.complete_at = self._place
+            self._flows, self._feed = False, _forget
 
     # --- the end ------------------------------------------------------------------------------
 
@@ -266,7 +292,8 @@ class HttpResponse:
         where ``complete``.
         """
         sink = self._sink
-        self._parser = None  # it holds this object: a cycle, and no collector runs in a window
+        # They hold this object: a cycle, and no collector runs in a window.
+        self._parser, self._feed = None, _forget
         if sink is None:
             return None
         if complete and not sink.too_large:
@@ -274,3 +301,7 @@ class HttpResponse:
         if isinstance(sink, PlainText):
             return Body(text=sink.text, too_large=sink.too_large, malformed=self._malformed)
         return Body(sink.result(self.times), b"", sink.too_large, self._malformed)
+
+
+def _forget(piece: bytes, place: int) -> None:
+    """Pass over a piece of what is not the body."""

@@ -39,9 +39,15 @@ class ReadTimes:
         if not self.stamped:
             return np.array(self.stamps, np.int64)
         stamps = np.frombuffer(b"".join(self.stamps), np.int64).reshape(-1, 2)
-        offsets_ns = np.array([each.offset_ns for each in self.intervals], np.int64)
-        ns = stamps @ np.array([1_000_000_000, 1]) - offsets_ns
+        ns = stamps[:, 0] * 1_000_000_000 + stamps[:, 1] - self.per_read("offset_ns")
         return np.maximum.accumulate(np.maximum(ns, self.sent_ns))
+
+    def per_read(self, name: str) -> Times | int:
+        """Return a fact of each read's interval; one for all where it is the same."""
+        known = {getattr(each, name) for each in set(self.intervals)}
+        if len(known) == 1:
+            return int(known.pop())
+        return np.array([getattr(each, name) for each in self.intervals], np.int64)
 
 
 def event_times(
@@ -55,12 +61,17 @@ def event_times(
     if not len(at):
         return at, at
     ns = reads.ns()
+    steps_ns = np.broadcast_to(reads.per_read("step_ns"), len(ns))
+    if reads.stamped and reads.one_segment_each and not reads.bounds:
+        return ns[at], steps_ns[at]
     since_ns = ns - _floors(reads, ns)
-    steps_ns = np.array([each.step_ns for each in reads.intervals], np.int64)
     if reads.stamped:
-        late = np.isin(at, list(reads.bounds))
+        inexact = np.zeros(len(ns), np.bool_)
+        inexact[list(reads.bounds)] = True
+        late = inexact[at]
         if not reads.one_segment_each:
-            late |= np.append(at[1:] == at[:-1], False) | np.isin(at, followed)
+            inexact[followed] = True
+            late = inexact[at] | np.append(at[1:] == at[:-1], False)
     else:
         late = (since_ns > LATE_NS)[at]
     return ns[at], np.where(late, since_ns[at], 0) + steps_ns[at]
@@ -78,7 +89,8 @@ def _floors(reads: ReadTimes, ns: Times) -> Times:
     """Return after which instant each read's bytes arrived: the loop had looked, and the kernel had
     stamped what came before them.
     """
-    floors = np.array([each.floor_ns for each in reads.intervals], np.int64)
+    floors: Times = np.array(np.broadcast_to(reads.per_read("floor_ns"), len(ns)))
     if reads.stamped:
         floors[1:] = np.maximum(floors[1:], ns[:-1])
-    return np.minimum(np.maximum(floors, reads.sent_ns), ns)
+    np.minimum(np.maximum(floors, reads.sent_ns), ns, out=floors)
+    return floors

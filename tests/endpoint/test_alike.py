@@ -25,7 +25,7 @@ def test_an_event_with_another_text_is_alike(text: bytes) -> None:
     alike = alike_of(token("a"))
     assert alike is not None
     assert (alike.start, alike.end) == (BEFORE, BEHIND)
-    assert alike.holds(BEFORE + text + BEHIND)
+    assert alike.text_of(BEFORE + text + BEHIND) is not None
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_an_event_with_another_text_is_alike(text: bytes) -> None:
 def test_a_text_that_is_none_or_not_plain_is_left_to_the_parser(text: bytes) -> None:
     alike = alike_of(token("a"))
     assert alike is not None
-    assert not alike.holds(BEFORE + text + BEHIND)
+    assert alike.text_of(BEFORE + text + BEHIND) is None
 
 
 def test_more_or_less_than_one_such_event_is_left_to_the_parser() -> None:
@@ -56,7 +56,7 @@ def test_more_or_less_than_one_such_event_is_left_to_the_parser() -> None:
     assert alike is not None
     whole = token("b")
     for piece in (whole + whole, whole[:-1], whole[1:], whole + b"\n", b": ping\n\n" + whole):
-        assert not alike.holds(piece)
+        assert alike.text_of(piece) is None
 
 
 def _chunk(choice: dict[str, Any], **more: Any) -> bytes:
@@ -78,7 +78,7 @@ def test_the_text_is_found_where_an_api_has_it(piece: bytes, start: bytes) -> No
     assert alike is not None
     assert alike.start.endswith(start)
     assert alike.reasoning == (b"reasoning" in start)
-    assert alike.text(piece) == b"a"
+    assert alike.text_of(piece) == b"a"
 
 
 NOT_PLAIN = {

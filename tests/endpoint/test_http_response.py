@@ -150,3 +150,9 @@ def test_a_long_read_is_parsed_in_pieces() -> None:
     assert missing == 9000 - (4096 - len(OK + b"Content-Length: 9000\r\n\r\n"))
     assert not response.run(NEVER_NS)
     assert response.complete_at == 0
+
+
+def test_a_second_response_in_the_same_read_is_not_taken_for_the_body() -> None:
+    response = parsed(CHUNKED + CHUNKS + OK + b"Content-Length: 3\r\n\r\nxyz")
+    assert response.excess
+    assert text(response) == b"abc0123456789"

@@ -25,7 +25,7 @@ class Timers(asyncio.SelectorEventLoop):
     """A loop whose timers are called by hand."""
 
     def call_later(self, delay, call, *more, **other):  # type: ignore
-        self.next = call
+        self.next, self.delay_s = call, delay
         return asyncio.TimerHandle(0.0, call, more, self)
 
 
@@ -56,13 +56,13 @@ def test_what_is_read_after_a_tick_came_after_the_tick_before_it(clocks: Clocks)
 
 
 def test_late_ticks_add_up(clocks: Clocks) -> None:
-    """One of 20 ms is 18 late by what a timer may take; one that is due now counts as it is."""
+    """Each is due after 2 ms and may come 2 later. One that is due now counts as it is."""
     polls, _ = ticking(clocks, 1, 20, 2)
     late_ns = polls.late_ns
     clocks.monotonic += 10 * MS
     assert (polls.late_by_ns() - late_ns, late_ns) == (
-        10 * MS - poll_times.SLACK_NS,
-        20 * MS - poll_times.SLACK_NS,
+        10 * MS - 4 * MS,
+        20 * MS - 4 * MS,
     )
 
 
@@ -90,6 +90,28 @@ def test_a_step_of_the_wall_clock_makes_the_times_about_it_late_and_uncertain(
     seen = [(each.offset_ns / MS, each.step_ns / MS) for each in (before, during, after)]
     assert seen == [(5_000, 0), (late_offset_ms, 3), (late_offset_ms, 3)]
     assert (polls.interval.offset_ns / MS, polls.interval.step_ns) == (5_000 + step_ms, 0)
+    loop.close()
+
+
+def test_a_loop_that_reads_nothing_is_woken_rarely_until_it_sends_or_reads(
+    clocks: Clocks,
+) -> None:
+    loop = Timers()
+    polls = PollTimes(loop)
+    polls.begin()
+    for _ in range(15):
+        loop.next()
+    assert loop.delay_s == 0.002
+    loop.next()
+    assert loop.delay_s == 0.032
+    polls.begin()
+    assert loop.delay_s == 0.002
+    for _ in range(17):
+        loop.next()
+    read_in = polls.interval
+    loop.next()
+    assert loop.delay_s == 0.002
+    assert read_in.end_ns == clocks.monotonic
     loop.close()
 
 
