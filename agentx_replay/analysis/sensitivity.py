@@ -26,6 +26,7 @@ from agentx_replay.analysis.percentiles import percentiles
 from agentx_replay.analysis.responses import Events, Floats, Records
 from agentx_replay.analysis.throughput import Rates
 from agentx_replay.analysis.window import Window, happened_in, in_window_set, measured
+from agentx_replay.results.sums import begins
 
 _NS = 1_000_000_000
 
@@ -50,6 +51,7 @@ DEFINITIONS = (
     Definition("P90 by the rule sorted[int(0.9·n)]", "p90_by_index", "total"),
     Definition("token ITL", "token", "total"),
     Definition("ITL by AgentX's divisor: output tokens − 1", "agentx", "total"),
+    Definition("P90 of each response's gaps, then median", "within", "total"),
     Definition("ITL up to the end of the stream", "full", "total"),
     Definition("ITL with TTFT: end to end / output tokens", "with_ttft", "total"),
     Definition("ITL of cut responses added", "with_cut", "total"),
@@ -158,11 +160,12 @@ def _speeds(records: Records, window: Window) -> dict[str, float | None]:
     ok = responses.where(is_ok)
     weights = event_weights(responses, usual_tokens(responses, among=is_ok))
     itl_ns = present(response_itl(ok).itl_ns)
-    with_cut, in_window = [itl_ns], [itl_ns[:0]]
+    with_cut, in_window, within = [itl_ns], [itl_ns[:0]], [itl_ns[:0]]
     for events in records.events():
         cut = events.of(is_cut)
         with_cut.append(itl_of_events(cut, tokens_of_events(cut, weights)))
         inside = events.of(is_ok)
+        within.append(p90_within(inside, tokens_of_events(inside, weights)))
         inside = inside.where(happened_in(inside.at_ns, window))
         in_window.append(itl_of_events(inside, tokens_of_events(inside, weights)))
     return {
@@ -171,6 +174,7 @@ def _speeds(records: Records, window: Window) -> dict[str, float | None]:
         "with_ttft": _speed(_ns_a_token(normalised_interactivity(ok))),
         "with_cut": _speed(np.concatenate(with_cut)),
         "in_window": _speed(np.concatenate(in_window)),
+        "within": _speed(np.concatenate(within), 0.5),
     }
 
 
@@ -189,14 +193,38 @@ def itl_of_events(events: Events, tokens: Floats) -> Floats:
     return itl_ns
 
 
+def p90_within(events: Events, tokens: Floats) -> Floats:
+    """Return the P90 of the gaps before each later arrival of a response, each divided by the
+    arrival's tokens, in ns, for those responses that have one.
+
+    ``tokens`` (shape ``(events,)``) says how many are in each event. An arrival counts once,
+    whatever its tokens.
+    """
+    starts = np.flatnonzero(events.is_first | begins(events.at_ns))
+    if not len(starts):
+        return np.empty(0)
+    weight = np.add.reduceat(tokens, starts)
+    later = ~events.is_first[starts] & (weight > 0)
+    gap_ns = np.diff(events.at_ns[starts], prepend=0.0)[later] / weight[later]
+    row = events.row[starts][later]
+    gap_ns = gap_ns[np.lexsort((gap_ns, row))]
+    first = np.flatnonzero(begins(row))
+    number = np.diff(np.append(first, len(row)))
+    rank = 0.9 * (number - 1)
+    below = np.floor(rank).astype(np.int64)
+    low, high = gap_ns[first + below], gap_ns[first + np.minimum(below + 1, number - 1)]
+    p90_ns: Floats = low + (rank - below) * (high - low)
+    return p90_ns
+
+
 def _ns_a_token(speeds: Floats) -> Floats:
     """Return the inverse of speeds in tokens/s; a response without a token has none."""
     return _NS / speeds[speeds > 0]
 
 
-def _speed(itl_ns: Floats) -> float | None:
-    """Return the inverse of the P90, in tokens/s."""
-    return _inverse(percentiles(itl_ns, (0.9,))[0] / _NS) if len(itl_ns) else None
+def _speed(itl_ns: Floats, share: float = 0.9) -> float | None:
+    """Return the inverse of a percentile, in tokens/s."""
+    return _inverse(percentiles(itl_ns, (share,))[0] / _NS) if len(itl_ns) else None
 
 
 def _speed_by_index(itl_ns: Floats, share: float) -> float | None:

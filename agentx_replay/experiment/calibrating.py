@@ -178,6 +178,7 @@ class _Session:
                 refusal = error  # what /tokenize leaves out, the server itself may take
                 continue
             if usage.counted == usage.predicted or ways == tried[-1]:
+                found = usage.taken_in(found)
                 warnings = (*found.warnings, *usage.warnings, *_way_warnings(ways))
                 return replace(found, warnings=warnings)
         raise _no_tools(refusal)
@@ -211,10 +212,10 @@ class _Session:
             counted_by=ways.conversations,
             model=self._model,
             api=self._api,
-            warnings=_word_warnings(words, candidates),
+            warnings=_left_out(words, candidates),
         )
         ids = () if self._chat else await self._ids(begun, ways)
-        return await self._proven(replace(begun, ids=ids), ways)
+        return _with_words(await self._proven(replace(begun, ids=ids), ways), words)
 
     def _assumed(self, warning: str) -> Calibration:
         return assumed(self._model, self._api, warning, tool_messages=self._tool_messages)
@@ -318,6 +319,15 @@ class _UsageCheck:
     counted: int | None
     again: int | None
 
+    def taken_in(self, calibration: Calibration) -> Calibration:
+        """Return the calibration with a prompt whose length changed in its proof."""
+        if self.counted == self.again:
+            return calibration
+        for count in (self.counted, self.again):
+            if count is not None:
+                calibration = calibration.with_probe(count - self.predicted)
+        return calibration
+
     @property
     def warnings(self) -> tuple[str, ...]:
         if self.counted != self.again:
@@ -355,16 +365,31 @@ def _way_warnings(ways: Ways) -> tuple[str, ...]:
     return ()
 
 
-def _word_warnings(words: Words, candidates: Candidates) -> tuple[str, ...]:
-    warnings = []
-    if len(words.words) < len(candidates.words):
-        warnings.append(
-            f"{len(candidates.words) - len(words.words):,} of {len(candidates.words):,} "
-            f"{candidates.source} are not one token each for this server and are left out"
+def _left_out(words: Words, candidates: Candidates) -> tuple[str, ...]:
+    if len(words.words) == len(candidates.words):
+        return ()
+    return (
+        f"{len(candidates.words) - len(words.words):,} of {len(candidates.words):,} "
+        f"{candidates.source} are not one token each for this server and are left out",
+    )
+
+
+def _with_words(proven: Calibration, words: Words) -> Calibration:
+    """Return the calibration with what to mind of words that were not one token each when they were
+    searched. If the proof is exact, the server counted the same words in two ways, and the text
+    that differed is one more probe.
+    """
+    if words.exact:
+        return proven
+    excess = round(words.excess_per_word * len(words.words))
+    said = (
+        f"no word list is exact for this server's tokenizer: a word is "
+        f"{1 + words.excess_per_word:.2f} tokens"
+    )
+    if proven.exact:
+        proven = proven.with_probe(excess)
+        said = (
+            "the length of a prompt changes from request to request: a text of "
+            f"{len(words.words):,} words cost {excess:+,} tokens beside one a word, later ones none"
         )
-    if not words.exact:
-        warnings.append(
-            f"no word list is exact for this server's tokenizer: a word is "
-            f"{1 + words.excess_per_word:.2f} tokens"
-        )
-    return tuple(warnings)
+    return replace(proven, warnings=(*proven.warnings, said))

@@ -80,6 +80,19 @@ class Calibration:
         """Whether every probe had the length predicted."""
         return self.verification.exact == self.verification.probes > 0
 
+    def with_probe(self, error_tokens: int) -> "Calibration":
+        """Return the calibration with one more prompt in its proof, counted minus predicted."""
+        of = self.verification
+        return replace(
+            self,
+            verification=replace(
+                of,
+                probes=of.probes + 1,
+                exact=of.exact + (error_tokens == 0),
+                largest_error_tokens=max(of.largest_error_tokens, error_tokens, key=abs),
+            ),
+        )
+
     def lines(self) -> list[str]:
         """Return what a person is told before the first request; one line where all is well."""
         proof, words = self.verification, f"{len(self.words):,} {self.source}"

@@ -15,7 +15,7 @@ from agentx_replay.analysis.sensitivity import (
     reading_at,
 )
 from agentx_replay.analysis.window import Window
-from agentx_replay.replay.ports import Status
+from agentx_replay.replay.ports import Dispatch, Response, Status
 
 WINDOW = Window(0, 100 * SECOND, 100.0)
 
@@ -48,6 +48,20 @@ def test_a_level_has_one_speed_for_each_meaning_of_latency() -> None:
     # Gaps 2, 2, 2.5, 92: rank 2.7 between 2.5 and 92.
     assert speeds["token"] == pytest.approx(1 / (2.5 + 0.7 * 89.5))
     assert speeds["with_cut"] == speeds["p90"]
+    assert speeds["within"] == speeds["token"]  # of one response, a token an event
+
+
+def test_gaps_within_a_response_are_ranked_there_and_their_p90_among_responses() -> None:
+    def of(first: int, *gaps: int) -> tuple[Dispatch, Response]:
+        arrivals = [round(x * SECOND) for x in np.cumsum((first, *gaps))]
+        return (
+            dispatch(max_tokens=len(arrivals)),
+            response(arrival_ns=arrivals, completion_tokens=len(arrivals), end_ns=arrivals[-1]),
+        )
+
+    # P90 of 1, 2, 3 at rank 1.8 is 2.8; of 4 alone 4; of 6, 5 at rank 0.9 is 5.9. Median 4.
+    speeds = speeds_of(recorded([of(1, 3, 1, 2), of(2, 4), of(0, 6, 5), of(9)]))
+    assert speeds["within"] == pytest.approx(1 / 4)
 
 
 def test_a_cut_response_counts_only_where_cut_ones_are_asked_for() -> None:

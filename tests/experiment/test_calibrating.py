@@ -293,6 +293,25 @@ def test_usage_only_without_streaming_calibrates_and_is_told() -> None:
     )
 
 
+def test_a_prompt_whose_length_changes_from_request_to_request_is_not_called_exact() -> None:
+    # As a template that tells the time: while words are searched, every other one of the long
+    # prompts is a token longer; later none is.
+    long_ones = count()
+
+    def changing(path: str, body: Body) -> Reply:
+        if path != CHAT:
+            return NOT_FOUND
+        more = words_in(body) > 30 and (number := next(long_ones)) < 66 and number % 2 == 0
+        return completion(body, chatml_count(body) + int(more))
+
+    found, _ = calibrated(changing)
+    assert (found.cost, found.exact) == (CHATML, False)
+    assert found.verification.exact == found.verification.probes - 1
+    assert "NOT exact" in found.lines()[0]
+    (said,) = [each for each in found.warnings if "left out" not in each]
+    assert said.startswith("the length of a prompt changes from request to request")
+
+
 def test_a_server_that_counts_a_cached_prompt_otherwise_is_told() -> None:
     seen: set[str] = set()
 
@@ -303,6 +322,10 @@ def test_a_server_that_counts_a_cached_prompt_otherwise_is_told() -> None:
         return completion(body, counted) if path == CHAT else NOT_FOUND
 
     found, _ = calibrated(uncached_only)
+    # The prompt that was counted twice is two more probes, of which the second is 303 off.
+    assert found.verification.probes == 42
+    assert (found.verification.exact, found.verification.largest_error_tokens) == (41, -303)
+    assert not found.exact
     # 300 words, the opening one, and 8 of template.
     assert found.warnings == (
         "the server counts 309 prompt tokens the first time and 6 the second for the same "
