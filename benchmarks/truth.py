@@ -3,13 +3,15 @@
     python -m benchmarks.truth sweep --concurrency 2,8,16 --scenario quick --out DIR
 
 runs the command, with the built-in simulator keeping a log of when each request was there and when
-each token left, and prints for each level P90 ITL and P90 TTFT as measured and in truth. The truth
-is on the same clock: of ITL (last − first token written) / tokens after the first event, of TTFT
-the first token written − the kernel's timestamp of the request's first byte.
+each token left, prints for each level P90 ITL and P90 TTFT as measured and in truth, and writes
+them to ``DIR.truth.json``. The truth is on the same clock: of ITL (last − first token written) /
+tokens after the first event, of TTFT the first token written − the kernel's timestamp of the
+request's first byte.
 
 The run goes on as ``main`` of the package would have it; the last part of its output is ours.
 """
 
+import subprocess
 import sys
 import tempfile
 import urllib.request
@@ -185,12 +187,27 @@ def _out(arguments: Sequence[str]) -> Path:
     return Path(arguments[place])
 
 
+def truth_file(out: Path) -> Path:
+    """Where the comparison of a run in ``out`` is written."""
+    return out.with_name(f"{out.name}.truth.json")
+
+
+def measured_with_truth(arguments: Sequence[str], out: Path) -> "subprocess.Popen[bytes]":
+    """Start a command of the tool under this module in a process of its own, its words kept beside
+    ``out``.
+    """
+    command = [sys.executable, "-m", "benchmarks.truth", *arguments, "--out", str(out)]
+    with out.with_name(f"{out.name}.txt").open("wb") as said:
+        return subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT)
+
+
 if __name__ == "__main__":
     out = _out(sys.argv[1:])
     with tempfile.TemporaryDirectory() as scratch:
         kept = Path(scratch) / "truth.json"
         code = run_with_truth(sys.argv[1:], kept)
         levels = compare(out, by_request(orjson.loads(kept.read_bytes())["responses"]))
+    truth_file(out).write_bytes(orjson.dumps([level.document() for level in levels]))
     print("\nbeside the simulator's own log")
     print("\n".join(level.line() for level in levels))
     sys.exit(code)
