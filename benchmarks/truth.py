@@ -206,6 +206,8 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as scratch:
         kept = Path(scratch) / "truth.json"
         code = run_with_truth(sys.argv[1:], kept)
+        if not kept.exists():  # it ended before it had a simulator
+            sys.exit(code)
         levels = compare(out, by_request(orjson.loads(kept.read_bytes())["responses"]))
     truth_file(out).write_bytes(orjson.dumps([level.document() for level in levels]))
     print("\nbeside the simulator's own log")

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentx_replay.analysis.findings import MAX_CPU_SHARE, MAX_SHIFT
+from agentx_replay.analysis.instrument import Timestamps
 
 _NS = 1_000_000_000
 MIN_ACHIEVED_SHARE = 0.97
@@ -21,11 +22,14 @@ Stamps = tuple[int, NDArray[np.int64]]
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """A load: streams at once, tokens/s of each, and whether all emit at the same instants."""
+    """A load: streams at once, tokens/s of each, whether all emit at the same instants, and who
+    takes the client's timestamps.
+    """
 
     streams: int
     rate: float
     burst: bool
+    timestamps: Timestamps = "process"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,7 @@ class Driven:
     much longer its TTFT is than the server's own; ``itl_error`` how far its P90 response ITL is
     from the truth, relatively. ``tokens_per_s`` is what came, ``planned_tokens_per_s`` what was
     asked. ``failed`` counts responses that did not end well; with any, the errors are None.
+    ``late_event_share`` is of the tokens: whose timestamp the client itself calls an upper bound.
     """
 
     streams: int
@@ -51,6 +56,8 @@ class Driven:
     ttft_error_p50_s: float | None = None
     ttft_error_p99_s: float | None = None
     itl_error: float | None = None
+    late_event_share: float = 0.0
+    timestamps: Timestamps = "process"
 
     @property
     def limits(self) -> tuple[str, ...]:
@@ -80,6 +87,7 @@ class Ceiling:
     streams: int
     limits: tuple[str, ...] = ()
     ended: str | None = None
+    timestamps: Timestamps = "process"
 
 
 def compare(
@@ -89,11 +97,13 @@ def compare(
     *,
     failed: int,
     cpu_share: float,
+    late_events: int = 0,
 ) -> Driven:
     """Compare what a client saw with the truth, stream by stream in the same order.
 
     ``seen`` has send and arrivals of each response, ``truth`` when the server had the request and
-    when it wrote each token. ``cpu_share`` is of the time in which tokens came.
+    when it wrote each token. ``cpu_share`` is of the time in which tokens came; ``late_events`` of
+    them have a timestamp that is only an upper bound.
     """
     sent = [stamps for _, stamps in truth]
     tokens_per_s = sum(_NS * (len(s) - 1) / int(s[-1] - s[0]) for s in sent)
@@ -105,6 +115,8 @@ def compare(
         cpu_us_per_token=cpu_share * 1e6 / tokens_per_s,
         cpu_share=cpu_share,
         failed=failed,
+        late_event_share=late_events / sum(map(len, sent)),
+        timestamps=offered.timestamps,
     )
     if failed:
         return known

@@ -4,18 +4,26 @@ import functools
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from agentx_replay.cli.numerals import Real, Whole
 from agentx_replay.cli.options import config_option, tool_messages_option
 from agentx_replay.cli.output import say, say_document
-from agentx_replay.cli.target import TargetOptions, open_target, server_options
+from agentx_replay.cli.target import (
+    TargetOptions,
+    open_target,
+    server_options,
+    timestamps_of,
+)
 from agentx_replay.errors import UsageError
 
+if TYPE_CHECKING:
+    from agentx_replay.endpoint.kernel_stamps import Timestamps
+
 _LOOK_S = 2.0
-_CEILING_BUDGET_S = 10.0
+_CEILING_BUDGET_S = 20.0
 
 
 def _options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -46,7 +54,8 @@ def check(streams: int, rate: float, as_json: bool, **options: Any) -> None:
     """Ask a server what a run needs of it, and measure this client's own error.
 
     The client is measured on this machine's loopback alone, against a server of our own that
-    knows when each token left; it takes about 20 s.
+    knows when each token left; it takes about 30 s. Where the kernel says when bytes arrive, the
+    client's own timestamps are measured beside the kernel's.
 
     \b
     agentx-replay check --url http://localhost:8000
@@ -58,7 +67,7 @@ def check(streams: int, rate: float, as_json: bool, **options: Any) -> None:
     from agentx_replay.experiment.ceiling import Load, drive, find_ceiling
     from agentx_replay.experiment.open_files import raise_open_files
     from agentx_replay.prompts.calibration import summary_document
-    from agentx_replay.report.check_lines import client_lines, server_lines
+    from agentx_replay.report.check_lines import client_lines, judged, server_lines
     from agentx_replay.simulator.truth_server import launch_truth_server
 
     raise_open_files()  # the truth server inherits it
@@ -66,6 +75,9 @@ def check(streams: int, rate: float, as_json: bool, **options: Any) -> None:
     lines: list[str] = []
     tool_messages = options.pop("tool_messages")
     target_options = TargetOptions.taken_from(options)
+    timestamps = timestamps_of(target_options.timestamps)
+    both: tuple[Timestamps, ...] = ("kernel", "process")
+    shown = both if timestamps == "kernel" else (timestamps,)
     if tool_messages and not target_options.url:
         raise UsageError(
             "tool-messages-without-url",
@@ -87,14 +99,16 @@ def check(streams: int, rate: float, as_json: bool, **options: Any) -> None:
     process = launch_truth_server()
     try:
         driven = [
-            uvloop.run(drive(process.url, Load(streams, rate, _LOOK_S, burst=burst)))
+            uvloop.run(drive(process.url, Load(streams, rate, _LOOK_S, burst, by)))
             for burst in (False, True)
+            for by in shown
         ]
-        ceiling = uvloop.run(find_ceiling(process.url, rate, _CEILING_BUDGET_S))
+        ceiling = uvloop.run(find_ceiling(process.url, rate, _CEILING_BUDGET_S, timestamps))
     finally:
         process.close()
     lines += client_lines(driven, ceiling)
     found["client"] = {
+        "timestamps": timestamps,
         "loads": [{**asdict(each), "limits": each.limits} for each in driven],
         "ceiling": asdict(ceiling),
     }
@@ -102,4 +116,4 @@ def check(streams: int, rate: float, as_json: bool, **options: Any) -> None:
         say_document(found)
     else:
         say("\n".join(lines))
-    sys.exit(1 if any(each.limits for each in driven) else 0)
+    sys.exit(1 if any(each.limits for each in judged(driven, ceiling)) else 0)

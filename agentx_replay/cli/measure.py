@@ -112,7 +112,7 @@ _OPTIONS = (
         show_default=True,
         callback=workers,
         metavar="N",
-        help="Processes to play a level. Auto: one for 64 sessions, a core left free.",
+        help="Processes to play a level. Auto: one for 128 sessions, a core left free.",
     ),
     click.option(
         "--salt",

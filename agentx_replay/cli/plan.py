@@ -160,10 +160,12 @@ def _lines(
 
 
 def _memory(selection: Selection, level: LevelPlan) -> "LevelMemory":
+    from agentx_replay.endpoint.kernel_stamps import timestamps_here
     from agentx_replay.experiment.memory import level_memory
     from agentx_replay.experiment.workers import workers_for
 
-    return level_memory(selection, level.text_bytes, workers_for(level.concurrency, None))
+    workers = workers_for(level.concurrency, None, timestamps_here())
+    return level_memory(selection, level.text_bytes, workers)
 
 
 def _document(

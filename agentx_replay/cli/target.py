@@ -51,6 +51,12 @@ server_options = (
         help="Trust this certificate authority.",
     ),
     click.option("--insecure", is_flag=True, help="Accept any certificate."),
+    click.option(
+        "--timestamps",
+        type=click.Choice(["auto", "kernel", "process"]),
+        default="auto",
+        help="Who timestamps arrivals. Default: auto.",
+    ),
 )
 """How to talk to a server."""
 
@@ -79,12 +85,6 @@ target_options = (
         multiple=True,
         metavar="URL",
         help="An engine's metrics page to keep on record. Default: the server's own, if any.",
-    ),
-    click.option(
-        "--timestamps",
-        type=click.Choice(["auto", "kernel", "process"]),
-        default="auto",
-        help="Who timestamps arrivals. Default: auto.",
     ),
     click.option("--virtual", is_flag=True, help="Replay in virtual time on a modelled engine."),
 )
@@ -221,12 +221,12 @@ def _endpoint_settings(options: TargetOptions, url: str) -> "EndpointSettings":
         tls=TlsSettings(options.ca_file, options.insecure),
         keepalive_s=options.keepalive,
         timeout_s=options.timeout,
-        timestamps=_timestamps(options.timestamps),
+        timestamps=timestamps_of(options.timestamps),
         keeps_answers=options.keeps_answers,
     )
 
 
-def _timestamps(asked: str) -> "Timestamps":
+def timestamps_of(asked: str) -> "Timestamps":
     """Return who will say when bytes arrive, from a test on this machine."""
     from agentx_replay.endpoint.kernel_stamps import timestamps_here
 

@@ -14,6 +14,7 @@ import orjson
 from agentx_replay.analysis.client_error import Ceiling, Driven, Offered, Stamps, compare
 from agentx_replay.endpoint.chat import ChatRequests, head_start
 from agentx_replay.endpoint.client import Client
+from agentx_replay.endpoint.kernel_stamps import Timestamps
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.endpoint.url import parse_base_url
 from agentx_replay.experiment.open_files import raise_open_files
@@ -25,7 +26,8 @@ _LEAD_S = 0.2
 """From the first request to the first token: every stream has asked by then."""
 _LEAD_A_STREAM_S = 0.001
 _SPARE_DESCRIPTORS = 64
-_MOST_STREAMS = 2048
+_FIRST_STREAMS = 256
+_MOST_STREAMS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +35,14 @@ class Load:
     """``streams`` at once, each with ``rate`` tokens/s for ``seconds``.
 
     In a ``burst`` all streams' tokens are due at the same instants, as after an engine's step;
-    else they are spread evenly.
+    else they are spread evenly. ``timestamps`` is who takes the client's.
     """
 
     streams: int
     rate: float
     seconds: float
     burst: bool
+    timestamps: Timestamps
 
     @property
     def every_ns(self) -> int:
@@ -58,7 +61,7 @@ class Load:
 
 async def drive(url: str, load: Load) -> Driven:
     """Drive the truth server at ``url`` and compare."""
-    settings = EndpointSettings(parse_base_url(url), "truth")
+    settings = EndpointSettings(parse_base_url(url), "truth", timestamps=load.timestamps)
     client = Client(settings)
     try:
         lead_s = _LEAD_S + _LEAD_A_STREAM_S * load.streams
@@ -74,11 +77,12 @@ async def drive(url: str, load: Load) -> Driven:
     finally:
         await client.close()
     return compare(
-        offered=Offered(load.streams, load.rate, load.burst),
+        offered=Offered(load.streams, load.rate, load.burst, load.timestamps),
         seen=[(response.send_ns, response.arrival_ns) for response in responses],
         truth=[truth[stream] for stream in range(load.streams)],
         failed=sum(response.status is not Status.OK for response in responses),
         cpu_share=cpu_share,
+        late_events=sum(response.late_events for response in responses),
     )
 
 
@@ -108,20 +112,27 @@ async def _truth(client: Client, settings: EndpointSettings) -> dict[int, Stamps
     }
 
 
-async def find_ceiling(url: str, rate: float, budget_s: float) -> Ceiling:
-    """Double the streams, in bursts, until they are too many twice or the time is used up.
+async def find_ceiling(url: str, rate: float, budget_s: float, timestamps: Timestamps) -> Ceiling:
+    """Double the streams, in bursts, until they are too many twice or the time is used up; halve
+    them first, where the first number is too many already.
 
     Twice, since what else a machine does in one second makes one trial fail that the next passes.
     """
     until_s = time.monotonic() + budget_s
     most = min(_MOST_STREAMS, raise_open_files() - _SPARE_DESCRIPTORS)
-    reached, streams = 0, 16
-    while streams <= most:
-        load = Load(streams, rate, 1.0, burst=True)
+    reached, streams = 0, min(_FIRST_STREAMS, most)
+    limits: tuple[str, ...] = ()
+    while 0 < streams <= most:
+        load = Load(streams, rate, 1.0, burst=True, timestamps=timestamps)
         if time.monotonic() + 2 * load.seconds + streams * _LEAD_A_STREAM_S > until_s:
-            return Ceiling(reached, ended=f"the {budget_s:.0f} s for looking were used up")
-        limits = (await drive(url, load)).limits and (await drive(url, load)).limits
-        if limits:
-            return Ceiling(reached, limits)
-        reached, streams = streams, streams * 2
-    return Ceiling(reached, ended=f"no more than {most:,} connections are tried")
+            ended = f"the {budget_s:.0f} s for looking were used up"
+            return Ceiling(reached, ended=ended, timestamps=timestamps)
+        too_much = (await drive(url, load)).limits and (await drive(url, load)).limits
+        if not too_much:
+            reached = streams
+        limits = too_much or limits
+        if limits and (reached or streams == 1):
+            return Ceiling(reached, limits, timestamps=timestamps)
+        streams = streams // 2 if too_much else streams * 2
+    ended = f"no more than {most:,} connections are tried"
+    return Ceiling(reached, ended=ended, timestamps=timestamps)

@@ -135,7 +135,7 @@ class Sweep:
             prompting=self._prompting,
             attempt=attempt,
             source=self._source,
-            workers=workers_for(plan.concurrency, settings.workers),
+            workers=workers_for(plan.concurrency, settings.workers, self._target.timestamps),
             rules=rules_of(settings, self.corpus, self.selection, self._target.facts),
             run_id=settings.salt[:8] + later + (f"-a{attempt}" if attempt else ""),
             gpus=settings.gpus,

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 
+from agentx_replay.endpoint.kernel_stamps import Timestamps
 from agentx_replay.errors import UsageError
 from agentx_replay.experiment.job import Job, Refusal
 from agentx_replay.experiment.part import Look, Played
@@ -26,19 +27,23 @@ from agentx_replay.replay.page import Cells, page_bytes
 from agentx_replay.replay.ports import Clock
 from agentx_replay.replay.window import WindowResult
 
-LANES_A_WORKER = 64
+LANES_A_WORKER: dict[Timestamps, int] = {"kernel": 128, "process": 64}
+"""With the kernel's timestamps, a quarter of what a core's CPU could carry: what counts is then how
+long requests that are due at one instant wait for each other. A process's own get later, too."""
 INTERRUPTED = "interrupted"
 _LEAVE_TIMEOUT_S = 10.0
 _NS = 1_000_000_000
 
 
-def workers_for(concurrency: int, asked: int | None) -> int:
-    """Return how many workers play a level: what was asked, or one for 64 lanes, leaving a core.
+def workers_for(concurrency: int, asked: int | None, timestamps: Timestamps) -> int:
+    """Return how many workers play a level: what was asked, or one for ``LANES_A_WORKER`` lanes,
+    leaving a core.
 
     Never more than lanes.
     """
     cores = len(os.sched_getaffinity(0))
-    wanted = min(math.ceil(concurrency / LANES_A_WORKER), cores - 1) if asked is None else asked
+    needed = math.ceil(concurrency / LANES_A_WORKER[timestamps])
+    wanted = min(needed, cores - 1) if asked is None else asked
     return min(max(wanted, 1), concurrency)
 
 

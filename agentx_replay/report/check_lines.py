@@ -31,10 +31,20 @@ def _yes(fact: bool) -> str:
 
 def client_lines(driven: list[Driven], ceiling: Ceiling) -> list[str]:
     """Return the client's own error under each load, and how much it can drive."""
-    lines = ["client, one process, against a server that knows when each token left"]
+    lines = [
+        "client, one process, against a server that knows when each token left; "
+        f"timestamps by the {ceiling.timestamps}"
+    ]
     for each in driven:
         lines += _driven_lines(each)
-    return lines + _verdict_lines(driven) + _ceiling_lines(ceiling)
+    return lines + _verdict_lines(judged(driven, ceiling)) + _ceiling_lines(ceiling)
+
+
+def judged(driven: list[Driven], ceiling: Ceiling) -> list[Driven]:
+    """Return the loads that say how a run would go here: those with its timestamps. Others are
+    shown beside them.
+    """
+    return [each for each in driven if each.timestamps == ceiling.timestamps]
 
 
 def _verdict_lines(driven: list[Driven]) -> list[str]:
@@ -52,9 +62,10 @@ def _verdict_lines(driven: list[Driven]) -> list[str]:
 def _ceiling_lines(ceiling: Ceiling) -> list[str]:
     streams = counted(ceiling.streams, "stream")
     if ceiling.ended is not None:
-        return [f"  drives at least {streams} honestly in bursts ({ceiling.ended})"]
+        return [f"  one worker: at least {streams} honestly in bursts ({ceiling.ended})"]
     return [
-        f"  drives up to {streams} honestly in bursts; twice as many were too much, tried twice:",
+        f"  one worker: up to {streams} honestly in bursts; twice as many were too much, tried "
+        "twice:",
         *(f"    {limit}" for limit in ceiling.limits),
     ]
 
@@ -62,13 +73,17 @@ def _ceiling_lines(ceiling: Ceiling) -> list[str]:
 def _driven_lines(driven: Driven) -> list[str]:
     how = "step-synchronised bursts" if driven.burst else "staggered"
     lines = [
-        f"  {counted(driven.streams, 'stream')}, {how}: {driven.tokens_per_s:,.0f} of "
-        f"{driven.planned_tokens_per_s:,.0f} tok/s, {driven.cpu_us_per_token:.1f} µs of CPU a token"
+        f"  {counted(driven.streams, 'stream')}, {how}, {driven.timestamps} timestamps: "
+        f"{driven.tokens_per_s:,.0f} of {driven.planned_tokens_per_s:,.0f} tok/s, "
+        f"{driven.cpu_us_per_token:.1f} µs of CPU a token"
     ]
     if driven.itl_error is not None:
-        stamps = _ms(driven.stamp_error_p50_s, driven.stamp_error_p99_s, driven.stamp_error_p999_s)
+        late = _ms(driven.stamp_error_p50_s, driven.stamp_error_p99_s, driven.stamp_error_p999_s)
         ttft = _ms(driven.ttft_error_p50_s, driven.ttft_error_p99_s)
-        lines.append(f"    stamps late by {stamps} ms (P50, P99, P99.9)")
+        lines.append(
+            f"    late by {late} ms (P50, P99, P99.9); {driven.late_event_share:.2%} of them upper "
+            "bounds"
+        )
         lines.append(
             f"    TTFT too long by {ttft} ms (P50, P99); P90 ITL off by {driven.itl_error:.2%}"
         )
@@ -76,4 +91,4 @@ def _driven_lines(driven: Driven) -> list[str]:
 
 
 def _ms(*seconds: float | None) -> str:
-    return ", ".join("?" if s is None else f"{s * 1e3:.2f}" for s in seconds)
+    return ", ".join("?" if s is None else f"{s * 1e3:.3f}" for s in seconds)

@@ -20,7 +20,8 @@ SEEN = [stamps(0, 101, 111, 121, 131), stamps(0, 103, 112, 121, 130)]
 
 
 def test_what_was_late_and_by_how_much() -> None:
-    driven = compare(TWO, SEEN, TRUTH, failed=0, cpu_share=0.1)
+    driven = compare(TWO, SEEN, TRUTH, failed=0, cpu_share=0.1, late_events=2)
+    assert driven.late_event_share == 0.25
     # Three gaps in 30 ms a stream: 100 tok/s each.
     assert driven.tokens_per_s == pytest.approx(200.0)
     assert driven.planned_tokens_per_s == 200.0

@@ -28,19 +28,30 @@ def test_it_tells_each_servers_readiness_and_this_clients_error_as_one_object() 
     for server in found["servers"]:
         assert server["usage_reported"]
         assert server["cached_tokens_reported"]
-    staggered, bursts = found["client"]["loads"]
-    assert [staggered["burst"], bursts["burst"]] == [False, True]
-    assert staggered["planned_tokens_per_s"] == bursts["planned_tokens_per_s"] == 80.0
-    for load in (staggered, bursts):
+    client = found["client"]
+    beside = ["kernel", "process"] if client["timestamps"] == "kernel" else ["process"]
+    of_loads = [(load["burst"], load["timestamps"]) for load in client["loads"]]
+    assert of_loads == [(burst, by) for burst in (False, True) for by in beside]
+    for load in client["loads"]:
+        assert load["planned_tokens_per_s"] == 80.0
         assert load["failed"] == 0
+        assert 0 <= load["late_event_share"] <= 1
         # A stamp is never before the token left, and P50, P99, P99.9 rise.
         assert 0 < load["stamp_error_p50_s"] <= load["stamp_error_p99_s"]
         assert load["stamp_error_p99_s"] <= load["stamp_error_p999_s"]
     assert all(server["server"] == "agentx-replay-simulator/0.1.0" for server in found["servers"])
-    ceiling = found["client"]["ceiling"]
+    ceiling = client["ceiling"]
+    assert ceiling["timestamps"] == client["timestamps"]
     assert bool(ceiling["limits"]) != bool(ceiling["ended"])
-    too_much = bool(staggered["limits"] or bursts["limits"])
-    assert result.returncode == int(too_much)
+    judged = [load for load in client["loads"] if load["timestamps"] == client["timestamps"]]
+    assert result.returncode == int(any(load["limits"] for load in judged))
+
+
+def test_it_can_be_asked_for_the_processs_own_timestamps_alone() -> None:
+    result = check("--timestamps", "process", "--streams", "2", "--rate", "10", "--json")
+    client = json.loads(result.stdout)["client"]
+    assert client["timestamps"] == "process"
+    assert [load["timestamps"] for load in client["loads"]] == ["process", "process"]
 
 
 def test_it_tells_whether_a_server_takes_tool_messages() -> None:

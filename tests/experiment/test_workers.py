@@ -205,24 +205,32 @@ def test_sessions_that_changed_meanwhile_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("concurrency", "cores", "asked", "workers"),
+    ("concurrency", "cores", "asked", "kernel", "process"),
     [
-        (1, 16, None, 1),
-        (64, 16, None, 1),
-        (65, 16, None, 2),
-        (512, 16, None, 8),
-        (4096, 16, None, 15),  # one core is left
-        (512, 2, None, 1),
-        (512, 1, None, 1),
-        (8, 2, 3, 3),  # what was asked, also where it is more than there are cores
-        (2, 16, 5, 2),  # but never a worker without a lane
+        (1, 16, None, 1, 1),
+        (64, 16, None, 1, 1),
+        (65, 16, None, 1, 2),
+        (128, 16, None, 1, 2),
+        (129, 16, None, 2, 3),
+        (512, 16, None, 4, 8),
+        (4096, 16, None, 15, 15),  # one core is left
+        (512, 2, None, 1, 1),
+        (512, 1, None, 1, 1),
+        (8, 2, 3, 3, 3),  # what was asked, also where it is more than there are cores
+        (2, 16, 5, 2, 2),  # but never a worker without a lane
     ],
 )
 def test_how_many_workers_play_a_level(
-    monkeypatch: pytest.MonkeyPatch, concurrency: int, cores: int, asked: int | None, workers: int
+    monkeypatch: pytest.MonkeyPatch,
+    concurrency: int,
+    cores: int,
+    asked: int | None,
+    kernel: int,
+    process: int,
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
-    assert workers_for(concurrency, asked) == workers
+    assert workers_for(concurrency, asked, "kernel") == kernel
+    assert workers_for(concurrency, asked, "process") == process
 
 
 def test_a_death_is_told_by_its_signal_or_its_exit_code() -> None:

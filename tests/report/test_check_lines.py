@@ -1,5 +1,7 @@
 """What ``check`` prints, word for word."""
 
+from dataclasses import replace
+
 from agentx_replay.analysis.client_error import Ceiling, Driven
 from agentx_replay.report.check_lines import client_lines, server_lines
 
@@ -28,6 +30,8 @@ DRIVEN = Driven(
     ttft_error_p50_s=0.0004,
     ttft_error_p99_s=0.0051,
     itl_error=0.0012,
+    late_event_share=0.00256,
+    timestamps="kernel",
 )
 
 
@@ -53,15 +57,27 @@ def test_what_a_server_does_not_tell() -> None:
     assert lines[6:8] == ["  context limit:      not told", "  keep-alive:         not announced"]
 
 
-def test_the_clients_own_error() -> None:
-    assert client_lines([DRIVEN], Ceiling(256, ("the P90 ITL was 3.0% off (limit 2.5%)",))) == [
-        "client, one process, against a server that knows when each token left",
-        "  64 streams, step-synchronised bursts: 3,190 of 3,200 tok/s, 12.3 µs of CPU a token",
-        "    stamps late by 0.10, 2.00, 3.10 ms (P50, P99, P99.9)",
-        "    TTFT too long by 0.40, 5.10 ms (P50, P99); P90 ITL off by 0.12%",
+CLIENT = "client, one process, against a server that knows when each token left; timestamps by the "
+
+
+def test_the_clients_own_error_by_the_kernel_and_beside_it_by_the_process() -> None:
+    process = replace(DRIVEN, timestamps="process", itl_error=0.03, late_event_share=0.2)
+    too_much = ("52,000 of 102,400 tok/s were reached",)
+    assert client_lines([DRIVEN, process], Ceiling(1024, too_much, timestamps="kernel")) == [
+        f"{CLIENT}kernel",
+        "  64 streams, step-synchronised bursts, kernel timestamps: 3,190 of 3,200 tok/s, 12.3 µs "
+        "of CPU a token",
+        "    late by 0.100, 2.000, 3.100 ms (P50, P99, P99.9); 0.26% of them upper bounds",
+        "    TTFT too long by 0.400, 5.100 ms (P50, P99); P90 ITL off by 0.12%",
+        "  64 streams, step-synchronised bursts, process timestamps: 3,190 of 3,200 tok/s, 12.3 µs "
+        "of CPU a token",
+        "    late by 0.100, 2.000, 3.100 ms (P50, P99, P99.9); 20.00% of them upper bounds",
+        "    TTFT too long by 0.400, 5.100 ms (P50, P99); P90 ITL off by 3.00%",
+        "    too much: the P90 ITL was 3.0% off (limit 2.5%)",
         "  PASS: 64 streams of 50 tok/s can be measured honestly here (one trial of each kind)",
-        "  drives up to 256 streams honestly in bursts; twice as many were too much, tried twice:",
-        "    the P90 ITL was 3.0% off (limit 2.5%)",
+        "  one worker: up to 1,024 streams honestly in bursts; twice as many were too much, tried "
+        "twice:",
+        "    52,000 of 102,400 tok/s were reached",
     ]
 
 
@@ -69,14 +85,14 @@ def test_a_load_that_was_too_much_says_why_and_has_no_errors_to_tell() -> None:
     failed = Driven(64, False, 3200.0, 3190.0, 12.34, 0.04, failed=2)
     lines = client_lines([failed], Ceiling(0, ("2 of 16 responses failed",)))
     assert lines[1:4] == [
-        "  64 streams, staggered: 3,190 of 3,200 tok/s, 12.3 µs of CPU a token",
+        "  64 streams, staggered, process timestamps: 3,190 of 3,200 tok/s, 12.3 µs of CPU a token",
         "    too much: 2 of 64 responses failed",
         "  FAIL: 64 streams of 50 tok/s are more than one process can honestly measure here",
     ]
 
 
 def test_a_look_that_ended_before_anything_was_too_much_says_at_least() -> None:
-    ceiling = Ceiling(512, ended="the 10 s for looking were used up")
+    ceiling = Ceiling(512, ended="the 20 s for looking were used up", timestamps="kernel")
     assert client_lines([DRIVEN], ceiling)[-1] == (
-        "  drives at least 512 streams honestly in bursts (the 10 s for looking were used up)"
+        "  one worker: at least 512 streams honestly in bursts (the 20 s for looking were used up)"
     )
