@@ -1,0 +1,79 @@
+"""Whole outputs, word for word: what a person reads, wherever it is worded.
+
+Other tests hold codes and values. A sentence that changes shows here, and nowhere else: see
+``golden_files``.
+"""
+
+from pathlib import Path
+
+import kept_runs
+import pytest
+from command_line import finished
+from golden_files import Goldens, text_of_page
+
+from agentx_replay.results.layout import report_file
+
+COMMANDS = (
+    (), ("run",), ("sweep",), ("plan",), ("check",), ("report",), ("compare",), ("traces",),
+    ("traces", "stats"), ("traces", "check"), ("traces", "pack"), ("traces", "generate"),
+    ("simulate",),
+)  # fmt: skip
+RUNS = {each.__name__: each for each in (
+    kept_runs.plain, kept_runs.starts, kept_runs.killed, kept_runs.live
+)}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    place = tmp_path_factory.mktemp("kept")
+    return {name: make(place / name) for name, make in RUNS.items()}
+
+
+def said(*arguments: object, place: Path | None = None) -> str:
+    """Everything a command says, with its exit code; ``place`` is another each time."""
+    done = finished(*arguments, COLUMNS="80")
+    text = f"exit code {done.returncode}\n{done.stderr}{done.stdout}"
+    return text if place is None else text.replace(str(place), "PLACE")
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_what_a_report_and_its_page_say(name: str, kept: dict[str, Path], goldens: Goldens) -> None:
+    run = kept[name]
+    goldens.check_text(f"outputs/report-{name}", said("report", run, place=run.parent))
+    page = text_of_page(report_file(run).read_text()).replace(str(run.parent), "PLACE")
+    goldens.check_text(f"outputs/page-{name}", page)
+
+
+@pytest.mark.parametrize("more", [(), ("--markdown",)], ids=["text", "markdown"])
+def test_what_a_comparison_says(
+    more: tuple[str, ...], kept: dict[str, Path], goldens: Goldens
+) -> None:
+    plain, starts = kept["plain"], kept["starts"]
+    prices = ("--price", "plain=1.50,starts=2.26", "--price-source", "the list")
+    text = said("compare", plain, starts, "--at", "50,80", *prices, *more, place=plain.parent)
+    goldens.check_text(f"outputs/compare{''.join(more).replace('--', '-')}", text)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("plan", ("plan", "--concurrency", "2,8")),
+        ("plan-simulated", ("plan", "--simulate", "--concurrency", "2")),
+        ("traces-stats", ("traces", "stats")),
+    ],
+)
+def test_what_is_said_before_anything_runs(
+    name: str, arguments: tuple[str, ...], goldens: Goldens
+) -> None:
+    goldens.check_text(f"outputs/{name}", said(*arguments))
+
+
+def test_what_a_sweep_says_on_its_way(tmp_path: Path, goldens: Goldens) -> None:
+    sweep = ("sweep", "--virtual", "--concurrency", "1,2", "--override", "window_s=4")
+    text = said(*sweep, "--salt", "s", "--out", tmp_path / "out", place=tmp_path)
+    goldens.check_text("outputs/sweep", text)
+
+
+def test_what_help_says(goldens: Goldens) -> None:
+    parts = [said(*command, "--help") for command in COMMANDS]
+    goldens.check_text("outputs/help", "\n".join(parts))
