@@ -6,6 +6,7 @@ out where the plan is at hand. Nothing here judges whether a point is valid.
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,9 +15,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from agentx_replay.analysis.window import MEASURED_STATUSES, Window
-
-BLOCK_TOKENS = 64
-"""Tokens of a block in every public set; a point's tables do not tell another size."""
 
 _NS_PER_MS = 1_000_000
 
@@ -152,9 +150,17 @@ class Fidelity:
 
 
 def fidelity(
-    requests: pa.Table, plays: pa.Table, window: Window, concurrency: int, conformity: Conformity
+    requests: pa.Table,
+    plays: pa.Table,
+    window: Window,
+    concurrency: int,
+    conformity: Conformity,
+    block_tokens: Mapping[str, int],
 ) -> Fidelity:
-    """Return the report of a point from its tables (``requests`` with ``COLUMNS``)."""
+    """Return the report of a point from its tables (``requests`` with ``COLUMNS``).
+
+    ``block_tokens`` says how many tokens a block of each session has, by the session's id.
+    """
     sent = requests.filter(
         pc.and_(
             pc.equal(requests["phase"], "window"),
@@ -167,15 +173,17 @@ def fidelity(
     measured = sent.filter(pc.is_in(sent["status"], pa.array(MEASURED_STATUSES)))
     wanted_output = pc.max_element_wise(measured["recorded_output_tokens"], 1)
     input_tokens = sent["recorded_input_tokens"]
-    whole_blocks = pc.divide(input_tokens, BLOCK_TOKENS)
+    sizes = _block_tokens(sent["session_id"], block_tokens)
+    whole_blocks = pc.divide(input_tokens, sizes)
     least, most = live_trees(plays, window)
     system_skipped_s, tree_skipped_s = skipped_s(plays)
     return Fidelity(
         prompt_lengths=length_errors(measured["prompt_tokens"], measured["recorded_input_tokens"]),
         output_lengths=length_errors(measured["completion_tokens"], wanted_output),
-        reuse_sent=_reuse(sent["kept_blocks"], sent["planned_prompt_tokens"]),
+        reuse_sent=_reuse(pc.multiply(sent["kept_blocks"], sizes), sent["planned_prompt_tokens"]),
         reuse_recorded=_reuse(
-            pc.min_element_wise(sent["shared_blocks"], whole_blocks), input_tokens
+            pc.multiply(pc.min_element_wise(sent["shared_blocks"], whole_blocks), sizes),
+            input_tokens,
         ),
         trees_wanted=concurrency,
         trees_least=least,
@@ -274,9 +282,16 @@ def shared_between_plays(requests: pa.Table) -> int:
     return sum(count > 1 for count in plays.values())
 
 
-def _reuse(blocks: pa.ChunkedArray, tokens: pa.ChunkedArray) -> float | None:
+def _block_tokens(session_id: pa.ChunkedArray, block_tokens: Mapping[str, int]) -> pa.Array:
+    """Return the tokens of a block of each row's session."""
+    coded = session_id.combine_chunks().dictionary_encode()
+    sizes = [block_tokens[each] for each in coded.dictionary.to_pylist()]
+    return pa.array(np.array(sizes, np.int64)[coded.indices.to_numpy()])
+
+
+def _reuse(reused_tokens: pa.ChunkedArray, tokens: pa.ChunkedArray) -> float | None:
     total = pc.sum(tokens).as_py()
-    return BLOCK_TOKENS * pc.sum(blocks).as_py() / total if total else None
+    return pc.sum(reused_tokens).as_py() / total if total else None
 
 
 def _count(mask: pa.ChunkedArray) -> int:

@@ -20,6 +20,7 @@ from agentx_replay.analysis.metrics import PointSummary, PromptLengths, summaris
 from agentx_replay.analysis.percentiles import Distribution
 from agentx_replay.analysis.responses import Records, records_of
 from agentx_replay.analysis.server import CacheAgreement, cache_agreement, metrics_of, speculation
+from agentx_replay.analysis.server_facts import ServerFacts, server_facts
 from agentx_replay.analysis.throughput import Throughput, headline_of
 from agentx_replay.analysis.timeline import TIMELINE_COLUMNS, requests_of
 from agentx_replay.analysis.window import Window, observed_window
@@ -28,7 +29,7 @@ from agentx_replay.results.layout import Measurement, point_file
 from agentx_replay.results.record_check import check_records
 from agentx_replay.results.requests import StoredRequests
 from agentx_replay.results.run_directory import PointStatus, StoredPoint
-from agentx_replay.results.server_metrics import Metric, read_server_metrics
+from agentx_replay.results.server_metrics import read_server_metrics
 from agentx_replay.results.typed import typed
 
 
@@ -66,6 +67,7 @@ class Point:
     instrument: InstrumentReport | None
     fidelity: Fidelity | None = None
     agreement: CacheAgreement | None = None
+    server: ServerFacts | None = None
 
     @property
     def concurrency(self) -> int:
@@ -162,6 +164,7 @@ def measure_point(
     status: PointStatus,
     fidelity: Fidelity | None = None,
     agreement: CacheAgreement | None = None,
+    server: ServerFacts | None = None,
 ) -> Point:
     """Return the numbers of a point."""
     summary = instrument = None
@@ -169,7 +172,7 @@ def measure_point(
         summary = summarise(records, facts.window, facts.concurrency, facts.accept_length)
         if samples is not None:
             instrument = examine(records.responses, facts.window, samples, facts.timestamps)
-    return Point(status, facts, summary, instrument, fidelity, agreement)
+    return Point(status, facts, summary, instrument, fidelity, agreement, server)
 
 
 def point_document(point: Point) -> dict[str, Any]:
@@ -209,13 +212,15 @@ def point_from_records(stored: StoredPoint, records: Records) -> Point:
         window = facts.window or observed_window(records.responses, facts.rules.window_s)
         drafted = _accept_length(stored, window)
         facts = replace(facts, window=window, accept_length=drafted)
+    agreement, server = told_by_server(stored.directory, facts.window)
     return measure_point(
         records,
         samples_of(stored.instrument()),
         facts,
         stored.status,
         _fidelity_of(stored),
-        agreement_in(stored.directory, facts.window),
+        agreement,
+        server,
     )
 
 
@@ -227,17 +232,20 @@ def _accept_length(stored: StoredPoint, window: Window | None) -> float | None:
     return None if found is None else found.accept_length
 
 
-def agreement_in(directory: Path, window: Window | None) -> CacheAgreement | None:
-    """Return how the cache counters and the responses in a level's directory agree; None where the
-    server tells of none.
+def told_by_server(
+    directory: Path, window: Window | None
+) -> tuple[CacheAgreement | None, ServerFacts | None]:
+    """Return how the cache counters and the responses in a level's directory agree, and what else
+    the server's page tells; None where it does not.
     """
-    if window is None:
-        return None
-    metrics = metrics_of(read_server_metrics(directory), window)
-    if Metric.CACHE_QUERIES not in metrics:
-        return None  # spares reading the requests once more
+    metrics = metrics_of(read_server_metrics(directory), window) if window else {}
+    if window is None or not metrics:
+        return None, None  # spares reading the requests once more
     requests = requests_of(StoredRequests.of(directory).table(TIMELINE_COLUMNS), window)
-    return cache_agreement(metrics, requests, window.length_s)
+    return (
+        cache_agreement(metrics, requests, window.length_s),
+        server_facts(metrics, requests, window.length_s),
+    )
 
 
 def _fidelity_of(stored: StoredPoint) -> Fidelity | None:

@@ -18,11 +18,14 @@ from agentx_replay.analysis.cost import break_even_cycle_growth
 from agentx_replay.analysis.responses import Floats
 from agentx_replay.analysis.timeline import Requests
 from agentx_replay.analysis.window import Window
-from agentx_replay.results.server_metrics import GREATEST_VALUE, RANK, Metric
+from agentx_replay.results.server_metrics import GREATEST_VALUE
+from agentx_replay.results.server_names import NEEDS, RANK, Metric
 
 _NS = 1_000_000_000
-_POSITION = re.compile(r'position="(\d+)"')
-_SUMMED = (Metric.RUNNING, Metric.WAITING)
+_POSITION = re.compile(r'position="(\d+)"')  # of token_position too
+_SUMMED = (Metric.RUNNING, Metric.WAITING, Metric.WAITING_FOR)
+_BY_LABEL = (Metric.ACCEPTED_AT, Metric.CACHED_FROM, Metric.WAITING_FOR)
+"""Of these a line without labels is no total of the others: each is told apart."""
 _Told = tuple[str, str, str]
 """Page, meaning and name."""
 _LINE = ("endpoint", "metric", "name", "labels")
@@ -30,6 +33,7 @@ _ROUTER = "dynamo"
 _DIVIDED = (
     (Metric.CACHE_QUERIES, Metric.CACHE_HITS),
     (Metric.DRAFTS, Metric.DRAFT_TOKENS, Metric.ACCEPTED_TOKENS, Metric.ACCEPTED_AT),
+    (Metric.POOL_BLOCKS, Metric.BLOCK_TOKENS),
 )
 """Counts that are divided by each other, so must be of the same engines: of kinds that tell only
 some of those told, none is taken.
@@ -47,6 +51,7 @@ class Samples:
     labels: str
     at_s: Floats
     values: Floats
+    name: str = ""
 
 
 Metrics = Mapping[Metric, tuple[Samples, ...]]
@@ -77,7 +82,7 @@ def _told(table: pa.Table, window: Window) -> dict[_Told, dict[str, Samples]]:
         page, metric, name, labels = (each.as_py() for each in line)
         if (metric, name) in RANK:
             at_s = (at_ns.values.to_numpy() - window.open_ns) / _NS
-            samples = Samples(labels, at_s, value.values.to_numpy())
+            samples = Samples(labels, at_s, value.values.to_numpy(), name)
             told.setdefault((page, metric, name), {})[labels] = samples
     return told
 
@@ -85,13 +90,17 @@ def _told(table: pa.Table, window: Window) -> dict[_Told, dict[str, Samples]]:
 def _that_add_up(metric: Metric, lines: dict[str, Samples]) -> dict[str, Samples]:
     """Return the lines of one name on one page that count: of those beside one without labels it
     alone. A client library writes all lines of a name with the same labels, so one without is the
-    total that a router, say, wrote beside its engines. A total is not by position.
+    total that a router, say, wrote beside its engines. A total is by no label.
     """
-    return {"": lines[""]} if "" in lines and metric is not Metric.ACCEPTED_AT else lines
+    return {"": lines[""]} if "" in lines and metric not in _BY_LABEL else lines
 
 
 def _believed(told: Set[_Told]) -> set[_Told]:
     """Return which meanings and names count, and of which pages."""
+    on_page: dict[str, set[str]] = {}
+    for page, _, name in told:
+        on_page.setdefault(page, set()).add(name)
+    told = {each for each in told if each[1:] not in NEEDS or NEEDS[each[1:]] & on_page[each[0]]}
     best: dict[_Told, int] = {}
     for page, metric, name in told:
         of = page, metric, _kind(name)

@@ -47,6 +47,17 @@ def server_page(server: EndpointSettings) -> MetricsPage:
     return MetricsPage(replace(server, url=replace(server.url, path="/metrics")), server.secrets)
 
 
+def second_page(page: MetricsPage) -> MetricsPage | None:
+    """Return where an engine that serves another thing at ``/metrics`` has the page: trtllm-serve
+    has JSON there. None for a page at a path of its own.
+    """
+    settings = page.settings
+    if settings.url.path != "/metrics":
+        return None
+    url = replace(settings.url, path="/prometheus/metrics")
+    return MetricsPage(replace(settings, url=url), page.secrets)
+
+
 def page_url(text: str) -> BaseUrl:
     """Return the page that ``--metrics-url`` names; with no path, ``/metrics`` is meant.
 

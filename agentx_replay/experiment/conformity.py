@@ -101,7 +101,8 @@ def level_fidelity(
     if killed or cut_off:
         plays = with_live_plays(requests, plays)
         trees = lanes_on_record(plays)
-    report = fidelity(requests, plays, window, trees, found)
+    block_tokens = {each.id: each.block_size for each in plan.library.selection.sessions}
+    report = fidelity(requests, plays, window, trees, found, block_tokens)
     return without_prefixes(report) if live_history else report
 
 

@@ -18,10 +18,10 @@ from agentx_replay.analysis.metrics import latency_series
 from agentx_replay.analysis.point import (
     Point,
     PointFacts,
-    agreement_in,
     facts_document,
     measure_point,
     point_document,
+    told_by_server,
 )
 from agentx_replay.analysis.responses import records_of
 from agentx_replay.analysis.window import Window
@@ -255,8 +255,8 @@ def _point(level: Level, replayed: _Replayed, directory: Path) -> Point:
         write_log(latency_log(directory), series, replayed.origin_unix_s)
     live_history = level.rules.live_history
     fidelity = level_fidelity(level.plan, directory, window, live_history=live_history)
-    agreement = agreement_in(directory, window)
-    return measure_point(records, samples, facts, _status(result), fidelity, agreement)
+    told = told_by_server(directory, window)
+    return measure_point(records, samples, facts, _status(result), fidelity, *told)
 
 
 def _status(result: ReplayResult) -> PointStatus:

@@ -4,7 +4,14 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from agentx_replay.endpoint.scrape import MetricsPage, lines_of, page_at, scraping, server_page
+from agentx_replay.endpoint.scrape import (
+    MetricsPage,
+    lines_of,
+    page_at,
+    scraping,
+    second_page,
+    server_page,
+)
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.errors import UsageError
 from agentx_replay.experiment.keeping import kept_in_parts
@@ -23,22 +30,30 @@ async def metrics_pages(urls: Sequence[str], server: EndpointSettings) -> tuple[
     Raises ``UsageError`` (exit code 3) for a URL that gives no metric of a known engine.
     """
     if not urls:
-        own = server_page(server)
-        return (own,) if await _is_known(own) else ()
-    pages = tuple(page_at(url, server) for url in urls)
-    for page in pages:
-        if not await _is_known(page):
+        own = await _known(server_page(server))
+        return (own,) if own is not None else ()
+    pages = []
+    for page in (page_at(url, server) for url in urls):
+        known = await _known(page)
+        if known is None:
             raise UsageError(
                 "metrics-unknown",
                 f"{page.name} answers with no metric of a known engine",
                 "check --metrics-url, and that the engine was started with its metrics on",
                 exit_code=_UNUSABLE,
             )
-    return pages
+        pages.append(known)
+    return tuple(pages)
 
 
-async def _is_known(page: MetricsPage) -> bool:
-    return any(known_samples(await lines_of(page) or []))
+async def _known(page: MetricsPage) -> MetricsPage | None:
+    """Return the page, or the second place to look for it, that tells a known metric; None where
+    neither does.
+    """
+    for each in (page, second_page(page)):
+        if each is not None and any(known_samples(await lines_of(each) or [])):
+            return each
+    return None
 
 
 @asynccontextmanager

@@ -9,6 +9,7 @@ from html import escape
 from importlib.resources import files
 
 from agentx_replay.analysis.curve import Curve
+from agentx_replay.analysis.point import Point
 from agentx_replay.analysis.run import MeasuredLevel, Run
 from agentx_replay.report.page_curve import curve_figure, latency_figures
 from agentx_replay.report.page_level import LevelFigures, level_figures
@@ -26,6 +27,7 @@ from agentx_replay.report.page_text import (
     speculation_section,
     table,
 )
+from agentx_replay.report.server_words import server_text
 from agentx_replay.report.start_lines import start_notes, start_rows
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -48,6 +50,7 @@ def page(run: Run, curve: Curve) -> str:
         _latency_part(run),
         _levels_part(shown),
         agreement_section(run.points),
+        _server_part(run.points),
         speculation_section([(x, f.speculation) for x, f in shown]),
         f"<h2>Fidelity</h2>{fidelity_section(run)}",
         f"<h2>The instrument's own error</h2>{instrument_section(run)}",
@@ -55,6 +58,22 @@ def page(run: Run, curve: Curve) -> str:
         f"<h2>Disclosure</h2>{disclosure(run, curve)}",
     ]
     return _document(run.path.resolve().name, "".join(parts))
+
+
+_SERVER = (
+    "From the server's own counters over the window. Its TTFT and ITL are of its histograms, for "
+    "all its clients, interpolated within a bucket: what they differ by from this client's came "
+    "about on the network, in a router, in the detokeniser or in the client."
+)
+
+
+def _server_part(points: Sequence[Point]) -> str:
+    """Return what servers' own pages tell; nothing where none tells anything."""
+    rows = [[point.name, text] for point in points if (text := server_text(point)) is not None]
+    if not rows:
+        return ""
+    shown = table(("concurrency", "told"), rows) + paragraphs([_SERVER], "small")
+    return f"<h3>What the server tells of itself</h3>{shown}"
 
 
 def _document(title: str, body: str) -> str:

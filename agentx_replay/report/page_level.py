@@ -28,7 +28,8 @@ from agentx_replay.analysis.timeline import (
 )
 from agentx_replay.analysis.window import Window
 from agentx_replay.report.chart import Axis, Chart, linear_axis, log_axis
-from agentx_replay.results.server_metrics import Metric, read_server_metrics
+from agentx_replay.results.server_metrics import read_server_metrics
+from agentx_replay.results.server_names import Metric
 from agentx_replay.wording import counted
 
 _NS = 1_000_000_000

@@ -10,6 +10,7 @@ from agentx_replay.analysis.findings import Kind
 from agentx_replay.analysis.point import Point, run_findings
 from agentx_replay.analysis.throughput import worth_explaining
 from agentx_replay.report.fidelity_lines import counted_line, kept_line
+from agentx_replay.report.server_words import server_text
 from agentx_replay.report.verdict_lines import comparability_lines, finding_lines
 from agentx_replay.wording import counted
 
@@ -95,5 +96,6 @@ _AUDITS: tuple[tuple[str, Callable[[Point], str | None]], ...] = (
     ("fidelity to the recording, by concurrency (more in report.html and point.json):", _kept),
     ("clamped, dropped, repeated or skipped, by concurrency:", _counts),
     ("the client's own error, by concurrency (lags P99, the busiest worker):", _client),
+    ("what the server tells of itself, by concurrency:", server_text),
     (_WINDOW_HEADING, _window),
 )

@@ -5,7 +5,7 @@ heading says so.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from agentx_replay.analysis.findings import FAR_APART, FEW_RESPONSES
@@ -84,10 +84,14 @@ def _wrapped(lines: Sequence[str], width: int) -> list[str]:
 
 def points_json(points: Sequence[Point]) -> list[dict[str, Any]]:
     """Return the points by rising concurrency and start as plain values: the columns of
-    points.parquet, and the findings.
+    points.parquet, the findings, and what the server tells of itself.
     """
     return [
-        point_row(point) | {"findings": [finding.document() for finding in point.findings]}
+        point_row(point)
+        | {
+            "findings": [finding.document() for finding in point.findings],
+            "server": point.server and asdict(point.server),
+        }
         for point in sorted(points, key=lambda point: point.measurement)
     ]
 

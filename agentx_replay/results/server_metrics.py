@@ -1,15 +1,14 @@
-"""What engines say about themselves: their metrics' names, and the file that keeps samples of them.
+"""What engines say about themselves: the lines of their pages, and the file that keeps samples.
 
-Engines name the same thing differently. Here each name that is known is given one meaning; the
-file keeps both, and the value as it was told. Fetching is in ``endpoint/scrape.py``, what follows
-from the samples in ``analysis/server.py``.
+Each name that is known (``server_names.py``) has one meaning or more; the file keeps both, and the
+value as it was told. Fetching is in ``endpoint/scrape.py``, what follows from the samples in
+``analysis/server.py``.
 """
 
 import re
 from array import array
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 
 import numpy as np
@@ -19,100 +18,8 @@ from agentx_replay.results.layout import server_file, server_parts
 from agentx_replay.results.parquet import read_parquet
 from agentx_replay.results.sample_parts import sample_files
 from agentx_replay.results.schema import SERVER, arrow_schema
+from agentx_replay.results.server_names import NAMES, Metric
 from agentx_replay.secret_texts import without_secrets
-
-
-class Metric(StrEnum):
-    """What a metric means. Those that end in ``_total`` are counters, the others gauges."""
-
-    RUNNING = "running"
-    WAITING = "waiting"
-    KV_USAGE = "kv_usage"
-    PREEMPTIONS = "preemptions_total"
-    CACHE_QUERIES = "cache_queries_total"
-    CACHE_HITS = "cache_hits_total"
-    CACHE_HIT = "cache_hit"
-    PROMPT_TOKENS = "prompt_tokens_total"
-    GENERATED_TOKENS = "generated_tokens_total"
-    DRAFTS = "drafts_total"
-    DRAFT_TOKENS = "draft_tokens_total"
-    ACCEPTED_TOKENS = "accepted_tokens_total"
-    ACCEPTED_AT = "accepted_at_total"
-    ACCEPT_LENGTH = "accept_length"
-
-
-_TRITON_REQUESTS = "nv_trt_llm_request_metrics"
-_TRITON_BLOCKS = "nv_trt_llm_kv_cache_block_metrics"
-
-NAMES: tuple[tuple[Metric, str, str], ...] = (
-    # meaning, name, text its labels must hold; of one meaning the engine's own name comes first,
-    # a router's after it, an older name last
-    (Metric.RUNNING, "vllm:num_requests_running", ""),
-    (Metric.RUNNING, "sglang:num_running_reqs", ""),
-    (Metric.RUNNING, "llamacpp:requests_processing", ""),
-    (Metric.RUNNING, "trtllm_num_requests_running", ""),
-    (Metric.RUNNING, "trtllm_num_active_requests", ""),
-    (Metric.RUNNING, _TRITON_REQUESTS, 'request_type="active"'),
-    (Metric.RUNNING, "dynamo_component_inflight_requests", ""),
-    (Metric.RUNNING, "dynamo_frontend_inflight_requests", ""),
-    (Metric.WAITING, "vllm:num_requests_waiting", ""),
-    (Metric.WAITING, "sglang:num_queue_reqs", ""),
-    (Metric.WAITING, "llamacpp:requests_deferred", ""),
-    (Metric.WAITING, "trtllm_num_requests_waiting", ""),
-    (Metric.WAITING, "trtllm_num_queued_requests", ""),
-    (Metric.WAITING, _TRITON_REQUESTS, 'request_type="waiting"'),
-    (Metric.WAITING, "dynamo_frontend_queued_requests", ""),
-    (Metric.KV_USAGE, "vllm:kv_cache_usage_perc", ""),
-    (Metric.KV_USAGE, "vllm:gpu_cache_usage_perc", ""),
-    (Metric.KV_USAGE, "sglang:token_usage", ""),
-    (Metric.KV_USAGE, "llamacpp:kv_cache_usage_ratio", ""),
-    (Metric.KV_USAGE, "trtllm_kv_cache_utilization", ""),
-    (Metric.KV_USAGE, _TRITON_BLOCKS, 'kv_cache_block_type="fraction"'),
-    (Metric.KV_USAGE, "dynamo_component_kvstats_gpu_cache_usage_percent", ""),
-    (Metric.PREEMPTIONS, "vllm:num_preemptions_total", ""),
-    (Metric.PREEMPTIONS, "sglang:num_retracted_requests_total", ""),
-    (Metric.CACHE_QUERIES, "vllm:prefix_cache_queries_total", ""),
-    (Metric.CACHE_QUERIES, "vllm:gpu_prefix_cache_queries_total", ""),
-    (Metric.CACHE_QUERIES, "sglang:prompt_tokens_total", ""),
-    (Metric.CACHE_QUERIES, "trtllm_prompt_tokens_total", ""),
-    (Metric.CACHE_QUERIES, "llamacpp:prompt_tokens_total", ""),
-    (Metric.CACHE_QUERIES, "llamacpp:prompt_tokens_cached_total", ""),
-    (Metric.CACHE_HITS, "vllm:prefix_cache_hits_total", ""),
-    (Metric.CACHE_HITS, "vllm:gpu_prefix_cache_hits_total", ""),
-    (Metric.CACHE_HITS, "sglang:cached_tokens_total", ""),
-    (Metric.CACHE_HITS, "trtllm_prompt_cached_tokens_total", ""),
-    (Metric.CACHE_HITS, "llamacpp:prompt_tokens_cached_total", ""),
-    (Metric.CACHE_HIT, "sglang:cache_hit_rate", ""),
-    (Metric.CACHE_HIT, "trtllm_kv_cache_hit_rate", ""),
-    (Metric.CACHE_HIT, "dynamo_component_kvstats_gpu_prefix_cache_hit_rate", ""),
-    (Metric.PROMPT_TOKENS, "vllm:prompt_tokens_total", ""),
-    (Metric.PROMPT_TOKENS, "llamacpp:prompt_tokens_total", ""),
-    (Metric.GENERATED_TOKENS, "vllm:generation_tokens_total", ""),
-    (Metric.GENERATED_TOKENS, "sglang:generation_tokens_total", ""),
-    (Metric.GENERATED_TOKENS, "llamacpp:tokens_predicted_total", ""),
-    (Metric.GENERATED_TOKENS, "dynamo_frontend_output_tokens_total", ""),
-    (Metric.DRAFTS, "vllm:spec_decode_num_drafts_total", ""),
-    (Metric.DRAFTS, "llamacpp:spec_decode_num_drafts_total", ""),
-    (Metric.DRAFT_TOKENS, "vllm:spec_decode_num_draft_tokens_total", ""),
-    (Metric.DRAFT_TOKENS, "llamacpp:spec_decode_num_draft_tokens_total", ""),
-    (Metric.DRAFT_TOKENS, "trtllm_spec_decode_drafted_tokens_total", ""),
-    (Metric.ACCEPTED_TOKENS, "vllm:spec_decode_num_accepted_tokens_total", ""),
-    (Metric.ACCEPTED_TOKENS, "llamacpp:spec_decode_num_accepted_tokens_total", ""),
-    (Metric.ACCEPTED_TOKENS, "trtllm_spec_decode_accepted_tokens_total", ""),
-    (Metric.ACCEPTED_AT, "vllm:spec_decode_num_accepted_tokens_per_pos_total", ""),
-    (Metric.ACCEPTED_AT, "llamacpp:spec_decode_num_accepted_tokens_per_pos_total", ""),
-    (Metric.ACCEPT_LENGTH, "sglang:spec_accept_length", ""),
-    (Metric.ACCEPT_LENGTH, "trtllm_spec_decode_acceptance_length", ""),
-)
-
-RANK = {(metric.value, name): rank for rank, (metric, name, _) in enumerate(NAMES)}
-"""Which of several names of one meaning is to be believed: the lowest, and those that share it add
-up."""
-
-# llama.cpp's prompt_tokens_total is without the cached tokens, which it counts apart.
-RANK[Metric.CACHE_QUERIES.value, "llamacpp:prompt_tokens_cached_total"] = RANK[
-    Metric.CACHE_QUERIES.value, "llamacpp:prompt_tokens_total"
-]
 
 _BY_NAME: dict[str, list[tuple[Metric, str]]] = {}
 for _metric, _name, _labels in NAMES:

@@ -76,7 +76,8 @@ def requests(*rows: tuple[dict[str, Any], dict[str, Any]]) -> pa.Table:
 
 
 def report(table: pa.Table, conformity: Conformity = FINE, trees: int = 1) -> Fidelity:
-    return fidelity(table, plays((0, None)), WINDOW, trees, conformity)
+    sizes = dict.fromkeys(table["session_id"].to_pylist(), 64)
+    return fidelity(table, plays((0, None)), WINDOW, trees, conformity, sizes)
 
 
 def test_prompt_lengths_are_held_against_the_recorded_ones() -> None:
@@ -161,6 +162,18 @@ def test_reuse_is_what_was_sent_before_over_what_is_sent() -> None:
     )
     assert found.reuse_sent == pytest.approx(64 * 28 / 1960)
     assert found.reuse_recorded == pytest.approx(64 * 29 / 1960)
+
+
+def test_reuse_counts_blocks_of_the_size_that_each_session_has() -> None:
+    sent = requests(
+        ({"session_id": "s16", "recorded_input_tokens": 100, "shared_blocks": 6, "kept_blocks": 5,
+          "prompt": prompt(100)}, {}),
+        ({"session_id": "s64", "recorded_input_tokens": 100, "shared_blocks": 1, "kept_blocks": 1,
+          "prompt": prompt(100)}, {}),
+    )  # fmt: skip
+    found = fidelity(sent, plays((0, None)), WINDOW, 1, FINE, {"s16": 16, "s64": 64})
+    assert found.reuse_sent == pytest.approx((5 * 16 + 64) / 200)
+    assert found.reuse_recorded == pytest.approx((6 * 16 + 64) / 200)
 
 
 def test_a_window_without_requests_has_no_reuse() -> None:

@@ -14,7 +14,8 @@ from agentx_replay.analysis.server import (
 )
 from agentx_replay.analysis.timeline import Requests
 from agentx_replay.analysis.window import Window
-from agentx_replay.results.server_metrics import NAMES, Metric, Series, ServerSamples
+from agentx_replay.results.server_metrics import Series, ServerSamples, known_samples
+from agentx_replay.results.server_names import Metric
 
 S = 1_000_000_000
 WINDOW = Window(100 * S, 110 * S, 10.0)
@@ -26,8 +27,8 @@ def told(*rows: tuple[str, str, str, float, float]) -> dict[Metric, tuple[Sample
     samples = ServerSamples()
     for endpoint, name, labels, at_s, value in rows:
         at_ns = round((100 + at_s) * S)
-        for metric in (m for m, known, _ in NAMES if known == name):
-            samples.add(endpoint, at_ns, Series(metric, name, labels), value)
+        for series, _ in known_samples([f"{name}{{{labels}}} 1"]):
+            samples.add(endpoint, at_ns, Series(series.metric, name, labels), value)
     return dict(metrics_of(samples.take(8), WINDOW))
 
 

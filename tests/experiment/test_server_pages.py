@@ -52,7 +52,12 @@ async def engine(pages: dict[str, str]) -> AsyncIterator[tuple[EndpointSettings,
 
 @pytest.mark.parametrize(
     ("pages", "found"),
-    [({"/metrics": KNOWN}, 1), ({"/metrics": "python_info 1\n"}, 0), ({}, 0)],
+    [
+        ({"/metrics": KNOWN}, 1),
+        ({"/metrics": "python_info 1\n"}, 0),
+        ({}, 0),
+        ({"/metrics": "[{}]", "/prometheus/metrics": KNOWN}, 1),  # trtllm-serve: JSON at the first
+    ],
 )
 def test_unasked_the_servers_own_page_is_taken_where_it_tells_something(
     pages: dict[str, str], found: int

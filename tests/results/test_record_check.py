@@ -26,7 +26,8 @@ from agentx_replay.results.rows import table_of
 from agentx_replay.results.run_directory import RunDirectory, StoredPoint, read_points
 from agentx_replay.results.sample_parts import SampleParts, compact_samples
 from agentx_replay.results.schema import INSTRUMENT, SERVER, arrow_schema
-from agentx_replay.results.server_metrics import Metric, Series, ServerSamples
+from agentx_replay.results.server_metrics import Series, ServerSamples
+from agentx_replay.results.server_names import Metric
 
 FILE = Path("c0002", "requests.parquet", "requests.parquet")
 

@@ -6,12 +6,12 @@ from agentx_replay.results.layout import server_parts
 from agentx_replay.results.sample_parts import SampleParts
 from agentx_replay.results.schema import SERVER
 from agentx_replay.results.server_metrics import (
-    Metric,
     Series,
     ServerSamples,
     known_samples,
     read_server_metrics,
 )
+from agentx_replay.results.server_names import NAMES, NEEDS, RANK, Metric
 
 # One line of each engine's page, as its documentation or source shows them.
 LINES = [
@@ -21,12 +21,39 @@ LINES = [
     ("vllm:gpu_cache_usage_perc 0.5", Metric.KV_USAGE, 0.5),
     ("vllm:num_preemptions_total 7.0", Metric.PREEMPTIONS, 7.0),
     ("vllm:prefix_cache_queries_total 1.5e+06", Metric.CACHE_QUERIES, 1.5e6),
-    ("vllm:prefix_cache_hits_total 1.2e+06", Metric.CACHE_HITS, 1.2e6),
+    ("vllm:gpu_prefix_cache_hits_total 1.2e+06", Metric.CACHE_HITS, 1.2e6),
+    ('vllm:num_requests_waiting_by_reason{reason="capacity"} 2', Metric.WAITING_FOR, 2),
+    ("vllm:kv_offload_load_bytes_total 5e9", Metric.OFFLOAD_LOADED_BYTES, 5e9),
+    ("vllm:kv_offload_cpu_cache_read_usage_perc 0.4", Metric.HOST_USAGE, 0.4),
+    ('vllm:request_success_total{finished_reason="length"} 9', Metric.FINISHED, 9),
+    ('vllm:time_to_first_token_seconds_bucket{le="0.5"} 9', Metric.TTFT_BUCKETS, 9),
+    ('vllm:inter_token_latency_seconds_bucket{le="+Inf"} 9', Metric.ITL_BUCKETS, 9),
+    ('vllm:cache_config_info{block_size="16",num_gpu_blocks="100"} 1', Metric.CACHE_CONFIG, 1),
+    ("sglang:spec_verify_calls_total 4", Metric.DRAFTS, 4),
+    ("sglang:max_total_num_tokens 2e6", Metric.POOL_TOKENS, 2e6),
+    ("sglang:hicache_host_used_tokens 7", Metric.HOST_USED_TOKENS, 7),
+    ("sglang:evicted_tokens_total 7", Metric.EVICTED_TOKENS, 7),
+    ("sglang:num_decode_transfer_queue_reqs 1", Metric.WAITING_FOR, 1),
+    ("trtllm_server_queue_length 3", Metric.WAITING, 3),
+    ("trtllm_spec_decode_num_draft_tokens_total 8", Metric.DRAFT_TOKENS, 8),
+    ("trtllm_kv_cache_max_blocks 100", Metric.POOL_BLOCKS, 100),
+    ("trtllm_kv_cache_tokens_per_block 32", Metric.BLOCK_TOKENS, 32),
+    ("trtllm_generation_tokens_total 6", Metric.GENERATED_TOKENS, 6),
+    ("dynamo_component_gpu_cache_usage_percent 0.6", Metric.KV_USAGE, 0.6),
+    ("dynamo_component_total_blocks 60", Metric.POOL_BLOCKS, 60),
+    ("dynamo_frontend_cached_tokens_sum 60", Metric.CACHE_HITS, 60),
+    ("dynamo_frontend_input_sequence_tokens_sum 90", Metric.CACHE_QUERIES, 90),
+    ("dynamo_frontend_router_queue_pending_requests 2", Metric.WAITING, 2),
+    ("dynamo_component_router_kv_hit_rate 0.5", Metric.CACHE_HIT, 0.5),
+    ("atom:prefix_cache_cached_tokens_total 5", Metric.CACHE_HITS, 5),
+    ("atom_prefix_cache_full_tokens 9", Metric.CACHE_QUERIES, 9),
+    ("atom:lmcache_loaded_tokens_total 2", Metric.CACHED_FROM, 2),
+    ("atom:kv_cache_usage_ratio 0.2", Metric.KV_USAGE, 0.2),
     ('vllm:spec_decode_num_accepted_tokens_per_pos_total{position="1"} 5', Metric.ACCEPTED_AT, 5),
     ('sglang:num_running_reqs{tp_rank="0"} 4.0', Metric.RUNNING, 4.0),
     ("sglang:num_queue_reqs 1.0", Metric.WAITING, 1.0),
     ("sglang:token_usage 0.9", Metric.KV_USAGE, 0.9),
-    ('sglang:cached_tokens_total{cache_source="device"} 10', Metric.CACHE_HITS, 10.0),
+    ("sglang:cached_tokens_total 10", Metric.CACHE_HITS, 10.0),
     ("sglang:spec_accept_length 3.36", Metric.ACCEPT_LENGTH, 3.36),
     ("sglang:num_retracted_requests_total 2", Metric.PREEMPTIONS, 2.0),
     ("llamacpp:requests_processing 4", Metric.RUNNING, 4.0),
@@ -54,6 +81,12 @@ LINES = [
 def test_every_engines_names_have_one_meaning(line: str, metric: Metric, value: float) -> None:
     ((series, found),) = known_samples([line])
     assert (series.metric, found) == (metric, value)
+
+
+def test_a_name_that_needs_another_has_a_meaning_and_a_rank() -> None:
+    for (metric, name), others in NEEDS.items():
+        assert (metric, name) in RANK
+        assert others <= {each for _, each, _ in NAMES}
 
 
 def test_a_name_may_have_two_meanings() -> None:
