@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "agentx_replay"
-RAISING = {"UsageError", "_unusable"}
+RAISING = {"UsageError", "_unusable", "_refused"}
 
 
 def first_arguments() -> list[ast.expr]:
@@ -34,5 +34,5 @@ def test_a_code_is_written_out_but_where_an_error_is_passed_on() -> None:
         ast.unparse(each) for each in first_arguments() if not isinstance(each, ast.Constant)
     ]
     assert sorted(computed) == [
-        "code", "code", "refusal.code", "said.get('code', 'simulator-ended')",
+        "code", "code", "code", "code", "refusal.code", "said.get('code', 'simulator-ended')",
     ]  # fmt: skip

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from refusals import refuses
 
 from agentx_replay.errors import UsageError
 from agentx_replay.scenario import load_scenario, scenario_names
@@ -65,7 +66,7 @@ def test_an_override_is_named_and_changes_the_fingerprint() -> None:
 
 
 def test_an_unknown_scenario_says_which_there_are() -> None:
-    with pytest.raises(UsageError, match="agentx, agentx-faithful, agentx-fast, look, quick"):
+    with refuses("scenario-unknown", "agentx-faithful", "agentx-fast"):
         load_scenario("nope")
 
 
@@ -102,9 +103,9 @@ def test_a_bad_rule_is_told_with_its_file(tmp_path: Path, line: str, told: str) 
 def test_a_missing_rule_and_a_missing_file_are_told(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text("window_s = 5")
-    with pytest.raises(UsageError, match="lacks the rule"):
+    with refuses("rule-missing"):
         load_scenario(str(path))
-    with pytest.raises(UsageError, match="cannot be read"):
+    with refuses("file-unreadable"):
         load_scenario(str(tmp_path / "none.toml"))
 
 

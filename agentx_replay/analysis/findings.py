@@ -292,7 +292,7 @@ def comparability(rules: Rules, counts: Counts | None) -> Iterator[Finding]:
         (
             "live-history",
             rules.live_history,
-            "live output was to be fed back (--live-history)",
+            "live output as history (--live-history)",
         ),
         (
             "tool-messages",
@@ -333,8 +333,8 @@ def weakness(summary: PointSummary) -> Iterator[Finding]:
     if itl is not None and itl.count < FEW_RESPONSES:
         yield _warning(
             "few-responses",
-            f"P90 of {counted(itl.count, 'response')}: under {FEW_RESPONSES} a P90 is one or two "
-            "responses",
+            f"P90 of {counted(itl.count, 'response')}, fewer than {FEW_RESPONSES}: one or two of "
+            "them decide it",
         )
     if difference is not None and abs(difference.relative) > FAR_APART:
         yield _warning(
@@ -349,14 +349,14 @@ def answers_fed_back(of: Fidelity) -> Iterator[Finding]:
     if not of.answers_due:
         yield _warning(
             "no-answer-due",
-            "no answer was fed back: no prompt went on from one that was answered in the window",
+            "no answer was fed back: no prompt in the window continues an answered one",
         )
     elif of.answers_fed_back < FEW_ANSWERS * of.answers_due:
         yield _warning(
             "few-answers-fed-back",
-            f"answers fed back: {of.answers_fed_back} of {of.answers_due}; the others were words, "
-            "as the responses failed, had no content (reasoning and tool calls are not said) or no "
-            "usage",
+            f"answers fed back: {of.answers_fed_back} of {of.answers_due}; words replaced the "
+            "others, whose responses failed or had no content (reasoning and tool calls do not "
+            "count) or no usage",
         )
 
 
@@ -377,7 +377,7 @@ def cache_agreement(of: CacheAgreement) -> Iterator[Finding]:
         yield _warning(
             "server-shared",
             f"the server looked up {of.foreign_share:.0%} more prompt tokens than this run "
-            "sent: somebody else used it, or it computed prompts again",
+            "sent: another client used it, or it recomputed prompts",
         )
     elif of.foreign_share < -MAX_FOREIGN_SHARE:
         yield _warning(
@@ -402,8 +402,8 @@ def known_before(summary: PointSummary) -> Iterator[Finding]:
     if hit > possible + _LENGTHS_OFF + _ALIKE_TOKENS / lengths.mean_tokens:
         yield _warning(
             "prompts-cached-before",
-            f"the server knew these prompts already: it found {hit:.1%} of them in its cache, "
-            f"where an unlimited one, empty at first, would hold {possible:.1%}",
+            f"cache hit rate {hit:.1%} exceeds the {possible:.1%} possible from an empty cache; "
+            "prompts were cached before this level",
         )
 
 
@@ -474,8 +474,7 @@ def like_work(lengths: Mapping[int, Sequence[PromptLengths]]) -> Iterator[Findin
         yield Finding(
             "levels-unlike",
             Kind.WARNING,
-            "neighbouring levels did not do the same work, since few lanes play other sessions "
-            f"than many: mean prompt by concurrency {', '.join(at)}",
+            f"adjacent levels replayed different sessions (mean prompt {', '.join(at)})",
             tuple(map(Measurement, sorted(apart))),
         )
 

@@ -13,24 +13,30 @@ from typing import BinaryIO
 
 from agentx_replay.errors import UsageError
 
-_WHAT_TO_DO = {
-    errno.ENOSPC: ("the disk is full", "free some space; what was written so far stays"),
-    errno.EDQUOT: ("the disk quota is used up", "free some space; what was written so far stays"),
-    errno.EFBIG: ("a file grew over the limit", "raise the file size limit (ulimit -f)"),
-    errno.EROFS: ("the file system is read-only", "choose another --out"),
-    errno.EACCES: ("permission was denied", "choose another --out or change its permissions"),
-    errno.EPERM: ("permission was denied", "choose another --out or change its permissions"),
-    errno.ENOENT: ("the directory has vanished", "leave the results directory alone during a run"),
-    errno.ENOTDIR: ("a part of the path is a file", "choose another --out"),
+_FREE = "free some space; what was written so far stays"
+_PERMISSIONS = "choose another --out or change its permissions"
+_FAULTS = {
+    errno.ENOSPC: ("disk-full", "the disk is full", _FREE),
+    errno.EDQUOT: ("disk-quota", "the disk quota is used up", _FREE),
+    errno.EFBIG: ("file-size-limit", "a file grew over the limit", "raise the limit (ulimit -f)"),
+    errno.EROFS: ("disk-read-only", "the file system is read-only", "choose another --out"),
+    errno.EACCES: ("permission-denied", "permission was denied", _PERMISSIONS),
+    errno.EPERM: ("permission-denied", "permission was denied", _PERMISSIONS),
+    errno.ENOENT: (
+        "directory-vanished",
+        "the directory has vanished",
+        "leave the results directory alone during a run",
+    ),
+    errno.ENOTDIR: ("path-through-file", "a part of the path is a file", "choose another --out"),
 }
 
 
 def explain(error: OSError, path: Path) -> UsageError:
     """Return what an error of the disk at ``path`` means to a person."""
-    happened, way_out = _WHAT_TO_DO.get(
-        error.errno or 0, (error.strerror or str(error), "check the disk, or choose another --out")
-    )
-    return UsageError("disk-refuses", f"cannot write {path}: {happened}", way_out)
+    happened = error.strerror or str(error)
+    other = ("disk-refuses", happened, "check the disk, or choose another --out")
+    code, happened, way_out = _FAULTS.get(error.errno or 0, other)
+    return UsageError(code, f"cannot write {path}: {happened}", way_out)
 
 
 @contextlib.contextmanager

@@ -58,11 +58,13 @@ def check_records(stored: StoredPoint) -> None:
     )
     for file in (*request_files(point), *(file for files, _ in others for file in files)):
         if read_mark(file) != stored.document.get("mark"):
-            raise _refused(file, "is not of this level: the two have different marks")
+            raise _refused(
+                "record-of-other-level", file, "is not of this level: the two have different marks"
+            )
     for files, columns in others:
         for file in files:
             for what in _of_another_level(read_parquet([file], columns, _LEVEL), stored):
-                raise _refused(file, what)
+                raise _refused("rows-of-other-level", file, what)
     check_requests(stored)
 
 
@@ -83,18 +85,22 @@ def check_requests(stored: StoredPoint) -> None:
     for file in request_files(stored.directory):
         for table in read_groups([file], REQUESTS, _COLUMNS):
             for what in _faults(table, stored):
-                raise _refused(file, what)
+                raise _refused("record-damaged", file, what)
             ids.append(table["request_id"].combine_chunks())
     found = pa.chunked_array(ids, pa.string())
     counts = pc.value_counts(found)
     twice = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
     if len(twice):
         directory = request_files(stored.directory)[0].parent
-        raise _refused(directory, f"holds {len(twice)} responses more than once, as {twice[0]}")
+        raise _refused(
+            "responses-twice",
+            directory,
+            f"holds {len(twice)} responses more than once, as {twice[0]}",
+        )
 
 
-def _refused(file: Path, what: str) -> UsageError:
-    return UsageError("record-unusable", f"{file} {what}", "set it aside")
+def _refused(code: str, file: Path, what: str) -> UsageError:
+    return UsageError(code, f"{file} {what}", "set it aside")
 
 
 def _faults(table: pa.Table, stored: StoredPoint) -> Iterator[str]:

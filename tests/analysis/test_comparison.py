@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from made_runs import Level, make_run, write_instrument
 from record_cases import SECOND
+from refusals import refuses
 
 from agentx_replay.analysis.bootstrap import Interval
 from agentx_replay.analysis.comparison import (
@@ -20,7 +21,6 @@ from agentx_replay.analysis.comparison import (
 from agentx_replay.analysis.cost import advantage
 from agentx_replay.analysis.run import read_run
 from agentx_replay.analysis.same_work import Fact, PlansAgainst
-from agentx_replay.errors import UsageError
 from agentx_replay.replay.ports import Status
 
 INF, NAN = np.inf, np.nan
@@ -279,7 +279,7 @@ def test_systems_are_compared_whole_where_no_run_has_a_gpu_count(tmp_path: Path)
 
 def test_a_price_per_gpu_needs_a_gpu_count(tmp_path: Path) -> None:
     runs = [contender(tmp_path / n, MI355X[2:3], 1.5, gpus=None) for n in ("a", "b")]
-    with pytest.raises(UsageError, match=r"a has no GPU count, and prices and power are per GPU"):
+    with refuses("gpu-count-missing"):
         compare(runs, (50.0,))
 
 
@@ -304,7 +304,7 @@ def test_token_itl_names_no_winner_where_a_client_was_too_slow_for_it(tmp_path: 
 def test_a_run_without_a_valid_point_is_named(tmp_path: Path) -> None:
     failed = [Level(12, 50.0, 100.0, status=Status.FAILED)]
     runs = [contender(tmp_path / "a", MI355X[2:4]), contender(tmp_path / "b", failed)]
-    with pytest.raises(UsageError, match="b has no valid point"):
+    with refuses("run-without-valid-point"):
         compare(runs, (50.0,))
 
 

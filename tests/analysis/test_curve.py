@@ -2,10 +2,10 @@ from pathlib import Path
 
 import pytest
 from made_runs import Level, make_run
+from refusals import refuses
 
 from agentx_replay.analysis.curve import curve_of
 from agentx_replay.analysis.run import read_run
-from agentx_replay.errors import UsageError
 from agentx_replay.replay.ports import Status
 
 LEVELS = (Level(12, 100.0, 4000.0), Level(16, 50.0, 8000.0), Level(20, 40.0, 9000.0))
@@ -85,5 +85,5 @@ def test_levels_of_different_gpu_counts_are_no_one_curve(tmp_path: Path) -> None
     make_run(tmp_path / "r", LEVELS[:1], gpus=8)
     make_run(tmp_path / "s", LEVELS[1:2], gpus=4)
     (tmp_path / "s" / "c0016").rename(tmp_path / "r" / "c0016")
-    with pytest.raises(UsageError, match="different GPU counts"):
+    with refuses("gpu-counts-differ"):
         curve_of(read_run(tmp_path / "r"))

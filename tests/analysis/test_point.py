@@ -5,6 +5,7 @@ import orjson
 import pytest
 from made_runs import write_instrument
 from record_cases import SECOND, dispatch, recorded, response
+from refusals import refuses
 
 from agentx_replay.analysis.facts import Conduct, Rules
 from agentx_replay.analysis.findings import Kind
@@ -20,7 +21,6 @@ from agentx_replay.analysis.point import (
 )
 from agentx_replay.analysis.throughput import Rates as Throughputs
 from agentx_replay.analysis.window import Window
-from agentx_replay.errors import UsageError
 from agentx_replay.replay.ports import Dispatch, Response
 from agentx_replay.results.compaction import compact
 from agentx_replay.results.parquet import read_parquet
@@ -86,7 +86,7 @@ def test_a_killed_point_is_read_from_its_parts_and_not_valid(tmp_path: Path) -> 
 
 def test_a_point_without_facts_is_named(tmp_path: Path) -> None:
     RunDirectory.create(tmp_path).start_point(2, {})
-    with pytest.raises(UsageError, match="lacks the facts of the point"):
+    with refuses("facts-missing"):
         stored_point(read_points(tmp_path)[0])
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import orjson
 import pytest
 from made_runs import Level, make_run
+from refusals import refuses
 
 from agentx_replay.analysis.point import stored_point
 from agentx_replay.analysis.run import read_run
-from agentx_replay.errors import UsageError
 from agentx_replay.report.rebuild import Report
 from agentx_replay.results.run_directory import read_points
 
@@ -87,19 +87,19 @@ def test_a_level_that_cannot_be_read_is_named_and_the_other_is_reported(
 def test_a_run_without_a_level_that_can_be_read_is_refused(run: Path) -> None:
     for level in ("c0012", "c0016"):
         set_in(run / level / "point.json", "facts.gpus", "x")
-    with pytest.raises(UsageError, match=r"c0012/point\.json lacks the facts of the point"):
+    with refuses("facts-missing", "c0012/point.json"):
         read_run(run)
 
 
 def test_a_level_that_is_kept_by_a_resumed_sweep_is_checked_too(run: Path) -> None:
     copy_a_file(run)
     _, meddled = read_points(run)
-    with pytest.raises(UsageError, match="holds 16 responses more than once"):
+    with refuses("responses-twice", "16"):
         stored_point(meddled)
 
 
 @pytest.mark.parametrize("concurrency", [-1, 0, "2", 2.0, True, None])
 def test_a_concurrency_that_is_none_is_refused(run: Path, concurrency: object) -> None:
     set_in(run / "c0016" / "point.json", "concurrency", concurrency)
-    with pytest.raises(UsageError, match=r"c0016/point\.json lacks a usable concurrency or status"):
+    with refuses("point-without-level", "c0016/point.json"):
         read_run(run)

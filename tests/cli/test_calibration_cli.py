@@ -62,8 +62,8 @@ def test_a_run_resumed_with_another_api_names_it_not_the_calibration_taken_along
     resume = ("--resume", "--out", str(first_run[0]))
     ended = finished("sweep", *SHORT, *resume, "--endpoint", "completions")
     assert ended.returncode == 2
-    assert "the API was chat and is completions" in ended.stderr
-    assert "the calibration is of" not in ended.stderr
+    assert "[resume-differs]" in ended.stderr
+    assert "[calibration-of-other" not in ended.stderr
 
 
 def test_a_file_that_is_no_calibration_is_refused_in_two_sentences(tmp_path: Path) -> None:
@@ -72,4 +72,4 @@ def test_a_file_that_is_no_calibration_is_refused_in_two_sentences(tmp_path: Pat
     ended = run(*SHORT, "--calibration", str(file), "--out", str(tmp_path / "never"))
     assert ended.returncode == 2
     assert "Traceback" not in ended.stderr
-    assert "other.json is not a calibration" in ended.stderr
+    assert "[not-a-calibration]" in ended.stderr

@@ -70,7 +70,7 @@ def test_it_tells_whether_a_server_takes_tool_messages() -> None:
 def test_tool_messages_are_asked_of_a_server() -> None:
     result = check("--tool-messages")
     assert result.returncode == 2
-    assert "--tool-messages asks a server, and none is given" in result.stderr
+    assert "[tool-messages-without-url]" in result.stderr
 
 
 def test_a_server_that_is_not_there_is_told_in_two_sentences() -> None:

@@ -178,9 +178,7 @@ def test_a_gpu_count_can_be_given_afterwards(runs: tuple[Path, Path], tmp_path: 
     systems = finished("compare", runs[0], bare, "--at", "50")
     assert "per system: no GPU count of bare (--gpus)." in systems.stdout
     assert "60,536 [60,536, 60,536]" in systems.stdout  # 8 · 7,567
-    assert "bare has no GPU count, and prices and power are per GPU" in refusal(
-        "compare", runs[0], bare, "--price", "a=1"
-    )
+    assert "[gpu-count-missing]" in refusal("compare", runs[0], bare, "--price", "a=1")
     result = finished("compare", runs[0], bare, "--at", "50", "--gpus", "bare=8")
     assert "a / bare: 1.244 in throughput" in result.stdout
 
@@ -369,15 +367,15 @@ def test_one_point_failed_points_and_no_success_have_clear_answers(tmp_path: Pat
     result = finished("report", none)
     assert result.returncode == 1
     assert "no valid point: no curve, and no throughput at any speed" in result.stdout
-    assert "none has no valid point to compare" in refusal("compare", tmp_path / "one", none)
+    assert "[run-without-valid-point]" in refusal("compare", tmp_path / "one", none)
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
-    assert "is not a run directory" in refusal("report", tmp_path)
+    assert "[not-a-run]" in refusal("report", tmp_path)
     RunDirectory(tmp_path / "empty").path.mkdir()
     RunDirectory(tmp_path / "empty").write_sweep({})
-    assert "has no point yet" in refusal("report", tmp_path / "empty")
-    assert "has no point yet" in refusal("report", tmp_path / "empty", "--json")
+    assert "[run-without-point]" in refusal("report", tmp_path / "empty")
+    assert "[run-without-point]" in refusal("report", tmp_path / "empty", "--json")
 
 
 def test_another_corpus_gets_its_ratio_and_the_word_that_it_is_another(

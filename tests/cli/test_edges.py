@@ -99,7 +99,7 @@ def test_a_corpus_of_bad_files_alone_names_each(tmp_path: Path, command: tuple[s
     (tmp_path / "b.json").write_text("[]")
     result = finished(*command, str(tmp_path))
     assert result.returncode == 2
-    assert f"{tmp_path} holds no usable session\n" in result.stderr
+    assert "[corpus-without-session]" in result.stderr
     assert f"  {tmp_path / 'a.json'}: " in result.stderr
     assert f"  {tmp_path / 'b.json'}: " in result.stderr
 
@@ -126,7 +126,7 @@ def test_so_are_those_of_paths_in_messages_and_errors(tmp_path: Path) -> None:
     assert "\\x1b[31m" in result.stderr
     assert "\x1b" not in result.stdout + result.stderr
     absent = finished("report", f"{tmp_path}/\x1b[2J")
-    assert "\\x1b[2J is not a run directory" in absent.stderr
+    assert "\\x1b[2J" in absent.stderr
 
 
 def test_a_page_that_cannot_be_written_takes_nothing_off_the_report(tmp_path: Path) -> None:

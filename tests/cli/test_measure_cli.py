@@ -100,7 +100,7 @@ def test_a_context_too_small_for_every_session_says_what_the_smallest_needs(tmp_
     out = tmp_path / "o"
     result = finished("sweep", "--virtual", "--max-context", "500", "--out", str(out))
     told = refused(result, exit_code=3)
-    assert "none of the 36 sessions" in told
+    assert "[no-session-fits]" in told
     assert "--max-context-policy request" in told
     assert not out.exists()
 
@@ -176,7 +176,7 @@ def test_a_report_repeats_what_the_run_said(tmp_path: Path) -> None:
 
 
 def test_a_report_of_something_else_is_refused(tmp_path: Path) -> None:
-    assert "not a run directory" in refused(finished("report", str(tmp_path)))
+    assert "[not-a-run]" in refused(finished("report", str(tmp_path)))
 
 
 def test_options_come_from_a_config_file_and_the_command_line_wins(tmp_path: Path) -> None:

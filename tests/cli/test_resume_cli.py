@@ -99,7 +99,7 @@ def test_a_run_that_has_changed_is_refused_and_left_as_it_is(killed_run: Path) -
     changed = (*SWEEP, "--override", "seed=7", "--resume", "--out", str(killed_run))
     result = finished(*changed)
     assert result.returncode == 2
-    assert "the rule seed was 42 and is 7" in result.stderr
+    assert "[resume-differs]" in result.stderr
     assert "--override" in result.stderr
     assert files_of(killed_run) == before
     assert finished(*changed, "--override").returncode == 0
@@ -136,8 +136,8 @@ def test_the_command_that_a_refusal_names_goes_on(killed_run: Path) -> None:
 def test_there_must_be_a_run_to_resume(tmp_path: Path) -> None:
     result = finished(*SWEEP, "--resume", "--out", str(tmp_path / "typo"))
     assert result.returncode == 2
-    assert "is not a run directory" in result.stderr
+    assert "[not-a-run]" in result.stderr
     assert not (tmp_path / "typo").exists()
     result = finished(*SWEEP, "--resume")
     assert result.returncode == 2
-    assert "name its directory with --out" in result.stderr.lower()
+    assert "[resume-without-out]" in result.stderr

@@ -33,7 +33,7 @@ def test_it_is_on_record_and_not_comparable_by_name(with_tools: tuple[Path, str,
     assert sweep["tool_messages"] is True
     assert sweep["calibration"]["cost"]["tool_messages"] is True
     (point,) = json.loads(told)["points"]
-    assert "answers were sent as tool calls (--tool-messages)" in point["incomparable_reasons"]
+    assert "tool-messages" in [each["code"] for each in point["findings"]]
 
 
 def test_its_calibration_serves_no_plain_run(
@@ -42,17 +42,17 @@ def test_its_calibration_serves_no_plain_run(
     file = str(with_tools[0] / "calibration.json")
     ended = finished("run", *SHORT, "--calibration", file, "--out", str(tmp_path / "never"))
     assert ended.returncode == 2
-    assert "the calibration is of tool messages, and plain ones are asked for" in ended.stderr
+    assert "[calibration-of-other-messages]" in ended.stderr
 
 
 def test_a_run_that_sent_them_is_not_resumed_without(with_tools: tuple[Path, str, str]) -> None:
     resume = ("--resume", "--out", str(with_tools[0]))
     ended = finished("sweep", *SHORT, *resume)
     assert ended.returncode == 2
-    assert "sending tool messages was True and is False [resume-differs]." in ended.stderr
-    assert "the calibration is of" not in ended.stderr
+    assert "[resume-differs]" in ended.stderr
+    assert "[calibration-of-other" not in ended.stderr
     other = finished("sweep", *SHORT, *resume, "--live-history")
-    assert "sending tool messages was True and is False; feeding live output back" in other.stderr
+    assert "tool messages was True and is False; feeding live output" in other.stderr
 
 
 def test_on_record_they_are_left_out_and_the_server_is_calibrated_anew(
@@ -70,7 +70,7 @@ def test_completions_have_no_messages(tmp_path: Path) -> None:
     asked = ("--tool-messages", "--endpoint", "completions")
     ended = finished("run", *SHORT, *asked, "--out", str(tmp_path / "never"))
     assert ended.returncode == 2
-    assert "--tool-messages is of the chat API, and completions is asked" in ended.stderr
+    assert "[tool-messages-without-chat]" in ended.stderr
 
 
 def test_without_a_wire_their_cost_is_assumed_and_the_same_plan_is_played(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 import pytest
 import uvloop
+from refusals import refuses
 from scripted_server import (
     DONE,
     HEAD,
@@ -129,7 +130,8 @@ def test_a_server_that_never_lists_its_models_is_given_up(
     never: Answer, caplog: pytest.LogCaptureFixture
 ) -> None:
     told = refused([never], limits=Limits(told_after_s=0.0, models_s=0.3, request_s=30.0))
-    assert "/v1 has not answered a request within 0.3 s" in told
+    assert "/v1 has not answered" in told
+    assert "0.3 s" in told
     (waiting,) = caplog.messages
     assert waiting.startswith("waiting for http://127.0.0.1:")
     assert waiting.endswith("/v1 to answer")
@@ -137,7 +139,7 @@ def test_a_server_that_never_lists_its_models_is_given_up(
 
 def test_a_server_that_never_completes_is_given_up_later() -> None:
     told = refused([ONE], [HANGING], limits=Limits(models_s=30.0, request_s=0.3))
-    assert "has not answered a request within 0.3 s" in told
+    assert "0.3 s" in told
 
 
 def test_of_a_server_that_answers_no_waiting_is_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -217,6 +219,6 @@ def test_a_server_that_is_not_there_is_refused_in_a_sentence() -> None:
             port = server.port
         await ask_server(EndpointSettings(BaseUrl("http", "127.0.0.1", port, "/v1"), ""))
 
-    with pytest.raises(UsageError, match=r"cannot connect to 127\.0\.0\.1") as raised:
+    with refuses("server-unreachable", "127.0.0.1") as raised:
         asyncio.run(run())
     assert raised.value.exit_code == 3

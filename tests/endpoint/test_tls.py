@@ -17,12 +17,12 @@ import pytest
 import uvloop
 from certificates import made_certificate
 from client_cases import LOOPS
+from refusals import refuses
 from scripted_server import SSE, TWO_TOKENS, WHOLE, Answer, Move, scripted
 
 from agentx_replay.endpoint.client import Client
 from agentx_replay.endpoint.settings import EndpointSettings, TlsSettings
 from agentx_replay.endpoint.url import BaseUrl
-from agentx_replay.errors import UsageError
 from agentx_replay.replay.ports import ErrorCategory, Response, Status
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
@@ -79,7 +79,7 @@ def test_an_unknown_certificate_is_a_tls_failure(certificate: tuple[Path, Path])
 
 
 def test_a_ca_file_that_is_none_is_told() -> None:
-    with pytest.raises(UsageError, match=r"the CA file /nowhere\.pem cannot be read"):
+    with refuses("file-unreadable", "/nowhere.pem"):
         TlsSettings(ca_file="/nowhere.pem").context()
 
 

@@ -20,6 +20,7 @@ from counting_server import (
     counting_server,
     words_in,
 )
+from refusals import refuses
 
 from agentx_replay.endpoint.counting import Enough
 from agentx_replay.endpoint.settings import Api, EndpointSettings
@@ -245,7 +246,7 @@ def test_a_server_that_refuses_tool_messages_is_told_also_with_a_calibration_giv
 
     earlier, _ = calibrated(calling, tool_messages=True)
     for given in (None, earlier):
-        with pytest.raises(UsageError, match="the server refuses tool messages") as raised:
+        with refuses("server-without-tools") as raised:
             calibrated(plain_only, tool_messages=True, earlier=given)
         assert raised.value.exit_code == 3
 
@@ -348,11 +349,8 @@ def test_a_server_that_answers_429_to_all_is_told_with_a_way_out() -> None:
     def busy(path: str, body: Body) -> Reply:
         return Reply(429, {}, headers=("Retry-After: 0",))
 
-    with pytest.raises(UsageError) as raised:
+    with refuses("server-busy", "HTTP 429", "5 times") as raised:
         calibrated(busy)
-    assert raised.value.what == (
-        "the server is too busy to be calibrated against (HTTP 429, 5 times)"
-    )
     assert raised.value.exit_code == 3
 
 
@@ -403,7 +401,7 @@ def test_a_server_that_refuses_conversations_is_assumed() -> None:
 
 def test_a_calibration_of_another_api_is_refused() -> None:
     found, _ = calibrated(chatml)
-    with pytest.raises(UsageError, match="is of the chat API, and completions is asked"):
+    with refuses("calibration-of-other-api"):
         calibrated(chatml, api="completions", earlier=found)
 
 

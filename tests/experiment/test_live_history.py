@@ -109,7 +109,7 @@ def test_a_run_with_live_history_says_so_and_is_not_comparable(swept: Path) -> N
     assert json.loads((swept / "sweep.json").read_bytes())["live_history"] is True
     measured = point(swept)
     assert measured["comparable"] is False
-    assert "live output was to be fed back (--live-history)" in measured["incomparable_reasons"]
+    assert "live-history" in [each["code"] for each in measured["findings"]]
     assert "Live output was to be fed back: later prompts" in (swept / "report.html").read_text()
 
 
@@ -139,4 +139,4 @@ def test_it_says_how_many_answers_were_fed_back(swept: Path) -> None:
 def test_it_is_not_resumed_without_live_history(swept: Path) -> None:
     done = finished("sweep", "--resume", "--out", str(swept), "--concurrency", "2")
     assert done.returncode == 2
-    assert "feeding live output back was True and is False" in done.stderr
+    assert "[resume-differs]" in done.stderr

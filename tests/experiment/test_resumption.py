@@ -5,8 +5,8 @@ from typing import Any
 
 import orjson
 import pytest
+from refusals import refuses
 
-from agentx_replay.errors import UsageError
 from agentx_replay.experiment.resumption import Earlier, differences, earlier_run, resumed
 
 
@@ -132,7 +132,7 @@ def test_a_run_that_goes_on_has_the_most_starts_it_was_ever_asked_for(
 def test_differences_are_refused_all_at_once_and_accepted_only_on_record() -> None:
     earlier = Earlier(Path("run"), document(), ())
     now = document(scenario__seed=7, target__model="n")
-    with pytest.raises(UsageError) as refused:
+    with refuses("resume-differs") as refused:
         resumed(earlier, now, accept=False)
     assert refused.value.what == (
         "run cannot be resumed as the same experiment: the rule seed was 42 and is 7; "
@@ -152,5 +152,5 @@ def test_differences_are_refused_all_at_once_and_accepted_only_on_record() -> No
 def test_a_damaged_calibration_is_told(tmp_path: Path) -> None:
     (tmp_path / "sweep.json").write_bytes(orjson.dumps(document()))
     (tmp_path / "calibration.json").write_text("{}")
-    with pytest.raises(UsageError, match=r"calibration\.json is not a calibration"):
+    with refuses("not-a-calibration", "calibration.json"):
         earlier_run(tmp_path).calibration  # noqa: B018 - reading it is what is tested

@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from refusals import refuses
 
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.endpoint.url import parse_base_url
-from agentx_replay.errors import UsageError
 from agentx_replay.experiment.server_metrics import metrics_pages, recorded_metrics
 from agentx_replay.replay.clock import real_clock
 from agentx_replay.results.layout import Measurement
@@ -74,7 +74,7 @@ def test_a_page_that_was_asked_for_must_tell_something() -> None:
         async with engine({"/metrics": "python_info 1\n"}) as (server, _):
             await metrics_pages((f"http://{server.url.authority}",), server)
 
-    with pytest.raises(UsageError, match="no metric of a known engine") as raised:
+    with refuses("metrics-unknown") as raised:
         asyncio.run(main())
     assert raised.value.exit_code == 3
 

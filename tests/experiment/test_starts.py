@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from refusals import refuses
 
 from agentx_replay.errors import UsageError
 from agentx_replay.experiment.settings import Settings, Target
@@ -174,7 +175,7 @@ def test_a_kept_level_with_the_records_of_another_is_refused_before_anything_is_
     before = (out / "sweep.json").read_bytes()
     shutil.rmtree(out / "c0002" / "requests.parquet")
     shutil.copytree(out / "c0004" / "requests.parquet", out / "c0002" / "requests.parquet")
-    with pytest.raises(UsageError, match=r"c0002/\S* is not of this level: .*; set it aside"):
+    with refuses("record-of-other-level"):
         sweep(out, Screen(), 1, resume=True)
     assert (out / "sweep.json").read_bytes() == before
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import uvloop
 from recording_endpoint import Orders, RecordingEndpoint, sent_bytes
+from refusals import refuses
 
-from agentx_replay.errors import UsageError
 from agentx_replay.experiment.job import Job
 from agentx_replay.experiment.part import Look
 from agentx_replay.experiment.prompting import Prompting, wording_of
@@ -200,7 +200,7 @@ def test_sessions_that_changed_meanwhile_are_refused(tmp_path: Path) -> None:
         dataclasses.replace(job, corpus_fingerprint="0" * 16)
         for job in jobs(tmp_path, 2, Orders(tmp_path))
     ]
-    with pytest.raises(UsageError, match="changed while the run was starting"):
+    with refuses("sessions-changed-at-start"):
         run(of)
 
 

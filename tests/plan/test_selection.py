@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from refusals import refuses
 from stream_graphs import request
 
-from agentx_replay.errors import UsageError
 from agentx_replay.plan.selection import LeftOut, context_tokens, select_sessions
 from agentx_replay.traces.model import BlockTrie, Corpus, Entry, Session, Subagent
 
@@ -95,7 +95,7 @@ def test_a_session_of_subagents_alone_cannot_be_played() -> None:
     alone = Session("alone", 64, 0, 0, (agent,), NO_BLOCKS)
     chosen = select_sessions(corpus(alone, session("a", 100)), max_context=None)
     assert chosen.left_out == (LeftOut("session", "no request outside subagents", 1, 1),)
-    with pytest.raises(UsageError, match="holds no request outside subagents"):
+    with refuses("corpus-of-subagents-alone"):
         select_sessions(corpus(alone), max_context=None)
 
 
@@ -104,11 +104,11 @@ def test_without_a_limit_every_session_is_eligible() -> None:
 
 
 def test_a_context_too_small_for_every_session_says_what_the_smallest_needs() -> None:
-    with pytest.raises(UsageError, match="smallest needs 150") as refused:
+    with refuses("no-session-fits", "150") as refused:
         select_sessions(corpus(session("a", 100, 7), session("b", 900)), max_context=100)
     assert refused.value.exit_code == 3
 
 
 def test_a_corpus_without_requests_is_refused() -> None:
-    with pytest.raises(UsageError, match="holds no request"):
+    with refuses("corpus-without-request"):
         select_sessions(corpus(session("a")), max_context=None)

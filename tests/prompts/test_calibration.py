@@ -5,6 +5,7 @@ from dataclasses import asdict, replace
 
 import pytest
 from asked_probes import answered, templated
+from refusals import refuses
 
 from agentx_replay.errors import UsageError
 from agentx_replay.prompts.calibration import (
@@ -232,5 +233,5 @@ def test_a_file_of_something_else_is_refused(change: dict[str, object], told: st
 
 @pytest.mark.parametrize("document", [None, [], "text", {}])
 def test_so_is_no_calibration_at_all(document: object) -> None:
-    with pytest.raises(UsageError, match="is not a calibration"):
+    with refuses("not-a-calibration"):
         from_document(document, "c.json")

@@ -1,5 +1,7 @@
 """What the page's disclosure says of ``sweep.json``."""
 
+from golden_files import Goldens
+
 from agentx_replay.report.disclosure_words import (
     client_words,
     plainly,
@@ -36,41 +38,12 @@ TARGET = {
 }  # fmt: skip
 
 
-def test_rules_in_words() -> None:
-    assert rules_words(QUICK) == (
-        "window 20 s; drain up to 10 s; 1 pressure request a lane in the warm-up; warm-up given up "
-        "after 1800 s; seed 42; first sessions begin between 25% and 75% of their length; primers "
-        "sent over at most 0.2 s; idle time of all lanes together skipped past 0.2 s; that of a "
-        "single session past 0.5 s; counted from each one's own last end; recordings read the "
-        "official way; all sessions that fit; system prompts shared within one session; for a "
-        "quick look only; no rule changed"
-    )
-
-
-def test_a_calibration_in_words() -> None:
-    assert prompts_words(CALIBRATION) == (
-        "1,234 words; from built-in words; each prompt opened by 'able'; a message costs beside "
-        "its words: system 6 tokens, user 6 tokens, assistant 1 token, a prompt with a system "
-        "message 3 tokens, a prompt without one 3 tokens; 40 of 40 probes exact, the largest error "
-        "0 tokens, the longest 15,942 tokens, up to 60 messages; counted by /tokenize; for the "
-        "model m; by the chat API"
-    )
-
-
-def test_tool_messages_are_said_with_their_costs() -> None:
-    cost = {"tool_messages": True, "call": 12, "result": 13, "first_call": -1}
-    assert prompts_words({"cost": cost}) == (
-        "answers are sent as tool calls and what follows as their results: a call costs 12 tokens "
-        "(the first 11), a result 13 tokens"
-    )
-
-
-def test_what_a_server_told_in_words() -> None:
-    assert server_words(TARGET) == (
-        "server; model m; at http://a:1/v1, http://b:1/v1; does not name itself; context limit "
-        "131,072 tokens; serves m; output limited by max_tokens; generates up to the limit asked; "
-        "reports usage; reports no cached tokens; announces no keep-alive; no metrics page"
-    )
+def test_what_sweep_json_holds_in_words(goldens: Goldens) -> None:
+    tools = {"cost": {"tool_messages": True, "call": 12, "result": 13, "first_call": -1}}
+    words = [
+        rules_words(QUICK), prompts_words(CALIBRATION), prompts_words(tools), server_words(TARGET),
+    ]  # fmt: skip
+    goldens.check_text("words/disclosure", "\n".join(words) + "\n")
 
 
 def test_the_client_in_words() -> None:

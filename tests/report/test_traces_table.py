@@ -1,6 +1,7 @@
 """The statistics of a corpus as a person and as a program see them."""
 
 import orjson
+from golden_files import Goldens
 
 from agentx_replay.report.traces_table import as_dict, statistics_lines
 from agentx_replay.traces.statistics import CorpusStatistics, Percentiles, SessionStatistics
@@ -33,56 +34,18 @@ def statistics(**changes: object) -> CorpusStatistics:
     return CorpusStatistics(**{**values, **changes})  # type: ignore[arg-type]
 
 
-def test_the_table_says_totals_distributions_and_sessions() -> None:
-    assert statistics_lines(statistics()) == [
-        "corpus c, fingerprint 0123456789abcdef",
-        "sessions                      2",
-        "requests                      4",
-        "input tokens                  5,900",
-        "output tokens                 71",
-        "reuse, unlimited cache        60.00% of blocks",
-        "subagents                     1 in 1 session",
-        "resets, edits of the context  1, 2",
-        "",
-        "                                       p50         p90         max",
-        "requests per session                   1.0         2.5 1,234,567.0",
-        "input tokens per request               1.0         2.5 1,234,567.0",
-        "output tokens per request              1.0         2.5 1,234,567.0",
-        "peak context of a session              1.0         2.5 1,234,567.0",
-        "end-to-start gap, s                    1.0         2.5 1,234,567.0",
-        "",
-        "session                  requests subagents        input    output     peak   reuse"
-        "  resets  edits",
-        "one                             3         1        5,000        70    2,000  75.00%"
-        "       1      2",
-        "a-name-longer-than-its…         1         0          900         1      901   0.00%"
-        "       0      0",
-    ]
-
-
-def test_what_was_odd_or_left_out_is_said_in_lines_of_at_most_100_columns() -> None:
-    lines = statistics_lines(
-        statistics(
-            missing_durations=1200,
-            zero_outputs=1,
-            short_block_lists=2,
-            negative_gaps=3,
-            unknown_keys=(("request.foo", 4),),
-            families=(tuple(f"session-{n}" for n in range(20)),),
-            skipped=(("/a/b.json", "/a/b.json: this is empty"),),
-        )
+def test_the_table_says_totals_distributions_sessions_and_what_was_odd(goldens: Goldens) -> None:
+    odd = statistics(
+        missing_durations=1200,
+        zero_outputs=1,
+        short_block_lists=2,
+        negative_gaps=3,
+        unknown_keys=(("request.foo", 4),),
+        families=(tuple(f"session-{n}" for n in range(20)),),
+        skipped=(("/a/b.json", "/a/b.json: this is empty"),),
     )
-    start = lines.index("1,200 requests without a duration (taken as 0 s)")
-    assert lines[start - 1 : start + 5] == [
-        "",
-        "1,200 requests without a duration (taken as 0 s)",
-        "1 request without output (replayed with 1 token)",
-        "3 requests begun before the one ahead had ended (gap 0)",
-        "2 requests with a list of blocks that is too short (rest not shared)",
-        "4 fields 'request.foo' not known, ignored",
-    ]
-    assert lines[start + 5].startswith("near-duplicates: session-0, session-1, ")
-    assert lines[-1] == "left out: /a/b.json: this is empty"
+    lines = statistics_lines(odd)
+    goldens.check_text("words/statistics", "\n".join(lines) + "\n")
     assert max(map(len, lines)) <= 100
 
 

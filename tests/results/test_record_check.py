@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from record_cases import SECOND, dispatch, response
+from refusals import refuses
 
 from agentx_replay.errors import UsageError
 from agentx_replay.replay.ports import ErrorCategory, PlayRecord, Status
@@ -102,13 +103,13 @@ def test_so_are_those_of_a_run_that_was_killed_before_its_first_part(tmp_path: P
 
 def test_a_second_copy_under_another_name_is_refused(run: Path) -> None:
     shutil.copy(run / FILE, run / FILE.parent / "copy.parquet")
-    with pytest.raises(UsageError, match=r"requests\.parquet holds 4 responses more than once"):
+    with refuses("responses-twice", "requests.parquet", "4"):
         check_records(stored(run))
 
 
 def test_records_of_another_run_are_refused(run: Path) -> None:
     RunDirectory(run).write_point(2, stored(run).status, {"run_id": "pepper"})
-    with pytest.raises(UsageError, match="holds responses of another run than pepper") as caught:
+    with refuses("record-damaged") as caught:
         check_records(stored(run))
     assert str(FILE) in caught.value.what
     assert caught.value.what_to_do == "set it aside"
@@ -124,9 +125,9 @@ def test_a_file_of_another_run_with_all_the_same_names_is_refused(
     own, other = (measured(tmp_path / path, 2) for path in ("own", "other"))
     check_records(stored(own))
     shutil.copy(other / "c0002" / name, own / "c0002" / name)
-    with pytest.raises(UsageError, match="is not of this level: the two have diff") as caught:
+    with refuses("record-of-other-level") as caught:
         check_records(stored(own))
-    assert caught.value.what.startswith(f"{own}/c0002/{name} is not of this level")
+    assert caught.value.what.startswith(f"{own}/c0002/{name} ")
 
 
 def test_so_is_a_part_of_a_run_that_was_killed(tmp_path: Path) -> None:
@@ -134,7 +135,7 @@ def test_so_is_a_part_of_a_run_that_was_killed(tmp_path: Path) -> None:
     check_records(stored(own))
     part = Path("c0002", ".plays-parts", "part-000-000000.parquet")
     shutil.copy(other / part, own / part)
-    with pytest.raises(UsageError, match=r"part-000-000000\.parquet is not of this level"):
+    with refuses("record-of-other-level", "part-000-000000.parquet"):
         check_records(stored(own))
 
 

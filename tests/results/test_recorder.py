@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from record_cases import SECOND, dispatch, prompt, response
+from refusals import refuses
 
-from agentx_replay.errors import UsageError
 from agentx_replay.replay.ports import ErrorCategory, Phase, PlayRecord, Status
 from agentx_replay.results import recorder as recorder_module
 from agentx_replay.results.compaction import compact, play_files, recover, request_files
@@ -290,7 +290,7 @@ def test_a_disk_that_falls_too_far_behind_fails_the_recorder(
     recorder.record(dispatch(), response(arrival_ns=[1, 2]))
     assert recorder.failure is not None
     assert "2 token events behind" in recorder.failure.what
-    with pytest.raises(UsageError, match="faster disk"):
+    with refuses("disk-too-slow"):
         recorder.close()
 
 
@@ -301,7 +301,7 @@ def test_a_vanished_directory_is_told_once_and_what_was_written_elsewhere_stays(
     recorder = ParquetRecorder(point, origin_ns=0, interval_s=NEVER_S)
     shutil.rmtree(point)
     recorder.record(dispatch(), response())
-    with pytest.raises(UsageError, match="the directory has vanished"):
+    with refuses("directory-vanished"):
         recorder.close()
     recorder.record(dispatch(), response())  # dropped without a word
     assert recorder.failure is not None
@@ -309,7 +309,7 @@ def test_a_vanished_directory_is_told_once_and_what_was_written_elsewhere_stays(
 
 def test_a_place_that_cannot_be_written_is_told_at_the_start(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UsageError, match="a part of the path is a file"):
+    with refuses("path-through-file"):
         ParquetRecorder(tmp_path / "file" / "c0002", origin_ns=0)
 
 

@@ -1,10 +1,9 @@
 import os
 from pathlib import Path
 
-import pytest
 from record_cases import SECOND, dispatch, response
+from refusals import refuses
 
-from agentx_replay.errors import UsageError
 from agentx_replay.results.compaction import compact
 from agentx_replay.results.parquet import read_parquet
 from agentx_replay.results.recorder import ParquetRecorder
@@ -50,7 +49,7 @@ def test_parts_that_became_one_file_meanwhile_are_told_so(tmp_path: Path) -> Non
     record(tmp_path, 0, range(2))
     stored = StoredRequests.of(tmp_path)
     compact(tmp_path)
-    with pytest.raises(UsageError, match="is gone: its level ended meanwhile") as caught:
+    with refuses("record-gone") as caught:
         rows(stored)
     assert caught.value.what_to_do == "do it again"
     assert len(rows(StoredRequests.of(tmp_path))) == 2
@@ -58,5 +57,5 @@ def test_parts_that_became_one_file_meanwhile_are_told_so(tmp_path: Path) -> Non
 
 def test_a_pipe_in_place_of_records_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "part.parquet")
-    with pytest.raises(UsageError, match=r"part\.parquet is not a file; move it away"):
+    with refuses("record-not-a-file", "part.parquet"):
         read_parquet([tmp_path / "part.parquet"], PLAYS)

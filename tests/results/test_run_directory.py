@@ -6,6 +6,7 @@ import orjson
 import pytest
 from made_runs import write_instrument
 from record_cases import dispatch, response
+from refusals import refuses
 
 from agentx_replay.errors import UsageError
 from agentx_replay.replay.ports import PlayRecord
@@ -23,7 +24,7 @@ from agentx_replay.results.run_directory import (
 
 def test_a_directory_that_holds_anything_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(UsageError, match=r"is not empty; choose another --out$"):
+    with refuses("out-not-empty", "--out"):
         RunDirectory.create(tmp_path)
 
 
@@ -38,17 +39,17 @@ def test_of_one_that_holds_a_run_it_is_told_how_to_go_on(tmp_path: Path) -> None
 @pytest.mark.parametrize("held", ["", "mine"])
 def test_a_file_in_its_place_is_refused(tmp_path: Path, held: str, resume: bool) -> None:
     (tmp_path / "out").write_text(held)
-    with pytest.raises(UsageError, match=r"out is not a directory; name a directory that is new"):
+    with refuses("out-not-a-directory"):
         RunDirectory.create(tmp_path / "out", resume=resume)
 
 
 def test_so_are_a_device_a_link_to_nothing_and_a_place_without_directories(tmp_path: Path) -> None:
     (tmp_path / "out").symlink_to(tmp_path / "nothing")
-    with pytest.raises(UsageError, match="/dev/null is not a directory"):
+    with refuses("out-not-a-directory", "/dev/null"):
         RunDirectory.create(Path("/dev/null"))
-    with pytest.raises(UsageError, match="is a link to what does not exist; remove the link"):
+    with refuses("out-a-dead-link"):
         RunDirectory.create(tmp_path / "out")
-    with pytest.raises(UsageError, match="/proc/x cannot be made: its place takes no directories"):
+    with refuses("out-cannot-be-made", "/proc/x"):
         RunDirectory.create(Path("/proc/x"))
 
 
@@ -59,7 +60,7 @@ def test_an_empty_directory_and_a_new_one_are_taken(tmp_path: Path) -> None:
 
 def test_resume_takes_a_run_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(UsageError, match="holds something other than a run"):
+    with refuses("out-not-a-run"):
         RunDirectory.create(tmp_path, resume=True)
     RunDirectory(tmp_path).write_sweep({"seed": 42})
     assert RunDirectory.create(tmp_path, resume=True).path == tmp_path
@@ -142,7 +143,7 @@ def test_a_start_that_is_none_is_refused(tmp_path: Path, start: str) -> None:
     (directory / "point.json").write_text(
         f'{{"concurrency": 8, "start": {start}, "status": "complete"}}'
     )
-    with pytest.raises(UsageError, match=r"c0008/point\.json lacks a usable start"):
+    with refuses("point-without-start", "c0008/point.json"):
         read_points(tmp_path)
 
 
@@ -193,7 +194,7 @@ def test_plays_are_read_as_far_as_they_were_written(tmp_path: Path) -> None:
 def test_a_directory_that_vanished_during_a_run_is_told(tmp_path: Path) -> None:
     run = RunDirectory.create(tmp_path / "out")
     shutil.rmtree(tmp_path / "out")
-    with pytest.raises(UsageError, match="the directory has vanished"):
+    with refuses("directory-vanished"):
         run.write_sweep({})
 
 
@@ -214,7 +215,7 @@ def test_a_broken_point_is_named(tmp_path: Path, body: bytes, words: str) -> Non
 
 
 def test_a_directory_without_a_run_is_told_apart(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is not a run directory"):
+    with refuses("not-a-run"):
         read_sweep(tmp_path)
 
 

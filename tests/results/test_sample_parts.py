@@ -4,9 +4,8 @@ whatever a crash leaves."""
 from pathlib import Path
 
 import pyarrow as pa
-import pytest
+from refusals import refuses
 
-from agentx_replay.errors import UsageError
 from agentx_replay.results.layout import instrument_file, instrument_parts
 from agentx_replay.results.parquet import read_parquet
 from agentx_replay.results.rows import table_of
@@ -69,5 +68,5 @@ def test_without_a_sample_there_is_no_file(tmp_path: Path) -> None:
 def test_a_directory_that_vanished_is_told(tmp_path: Path) -> None:
     parts = SampleParts(instrument_parts(tmp_path), INSTRUMENT)
     instrument_parts(tmp_path).rmdir()
-    with pytest.raises(UsageError, match="the directory has vanished"):
+    with refuses("directory-vanished"):
         parts.write(samples(0, 1))

@@ -5,6 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from record_cases import dispatch, response
+from refusals import refuses
 
 from agentx_replay.errors import UsageError
 from agentx_replay.results.layout import requests_directory
@@ -47,13 +48,13 @@ def test_a_file_of_another_version_is_refused_in_plain_words(version: int) -> No
 
 
 def test_a_file_of_another_program_is_refused() -> None:
-    with pytest.raises(UsageError, match="was not written by agentx-replay"):
+    with refuses("record-of-other-program", "agentx-replay"):
         conform(pa.table({"lane": [1]}), REQUESTS, "x.parquet")
 
 
 def test_a_torn_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "torn.parquet").write_bytes(b"PAR1 and then nothing")
-    with pytest.raises(UsageError, match=r"torn\.parquet cannot be read"):
+    with refuses("record-unreadable", "torn.parquet"):
         read_parquet([tmp_path / "torn.parquet"], REQUESTS)
 
 

@@ -12,6 +12,7 @@ import orjson
 import pytest
 import uvloop
 from raw_http import Answer, RawClient, connected, get, post
+from refusals import refuses
 
 from agentx_replay.errors import UsageError
 from agentx_replay.simulator.engine import EngineModel
@@ -440,7 +441,7 @@ def test_a_taken_port_is_one_clear_sentence() -> None:
 
 
 def test_a_port_that_cannot_be_is_one_clear_sentence() -> None:
-    with pytest.raises(UsageError, match="there is no port 70000"):
+    with refuses("port-out-of-range", "70000"):
         ServerConfig(port=70_000)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import orjson
 import pytest
+from refusals import refuses
 
 from agentx_replay.errors import UsageError
 from agentx_replay.simulator.engine import EngineModel
@@ -69,7 +70,7 @@ def test_a_child_that_cannot_listen_says_why() -> None:
 
 def test_a_child_that_dies_says_where_to_look(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    with pytest.raises(UsageError, match="before it could serve"):
+    with refuses("simulator-ended"):
         launch_simulator(ServerConfig())
 
 

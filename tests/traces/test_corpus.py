@@ -9,6 +9,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from refusals import refuses
 
 from agentx_replay.errors import UsageError
 from agentx_replay.traces import files as files_module
@@ -182,17 +183,21 @@ def rows(sessions: list[bytes]) -> bytes:
 
 
 def test_a_path_without_traces_is_refused(tmp_path: Path) -> None:
-    assert refusal(tmp_path / "none").startswith(f"{tmp_path / 'none'} does not exist")
-    assert refusal(tmp_path).startswith(f"{tmp_path} holds no trace file")
+    with refuses("traces-missing", str(tmp_path / "none")):
+        read_corpus(tmp_path / "none")
+    with refuses("traces-without-file", str(tmp_path)):
+        read_corpus(tmp_path)
     (tmp_path / "t.csv").write_bytes(b"id")
-    assert refusal(tmp_path).startswith(f"{tmp_path} holds no trace file")
-    assert "is not named like a trace" in refusal(tmp_path / "t.csv")
+    with refuses("traces-without-file", str(tmp_path)):
+        read_corpus(tmp_path)
+    with refuses("trace-name-unfit", str(tmp_path / "t.csv")):
+        read_corpus(tmp_path / "t.csv")
     (tmp_path / "t.json").write_bytes(b"{}")
     (tmp_path / "u.json").write_bytes(b"")
-    with pytest.raises(UsageError, match="holds no usable session") as raised:
+    with refuses("corpus-without-session") as raised:
         read_corpus(tmp_path, skip_bad=True)
     first, *reasons = raised.value.what.splitlines()
-    assert first == f"{tmp_path} holds no usable session"
+    assert first.startswith(f"{tmp_path} ")
     assert [reason.split(": ")[0] for reason in reasons] == [
         f"  {tmp_path / 't.json'}", f"  {tmp_path / 'u.json'}",
     ]  # fmt: skip
@@ -200,7 +205,7 @@ def test_a_path_without_traces_is_refused(tmp_path: Path) -> None:
 
 def test_a_trace_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
     (tmp_path / "t.json").mkdir()
-    assert refusal(tmp_path).startswith(f"{tmp_path / 't.json'}: this is a directory, pipe or")
+    assert refusal(tmp_path).startswith(f"{tmp_path / 't.json'}: this is a directory")
 
 
 @pytest.mark.parametrize("name", ["t.json", "t.json.gz", "t.jsonl", "t.jsonl.zst", "t.parquet"])
@@ -208,7 +213,7 @@ def test_a_pipe_named_like_a_trace_is_refused_and_not_waited_for(tmp_path: Path,
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / name).symlink_to(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / name):
-        assert refusal(path).startswith(f"{tmp_path / name}: this is a directory, pipe or device")
+        assert refusal(path).startswith(f"{tmp_path / name}: this is a directory")
 
 
 def test_a_link_to_a_trace_is_a_trace(tmp_path: Path) -> None:
@@ -218,7 +223,8 @@ def test_a_link_to_a_trace_is_a_trace(tmp_path: Path) -> None:
 
 
 def test_a_name_too_long_to_be_one_is_refused(tmp_path: Path) -> None:
-    assert "cannot be read (File name too long)" in refusal(tmp_path / ("x" * 300 + ".json"))
+    with refuses("traces-unreadable", "File name too long"):
+        read_corpus(tmp_path / ("x" * 300 + ".json"))
 
 
 def fingerprint(path: Path, *traces: bytes, name: str = "t.jsonl") -> str:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import orjson
 import pytest
+from refusals import refuses
 
-from agentx_replay.errors import UsageError
 from agentx_replay.shipped import shipped_directory
 from agentx_replay.traces.corpus import read_corpus
 from agentx_replay.traces.generate import (
@@ -98,7 +98,7 @@ def test_no_generated_request_exceeds_its_limits(limits: Limits, tmp_path: Path)
 
 
 def test_a_context_too_small_for_a_session_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"for 2047 tokens of context; allow at least 2048"):
+    with refuses("context-too-small", "2047", "2048"):
         limits_for(2_047)
 
 

@@ -3,9 +3,8 @@
 import json
 from pathlib import Path
 
-import pytest
+from refusals import refuses
 
-from agentx_replay.errors import UsageError
 from agentx_replay.traces.corpus import read_corpus
 from agentx_replay.traces.pack import pack_corpus
 
@@ -43,16 +42,16 @@ def test_a_file_that_exists_or_has_another_name_is_refused(tmp_path: Path) -> No
     source = corpus(tmp_path / "in", "a")
     taken = tmp_path / "taken.jsonl.gz"
     taken.write_text("mine")
-    with pytest.raises(UsageError, match="exists"):
+    with refuses("pack-exists"):
         pack_corpus(source, taken)
     assert taken.read_text() == "mine"
-    with pytest.raises(UsageError, match=r"use a name in \.jsonl\.gz"):
+    with refuses("pack-name-unfit", ".jsonl.gz"):
         pack_corpus(source, tmp_path / "all.tar")
 
 
 def test_a_session_that_cannot_be_read_is_named_and_nothing_is_written(tmp_path: Path) -> None:
     source = corpus(tmp_path / "in", "a")
     (source / "z.json").write_text("{}")
-    with pytest.raises(UsageError, match=r"z\.json"):
+    with refuses("trace-malformed", "z.json"):
         pack_corpus(source, tmp_path / "all.jsonl.gz")
     assert not (tmp_path / "all.jsonl.gz").exists()

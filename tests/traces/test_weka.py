@@ -4,8 +4,8 @@ from typing import Any
 
 import orjson
 import pytest
+from refusals import refuses
 
-from agentx_replay.errors import UsageError
 from agentx_replay.traces.model import RecordedRequest, Session, Subagent
 from agentx_replay.traces.weka import read_session
 
@@ -30,7 +30,7 @@ def read(value: Any) -> Session:
 
 
 def refusal(value: Any) -> str:
-    with pytest.raises(UsageError) as error:
+    with refuses("trace-malformed") as error:
         read(value)
     assert error.value.what_to_do == "correct the file, or leave bad files out with --skip-bad"
     return error.value.what
@@ -304,7 +304,7 @@ def test_a_missing_field_of_the_session_is_named(key: str) -> None:
     ],
 )
 def test_what_is_not_json_is_called_so(raw: bytes) -> None:
-    with pytest.raises(UsageError, match="this is not a trace: "):
+    with refuses("trace-malformed"):
         read_session(raw, "t.json")
 
 
@@ -315,11 +315,11 @@ def test_a_list_that_is_not_json_is_refused_though_it_begins_like_the_one_before
     good = b'{"t":0,"in":999,"out":1,"hash_ids":[1,2,3,4]}'
     bad = b'{"t":1,"in":999,"out":1,"hash_ids":[%b]}' % ids
     raw = b'{"id":"s","block_size":64,"requests":[%b,%b]}' % (good, bad)
-    with pytest.raises(UsageError, match=r"t.json: requests\[1\].hash_ids is not a list"):
+    with refuses("trace-malformed", "t.json", "requests[1].hash_ids"):
         read_session(raw, "t.json")
 
 
 def test_a_key_written_with_escapes_is_refused_and_not_misread() -> None:
     raw = rb'{"id":"s","block_size":64,"requests":[{"t":0,"in":99,"out":1,"hash\u005fids":[0]}]}'
-    with pytest.raises(UsageError, match=r"requests\[0\].hash_ids is a list of 1"):
+    with refuses("trace-malformed", "requests[0].hash_ids", "1"):
         read_session(raw, "t.json")
