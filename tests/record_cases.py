@@ -47,11 +47,14 @@ def dispatch(**changes: Any) -> Dispatch:
     return replace(usual, **changes)
 
 
+_ARRAYS = (
+    ("arrival_ns", np.int64), ("arrival_tokens", np.int32), ("event_text_bytes", np.int32),
+)  # fmt: skip
+
+
 def response(**changes: Any) -> Response:
-    """A response sent at 0 that ended well at 1 s; ``arrival_ns`` and ``arrival_tokens`` may be
-    plain lists.
-    """
-    for name, kind in (("arrival_ns", np.int64), ("arrival_tokens", np.int32)):
+    """A response sent at 0 that ended well at 1 s; what is said of events may be plain lists."""
+    for name, kind in _ARRAYS:
         if changes.get(name) is not None:
             changes[name] = np.array(changes[name], kind)
     usual = Response(

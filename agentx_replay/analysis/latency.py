@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentx_replay.analysis.arrivals import Counts
-from agentx_replay.analysis.responses import Events, Floats, Mask, Responses
+from agentx_replay.analysis.responses import Events, Floats, Mask, Responses, TimedTokens
 from agentx_replay.results.sums import begins
 
 
@@ -66,7 +66,7 @@ def exceed(more: Floats | Counts, fewer: Floats | Counts) -> Mask:
     return over
 
 
-def hides_reasoning(responses: Responses) -> Mask:
+def hides_reasoning(responses: TimedTokens) -> Mask:
     """Return where usage tells reasoning tokens that no event brought.
 
     Summaries count as nothing: their texts hold under half of the tokens told. More events than
@@ -79,13 +79,13 @@ def hides_reasoning(responses: Responses) -> Mask:
     return hides
 
 
-def visible_tokens(responses: Responses) -> Floats:
+def visible_tokens(responses: TimedTokens) -> Floats:
     """Return completion tokens without the reasoning that no event brought."""
     hidden = np.where(hides_reasoning(responses), responses.reasoning_tokens, 0.0)
     return responses.completion_tokens - hidden
 
 
-def shares_tokens(responses: Responses) -> Mask:
+def shares_tokens(responses: TimedTokens) -> Mask:
     """Return where visible tokens exceed token events, and nothing tells how many are in each:
     they are shared out over the events by the length of their text (evenly where it is not known).
     """
@@ -105,7 +105,7 @@ class ResponseItl:
     divisor_told: Mask
 
 
-def response_itl(responses: Responses) -> ResponseItl:
+def response_itl(responses: TimedTokens) -> ResponseItl:
     """(last arrival − first arrival) / tokens that came after the first arrival: the mean gap in a
     response. An event's tokens are those that usage tells; else one; else its share of them all.
     """
@@ -120,7 +120,7 @@ def response_itl(responses: Responses) -> ResponseItl:
     return ResponseItl((responses.last_token_ns - responses.first_token_ns) / later, later, told)
 
 
-def first_arrival_share(responses: Responses) -> Floats:
+def first_arrival_share(responses: TimedTokens) -> Floats:
     """Return which share of a response's text, else of its events, the first arrival brought."""
     with np.errstate(divide="ignore", invalid="ignore"):
         of_events = responses.first_arrival_events / responses.event_counts

@@ -58,7 +58,19 @@ class Events:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Responses(Arrivals):
+class TimedTokens(Arrivals):
+    """What response ITL is made of, each of shape ``(responses,)``, with or without a record."""
+
+    event_counts: NDArray[np.int64]
+    first_token_ns: Floats
+    last_token_ns: Floats
+    completion_tokens: Floats
+    reasoning_tokens: Floats
+    reasoning_pieces: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Responses(TimedTokens):
     """Columns of ``requests.parquet``, each of shape ``(responses,)``.
 
     Of its token events a response knows their number, ``event_counts``, and what they are as
@@ -75,13 +87,10 @@ class Responses(Arrivals):
     reusable_tokens: Floats
     prompt_tokens: Floats
     cached_tokens: Floats
-    completion_tokens: Floats
     intended_start_ns: Floats
     connect_start_ns: Floats
     connected_ns: Floats
     send_ns: Floats
-    first_token_ns: Floats
-    last_token_ns: Floats
     first_token_uncertainty_ns: Floats
     last_token_uncertainty_ns: Floats
     send_uncertainty_ns: Floats
@@ -90,9 +99,6 @@ class Responses(Arrivals):
     retries: Floats
     gathered_reads: Floats
     text_pieces: Floats
-    reasoning_tokens: Floats
-    reasoning_pieces: Floats
-    event_counts: NDArray[np.int64]
     cached_above_prompt: Mask
 
     def __len__(self) -> int:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from agentx_replay.experiment.ahead import prepared_ahead
 from agentx_replay.experiment.keeping import kept_in_parts
+from agentx_replay.experiment.live_itl import live_itls_s
 from agentx_replay.experiment.open_files import raise_open_files
 from agentx_replay.plan.plan import Plan
 from agentx_replay.replay.driver import Progress, Replay, ReplayResult, Stage
@@ -130,7 +131,7 @@ async def play(
         ) as recorder,
         prepared_ahead(part.plan, part.prompts) as prompts,
     ):
-        recent = Recent(recorder, clock.now_ns)
+        recent = Recent(recorder, live_itls_s, clock.now_ns)
         endpoint = part.open(clock)
         replay = Replay(
             part.plan,

@@ -14,6 +14,8 @@ RECENT_S = 30.0
 FIRST_LENGTHS = 20
 """How many usage figures are looked at as they come: enough to prove prompt lengths live."""
 _NS = 1_000_000_000
+_MOST_EVENTS = 4096
+"""Token events to look at in one go: a fraction of a millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +75,27 @@ class _Ended(NamedTuple):
     tokens: int
     prompt_tokens: int
     cached_tokens: int
-    itl_s: float | None
 
 
 class Recent:
-    """A recorder that passes everything on and remembers the last half minute."""
+    """A recorder that passes everything on and remembers the last half minute.
 
-    def __init__(self, recorder: Recorder, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
+    ``itls_s`` returns the response ITLs of responses in s; it is asked for some responses at a
+    time, between looks once for every ``_MOST_EVENTS`` token events.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        itls_s: Callable[[Sequence[Response]], Sequence[float]],
+        now_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
         self._recorder = recorder
+        self._itls_of = itls_s
         self._now_ns = now_ns
+        self._unmeasured: list[Response] = []
+        self._unmeasured_events = 0
+        self._itls_s: deque[tuple[int, float]] = deque()
         self._first_end_ns: int | None = None
         self._ended: deque[_Ended] = deque()
         self._count = 0
@@ -100,6 +114,10 @@ class Recent:
             self._first_end_ns = response.end_ns
         if response.status is Status.OK:
             self._ended.append(_ended(response))
+            self._unmeasured.append(response)
+            self._unmeasured_events += len(response.arrival_ns)
+            if self._unmeasured_events >= _MOST_EVENTS:
+                self._measure()
         elif response.error_category is not None:
             self._failures[response.error_category] += 1
         self._forget()
@@ -110,6 +128,7 @@ class Recent:
 
     def glimpse(self) -> Glimpse:
         """Return the last half minute, or the window so far where it is younger."""
+        self._measure()
         self._forget()
         begun_ns = self._first_end_ns if self._first_end_ns is not None else self._now_ns()
         return Glimpse(
@@ -117,29 +136,33 @@ class Recent:
             tokens=sum(ended.tokens for ended in self._ended),
             prompt_tokens=sum(ended.prompt_tokens for ended in self._ended),
             cached_tokens=sum(ended.cached_tokens for ended in self._ended),
-            itls_s=tuple(ended.itl_s for ended in self._ended if ended.itl_s is not None),
+            itls_s=tuple(itl_s for _, itl_s in self._itls_s),
             ended=self._count,
             failures=tuple(self._failures.items()),
             length_errors=tuple(self._length_errors),
         )
 
+    def _measure(self) -> None:
+        """Take the ITLs of what ended since the last time; they are as old as its last response."""
+        if self._unmeasured:
+            end_ns = self._unmeasured[-1].end_ns
+            self._itls_s += [(end_ns, itl_s) for itl_s in self._itls_of(self._unmeasured)]
+            self._unmeasured, self._unmeasured_events = [], 0
+
     def _forget(self) -> None:
         horizon_ns = self._now_ns() - round(RECENT_S * _NS)
         while self._ended and self._ended[0].end_ns < horizon_ns:
             self._ended.popleft()
+        while self._itls_s and self._itls_s[0][0] < horizon_ns:
+            self._itls_s.popleft()
 
 
 def _ended(response: Response) -> _Ended:
     prompt_tokens = response.prompt_tokens or 0
     completion_tokens, cached_tokens = response.completion_tokens or 0, response.cached_tokens or 0
-    first_ns, last_ns = response.first_token_ns, response.last_token_ns
-    itl_s = None
-    if first_ns is not None and last_ns is not None and completion_tokens > 1:
-        itl_s = (last_ns - first_ns) / _NS / (completion_tokens - 1)
     return _Ended(
         response.end_ns,
         prompt_tokens + completion_tokens,
         prompt_tokens,
         cached_tokens if cached_tokens <= prompt_tokens else 0,
-        itl_s,
     )

@@ -17,7 +17,7 @@ class Nowhere:
 
 
 def errors_of(*counted: int | None, planned: int = 100) -> tuple[int, ...]:
-    recent = Recent(Nowhere(), lambda: 0)
+    recent = Recent(Nowhere(), lambda _: (), lambda: 0)
     for tokens in counted:
         sent = dispatch(prompt=prompt(planned), phase=Phase.PRIMER)
         recent.record(sent, response(prompt_tokens=tokens))
@@ -37,7 +37,10 @@ def test_only_the_first_twenty_are_looked_at() -> None:
 
 
 def test_all_workers_errors_come_together() -> None:
-    one, other = Recent(Nowhere(), lambda: 0), Recent(Nowhere(), lambda: 0)
+    one, other = (
+        Recent(Nowhere(), lambda _: (), lambda: 0),
+        Recent(Nowhere(), lambda _: (), lambda: 0),
+    )
     one.record(dispatch(), response(prompt_tokens=100))
     other.record(dispatch(), response(prompt_tokens=103))
     assert snapshot_of([one.glimpse(), other.glimpse()]).length_errors == (0, 3)

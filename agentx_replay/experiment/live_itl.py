@@ -1,0 +1,55 @@
+"""Response ITL while a level runs, by the definition of the report."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentx_replay.analysis.arrivals import arrivals_of
+from agentx_replay.analysis.latency import present, response_itl
+from agentx_replay.analysis.responses import TimedTokens
+from agentx_replay.replay.ports import Response
+
+Floats = NDArray[np.float64]
+_NS = 1_000_000_000
+
+
+def live_itls_s(responses: Sequence[Response]) -> list[float]:
+    """Return the response ITL in s of each response that has one, in order.
+
+    No record is made of the responses, since that takes ten times as long.
+    """
+    some = [each for each in responses if len(each.arrival_ns)]
+    if not some:
+        return []
+    counts = np.array([len(each.arrival_ns) for each in some], np.int64)
+    began_ns = int(some[0].arrival_ns[0])
+    at_ns = np.concatenate([each.arrival_ns - began_ns for each in some]).astype(np.float64)
+    tokens = _of_events([each.arrival_tokens for each in some], counts)
+    text_bytes = _of_events([each.event_text_bytes for each in some], counts)
+    arrivals = arrivals_of(counts, at_ns, tokens, text_bytes, np.zeros(len(some), bool))
+    last = np.cumsum(counts) - 1
+    timed = TimedTokens(
+        **{name: getattr(arrivals, name) for name in arrivals.__slots__},
+        event_counts=counts,
+        first_token_ns=at_ns[last - counts + 1],
+        last_token_ns=at_ns[last],
+        completion_tokens=_floats([each.completion_tokens for each in some]),
+        reasoning_tokens=_floats([each.reasoning_tokens for each in some]),
+        reasoning_pieces=_floats([each.reasoning_pieces for each in some]),
+    )
+    return list(map(float, present(response_itl(timed).itl_ns) / _NS))
+
+
+def _floats(values: Sequence[int | None]) -> Floats:
+    return np.array([np.nan if value is None else value for value in values], np.float64)
+
+
+def _of_events(values: Sequence[NDArray[np.int32] | None], counts: NDArray[np.int64]) -> Floats:
+    """Return the elements, NaN for each event of a response that has none."""
+    return np.concatenate(
+        [
+            np.full(count, np.nan) if each is None else each.astype(np.float64)
+            for each, count in zip(values, counts, strict=True)
+        ]
+    )
