@@ -126,23 +126,6 @@ def test_a_hang_up_that_was_to_be_ignored_stays_ignored(tmp_path: Path, slow_ser
     assert str(point.status) == "interrupted"
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("traces", "stats", ""), ("traces", "check", ""), ("traces", "pack", "", "x.jsonl"),
-        ("traces", "generate", ""), ("run", "--out", ""), ("sweep", "--out", ""),
-        ("run", "--config", ""), ("run", "--traces", ""), ("run", "--calibration", ""),
-        ("run", "--tokenizer", ""), ("plan", "--traces", ""), ("report", ""), ("compare", "", ""),
-    ],
-)  # fmt: skip
-def test_an_empty_path_is_wrong_usage_and_not_the_directory_one_is_in(
-    arguments: tuple[str, ...],
-) -> None:
-    ended = finished(*arguments)
-    assert ended.returncode == 2
-    assert "the path is empty; name a file or directory" in ended.stderr
-
-
 def test_an_empty_path_in_a_config_is_wrong_usage_too(tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text('out = ""')
     ended = finished("run", "--config", str(tmp_path / "c.toml"))

@@ -26,39 +26,6 @@ def refused(result: CompletedProcess[str], exit_code: int = 2) -> str:
     return what + "\n" + what_to_do
 
 
-@pytest.mark.parametrize(
-    ("levels", "told"),
-    [
-        ("0", "'0' is not a list of levels"),
-        ("a,b", "'a,b' is not a list of levels"),
-        ("4,-1", "not a list of levels"),
-        ("", "not a list of levels"),
-        ("2,2", "names a level twice"),
-    ],
-)
-def test_levels_that_are_not_are_refused(tmp_path: Path, levels: str, told: str) -> None:
-    out = tmp_path / "out"
-    result = finished("sweep", "--virtual", "--concurrency", levels, "--out", str(out))
-    assert told in refused(result)
-    assert not out.exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (("run", "--virtual"), "--virtual has no server to give any"),
-        (("plan", "--simulate"), "--simulate has no server to give any"),
-        (("run", "--endpoint", "completions"), "--endpoint completions has no messages to say"),
-        (("sweep", "--tool-messages"), "--tool-messages makes calls of them"),
-        (("plan", "--tool-messages"), "--tool-messages makes calls of them"),
-    ],
-)
-def test_live_history_needs_a_server_that_answers_in_messages(
-    arguments: tuple[str, ...], told: str
-) -> None:
-    assert told in refused(finished(*arguments, "--live-history"))
-
-
 def test_an_unknown_scenario_names_those_there_are(tmp_path: Path) -> None:
     result = finished("sweep", "--virtual", "--scenario", "nope", "--out", str(tmp_path / "o"))
     assert "agentx, agentx-faithful, agentx-fast, look, quick" in refused(result)
@@ -103,37 +70,6 @@ def test_a_context_too_small_for_every_session_says_what_the_smallest_needs(tmp_
     assert "[no-session-fits]" in told
     assert "--max-context-policy request" in told
     assert not out.exists()
-
-
-def test_an_unreachable_server_is_told_with_exit_code_3(tmp_path: Path) -> None:
-    # Port 9 of loopback: nothing listens there.
-    result = finished("run", "--url", "http://127.0.0.1:9", "--out", str(tmp_path / "o"))
-    assert "127.0.0.1:9" in refused(result, exit_code=3)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (("--override", "window_s"), "has no value"),
-        (("--override", "windows=5"), "unknown rule 'windows'"),
-        (("--override", "window_s=long"), "window_s is 'long'"),
-        (("--url", "http://127.0.0.1:9", "--virtual"), "--virtual has no wire"),
-        (("--url", "nonsense"), "not the URL of a server"),
-        (("--url", "http://u:secret@h"), "carries a user name or password"),
-        (("--config", "missing.toml"), "missing.toml cannot be read"),
-        (("--override", "seed=" + "9" * 5000), f"seed is '{'9' * 39}…"),
-        (("--override", "seed=" + "[" * 3000), f"seed is '{'[' * 39}…"),
-        (("--override", "start_fraction=01"), "start_fraction is '01'"),
-        (("--override", "window_s=3\nseed=5"), "window_s is '3\\nseed=5'"),
-        (("--salt", ""), "--salt is empty"),
-    ],
-)
-def test_bad_options_are_told(tmp_path: Path, arguments: tuple[str, ...], told: str) -> None:
-    virtual = () if "--url" in arguments else ("--virtual",)
-    result = finished("sweep", *virtual, *arguments, "--out", str(tmp_path / "o"))
-    message = refused(result)
-    assert told in message
-    assert "secret" not in message
 
 
 def test_a_virtual_sweep_ends_valid_with_a_table_and_parquet(tmp_path: Path) -> None:
