@@ -77,7 +77,7 @@ class Sink(asyncio.BufferedProtocol):
 async def sink() -> None:
     """Serve until standard input ends."""
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(Sink, "127.0.0.1", 0)
+    server = await loop.create_server(Sink, "127.0.0.1", 0, backlog=4096)
     print(server.sockets[0].getsockname()[1], flush=True)
     end = asyncio.Event()
     loop.add_reader(0, end.set)

@@ -19,6 +19,7 @@ import resource
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -167,7 +168,7 @@ class _Waits:
         end_ns = self._clock.now_ns()
         return Response(Status.OK, send_ns, end_ns, completion_tokens=dispatch.max_tokens)
 
-    def prepare(self, lane: int, stream_id: str, due_ns: int) -> None:
+    def prepare(self, lane: int, stream_id: str, due_ns: int, compose: Callable[[], int]) -> None:
         """Hold no connection."""
 
     def cut(self) -> None:

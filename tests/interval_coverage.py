@@ -8,6 +8,7 @@ without any code under test from 200,000 lanes.
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -115,7 +116,7 @@ class Paced:
             completion_tokens=OUTPUT_TOKENS,
         )
 
-    def prepare(self, lane: int, stream_id: str, due_ns: int) -> None:
+    def prepare(self, lane: int, stream_id: str, due_ns: int, compose: Callable[[], int]) -> None:
         """There is no connection to make."""
 
     def cut(self) -> None:

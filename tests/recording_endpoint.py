@@ -7,6 +7,7 @@ import asyncio
 import os
 import signal
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -91,7 +92,7 @@ class RecordingEndpoint:
         if self._open:
             asyncio.get_running_loop().call_later(BUSY_EVERY_S, self._keep_busy)
 
-    def prepare(self, lane: int, stream_id: str, due_ns: int) -> None:
+    def prepare(self, lane: int, stream_id: str, due_ns: int, compose: Callable[[], int]) -> None:
         """There is no connection to make."""
 
     def cut(self) -> None:

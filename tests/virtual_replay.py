@@ -59,7 +59,7 @@ class Timed:
         status = Status.CUT if was_cut else self.status(dispatch)
         return Response(status, send_ns, end_ns, completion_tokens=dispatch.max_tokens)
 
-    def prepare(self, lane: int, stream_id: str, due_ns: int) -> None:
+    def prepare(self, lane: int, stream_id: str, due_ns: int, compose: Callable[[], int]) -> None:
         self.prepared.append((self.clock.now_ns(), lane, stream_id, due_ns))
 
     def cut(self) -> None:
@@ -81,6 +81,9 @@ class NoText:
 
     def answered(self, request_index: int, answer: Answer | None) -> None:
         """Nothing is said."""
+
+    def compose(self, stream: int, request: RecordedRequest) -> int:
+        raise AssertionError("a replay in virtual time has no text")
 
     def forget(self, stream: int) -> None:
         """Nothing is held."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from agentx_replay.endpoint.chat import ChatRequests
 from agentx_replay.endpoint.completions import CompletionRequests
+from agentx_replay.endpoint.composing import Compose
 from agentx_replay.endpoint.connection import Connection, Ending, Exchange
 from agentx_replay.endpoint.kernel_stamps import timestamps_here
 from agentx_replay.endpoint.outcome import Connected, response_of, short
@@ -79,18 +80,29 @@ class Client:
 
     async def send(self, dispatch: Dispatch) -> Response:
         """Send one request and return its response when it has ended, in whatever way."""
-        return await self.request(dispatch.stream_id, self._requests.request(dispatch))
+        request = self._requests.request(dispatch)
+        self.wire.ahead.sent(dispatch.stream_id)
+        return await self.request(dispatch.stream_id, request)
 
-    def prepare(self, lane: int, stream_id: str, due_ns: int) -> None:  # noqa: ARG002 (the port's)
-        """Connect now if the stream will have no usable connection at ``due_ns``.
+    def prepare(
+        self,
+        lane: int,  # noqa: ARG002 (the port's)
+        stream_id: str,
+        due_ns: int,
+        compose: Compose | None = None,
+    ) -> None:
+        """Connect now if the stream will have no usable connection at ``due_ns``; have its prompt
+        composed by then.
 
         The connection that has grown too old is closed first: a stream has one at most. A failure
         is left for ``send`` to meet, and to tell.
         """
+        if compose is not None:
+            self.wire.ahead.add(due_ns, stream_id, compose)
         connection = self._by_stream.get(stream_id)
         usable = connection is not None and self._usable(connection, due_ns)
         if not usable and stream_id not in self._ahead:
-            self.stream_ended(stream_id)
+            self._disconnect(stream_id)
             self._ahead[stream_id] = self._begin_connecting()
 
     def cut(self) -> None:
@@ -104,6 +116,11 @@ class Client:
 
     def stream_ended(self, stream_id: str) -> None:
         """Close the stream's connection: no further request of it will come."""
+        self.wire.ahead.sent(stream_id)
+        self._disconnect(stream_id)
+
+    def _disconnect(self, stream_id: str) -> None:
+        """Close what connection a stream has, or is getting."""
         connection = self._by_stream.pop(stream_id, None)
         if connection is not None:
             connection.abort()
@@ -199,7 +216,7 @@ class Client:
         connection = self._by_stream.get(stream_id)
         if connection is None or self._usable(connection, self._now_ns()):
             return connection
-        self.stream_ended(stream_id)
+        self._disconnect(stream_id)
         return None
 
     def _usable(self, connection: Connection, at_ns: int) -> bool:

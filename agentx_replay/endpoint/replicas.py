@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from agentx_replay.endpoint.client import Client, wire_of
+from agentx_replay.endpoint.composing import Compose
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.replay.ports import Clock, Dispatch, Response
 
@@ -34,9 +35,11 @@ class Replicas:
         place = self._place(dispatch.lane)
         return replace(await self._clients[place].send(dispatch), replica=place)
 
-    def prepare(self, lane: int, stream_id: str, due_ns: int) -> None:
-        """Connect to the lane's server now if the stream will have no usable connection."""
-        self._clients[self._place(lane)].prepare(lane, stream_id, due_ns)
+    def prepare(
+        self, lane: int, stream_id: str, due_ns: int, compose: Compose | None = None
+    ) -> None:
+        """Prepare the stream's next request at the lane's server."""
+        self._clients[self._place(lane)].prepare(lane, stream_id, due_ns, compose)
 
     def cut(self) -> None:
         """End every response in flight now, and every attempt to connect."""

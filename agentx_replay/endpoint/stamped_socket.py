@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from agentx_replay.endpoint.composing import ComposeAhead
 from agentx_replay.endpoint.kernel_stamps import (
     CONTROL_BYTES,
     TIMESPEC,
@@ -104,11 +105,13 @@ class Wire:
     parses: ParseQueue
     polls: PollTimes
     hangups: Hangups
+    ahead: ComposeAhead
 
     @staticmethod
     def of(loop: asyncio.AbstractEventLoop, timestamps: Timestamps) -> "Wire":
         """Return what connections in a running loop share."""
-        return Wire(loop, timestamps, ParseQueue(loop), PollTimes(loop), Hangups(loop))
+        polls, hangups = PollTimes(loop), Hangups(loop)
+        return Wire(loop, timestamps, ParseQueue(loop), polls, hangups, ComposeAhead(loop))
 
 
 class SocketOwner(Protocol):

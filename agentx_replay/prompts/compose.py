@@ -110,6 +110,13 @@ class PlayComposer:
             declared_tokens=path.system_blocks * self._layout.block_size,
         )
 
+    def compose(self, stream: int, request: RecordedRequest) -> int:
+        """Render the prompt that a stream sends next; return its bytes."""
+        laid = self._layout.requests[request.index]
+        rendered = self._render(stream, self._rendered.get(stream, _NOTHING_RENDERED), laid)
+        self._rendered[stream] = rendered
+        return len(rendered.json)
+
     def answered(self, request_index: int, answer: Answer | None) -> None:
         """Do nothing: words stand for answers (``live.py`` says them)."""
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from agentx_replay.plan.graph import StepId
 from agentx_replay.plan.plan import Plan, PlannedPlay
@@ -60,6 +61,11 @@ class Lane:
     def stream_id(self, stream: int) -> str:
         """Return the name of a stream of the play."""
         return f"{self.play_id}-s{stream}"
+
+    def composing(self, step_id: StepId) -> Callable[[], int]:
+        """Return what makes the bytes of a step's prompt ahead of its dispatch."""
+        request = self.play.step(step_id).request
+        return partial(self.prompts.compose, step_id.stream, request)
 
     def dispatch(self, step_id: StepId, phase: Phase, intended_start_ns: int) -> Dispatch:
         """Return the request of a step as it goes out now; warm-up asks for one token."""

@@ -195,6 +195,11 @@ class PromptSource(Protocol):
     def prompt(self, stream: int, request: RecordedRequest) -> Prompt:
         """Return the prompt of a request that is about to be sent on ``stream``."""
 
+    def compose(self, stream: int, request: RecordedRequest) -> int:
+        """Make the bytes of a prompt that is to be sent soon, where they are known by now; return
+        how many there are.
+        """
+
     def answered(self, request_index: int, answer: Answer | None) -> None:
         """Say what was answered to a request of the play, by its place in the session; None where
         it ended without an answer that can be said.
@@ -210,9 +215,10 @@ class Endpoint(Protocol):
     async def send(self, dispatch: Dispatch) -> Response:
         """Send one request and return when its response has ended, in whatever way."""
 
-    def prepare(self, lane: int, stream_id: str, due_ns: int) -> None:
+    def prepare(self, lane: int, stream_id: str, due_ns: int, compose: Callable[[], int]) -> None:
         """Say that a stream of ``lane`` will send its next request at ``due_ns``, or earlier where
-        idle time is skipped: time to connect, where that has to be done. Never fails.
+        idle time is skipped: time to connect, where that has to be done, and to ``compose`` its
+        prompt, which returns how many bytes are then kept. Never fails.
         """
 
     def cut(self) -> None:

@@ -309,5 +309,6 @@ class Window:
         until_ns = self._clock.now_ns() + PREPARE_AHEAD_NS
         while (soon := self._timers.foresee(until_ns)) is not None:
             due_ns, (lane, step) = soon
-            self._traffic.endpoint.prepare(lane.index, lane.stream_id(step.stream), due_ns)
+            compose = lane.composing(step)
+            self._traffic.endpoint.prepare(lane.index, lane.stream_id(step.stream), due_ns, compose)
         self._arm_ahead()

@@ -5,6 +5,7 @@ sockets, the HTTP and the JSON of the same engine are ``server.py``.
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from agentx_replay.replay.ports import Clock, Dispatch, ErrorCategory, Response, Status
@@ -51,8 +52,8 @@ class InProcessEndpoint:
             if self._flights.pop(sequence, None) is not None:
                 self.engine.cancel(sequence)
 
-    def prepare(self, lane: int, stream_id: str, due_ns: int) -> None:
-        """Do nothing: there is no connection to make."""
+    def prepare(self, lane: int, stream_id: str, due_ns: int, compose: Callable[[], int]) -> None:
+        """Do nothing: there is no connection to make, and no text."""
 
     def cut(self) -> None:
         """End every response in flight now: each ``send`` returns ``CUT`` with what arrived."""

@@ -336,6 +336,18 @@ def test_a_stream_that_was_forgotten_holds_no_text_and_can_still_be_rendered(
     assert first.messages_json() is not first.messages_json()
 
 
+@given(lines=recordings())
+def test_composing_ahead_changes_no_byte(record: Record, lines: list[Line]) -> None:
+    session = record(lines, system_tokens=130)
+    layout = lay_out(session, CHATML)
+    plain, ahead = composer(layout), composer(layout)
+    for request in session.requests():
+        size = ahead.compose(0, request)
+        sent = ahead.prompt(0, request).messages_json()
+        assert sent == plain.prompt(0, request).messages_json()
+        assert size == len(sent)
+
+
 def test_a_prompt_rendered_twice_is_the_same_object(record: Record) -> None:
     session = record([(220, 9, "ABC")])
     [prompt] = send_all(composer(lay_out(session, CHATML)), session)

@@ -50,7 +50,7 @@ class Speaking:
             status, send_ns, self.clock.now_ns(), completion_tokens=told.tokens, answer=answer
         )
 
-    def prepare(self, lane: int, stream_id: str, due_ns: int) -> None:
+    def prepare(self, lane: int, stream_id: str, due_ns: int, compose: Callable[[], int]) -> None:
         """There is no connection to make."""
 
     def cut(self) -> None:
