@@ -246,66 +246,31 @@ def saturation(of: InstrumentReport) -> Iterator[Finding]:
 
 def comparability(rules: Rules, counts: Counts | None) -> Iterator[Finding]:
     """Judge which rules were not kept; ``counts`` is None where the window never opened."""
-    cases = (
-        (
-            "nothing-measured",
-            counts is None or not counts.measured,
-            "nothing was measured",
-        ),
-        ("no-server", rules.no_server is not None, f"{rules.no_server}"),
-        (
-            "scenario-not-comparable",
-            not rules.comparable,
-            f"scenario {rules.scenario} is for a quick look",
-        ),
-        (
-            "rules-overridden",
-            bool(rules.overridden),
-            f"rules overridden: {', '.join(rules.overridden)}",
-        ),
-        (
-            "window-short",
-            rules.window_s < MIN_COMPARABLE_WINDOW_S,
-            f"the window is {rules.window_s:g} s, under {MIN_COMPARABLE_WINDOW_S:g} s",
-        ),
-        (
-            "sessions-left-out",
-            rules.sessions_left_out > 0,
-            f"{counted(rules.sessions_left_out, 'session')} left out",
-        ),
-        (
-            "requests-left-out",
-            rules.requests_left_out > 0,
-            f"{counted(rules.requests_left_out, 'request')} left out",
-        ),
-        (
-            "other-corpus",
-            rules.other_corpus is not None,
-            f"another corpus: {rules.other_corpus}",
-        ),
-        (
-            "sessions-lacking",
-            rules.sessions_lacking,
-            f"{counted(rules.sessions or 0, 'session')}, the scenario takes the first "
-            f"{rules.max_sessions}: another corpus",
-        ),
-        (
-            "live-history",
-            rules.live_history,
-            "live output as history (--live-history)",
-        ),
-        (
-            "tool-messages",
-            rules.tool_messages,
-            "answers were sent as tool calls (--tool-messages)",
-        ),
-        (
-            "speculative-decoding",
-            rules.speculative_decoding is not None,
-            f"speculative: {rules.speculative_decoding}",
-        ),
+    sessions, requests = rules.sessions_left_out, rules.requests_left_out
+    lacking = (
+        f"{counted(rules.sessions or 0, 'session')}, the scenario takes the first "
+        f"{rules.max_sessions}: another corpus"
     )
-    return (Finding(code, Kind.INCOMPARABLE, text) for code, holds, text in cases if holds)
+    short = f"the window is {rules.window_s:g} s, under {MIN_COMPARABLE_WINDOW_S:g} s"
+    quick = f"scenario {rules.scenario} is for a quick look"
+    measured = counts is not None and counts.measured
+    texts = {
+        "nothing-measured": not measured and "nothing was measured",
+        "no-server": rules.no_server,
+        "scenario-not-comparable": not rules.comparable and quick,
+        "rules-overridden": rules.overridden and f"rules overridden: {', '.join(rules.overridden)}",
+        "window-short": rules.window_s < MIN_COMPARABLE_WINDOW_S and short,
+        "sessions-left-out": sessions and f"{counted(sessions, 'session')} left out",
+        "requests-left-out": requests and f"{counted(requests, 'request')} left out",
+        "other-corpus": rules.other_corpus and f"another corpus: {rules.other_corpus}",
+        "sessions-lacking": rules.sessions_lacking and lacking,
+        "live-history": rules.live_history and "live output as history (--live-history)",
+        "tool-messages": rules.tool_messages and "answers as tool calls (--tool-messages)",
+        "speculative-decoding": (
+            rules.speculative_decoding and f"speculative: {rules.speculative_decoding}"
+        ),
+    }
+    return (Finding(code, Kind.INCOMPARABLE, str(text)) for code, text in texts.items() if text)
 
 
 # --- what to mind of a number that is valid -------------------------------------------------------
