@@ -51,7 +51,7 @@ from agentx_replay.shipped import shipped_directory
 if TYPE_CHECKING:
     from agentx_replay.analysis.point import Point
 
-_LOOK_LEVELS = (2, 8, 16)
+_LOOK_LEVELS = (2, 8, 24)
 _LOOK = "look"
 """With no server and nothing else said: three short levels, under a minute in all."""
 
@@ -159,7 +159,7 @@ def run(concurrency: tuple[int, ...], **options: Any) -> None:
     type=click.UNPROCESSED,
     callback=levels,
     metavar="N,N,…",
-    help="Levels, run in this order. Default: 2,8,16.",
+    help="Levels, run in this order. Default: 2,8,24.",
 )
 @functools.partial(
     scenario_option, default="quick, and look without --url, --concurrency and --override"
