@@ -12,6 +12,7 @@ import argparse
 import math
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -35,6 +36,7 @@ _WINDOW_S = 10.0
 _START_TIMEOUT_S = 120.0
 _LOOK_S = 0.05
 _WORKER = b"agentx_replay.experiment.worker"
+_WINDOW_OPEN = re.compile(rb"c=\d+ window")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,35 +83,39 @@ def measured(case: Case, timestamps: str) -> dict[str, Any]:
         )
         process = measured_with_truth(arguments, out)
         try:
-            stopped = _stop(case, process, out.with_name("run.txt"))
+            stops_made = _stop(case, process, out.with_name("run.txt"))
             process.wait()
         finally:
             process.kill()
         kept = truth_file(out)
         levels = orjson.loads(kept.read_bytes()) if kept.exists() else []
-        return {**asdict(case), "stopped": stopped, "level": levels[0] if levels else None}
+        return {**asdict(case), "stops_made": stops_made, "level": levels[0] if levels else None}
 
 
-def _stop(case: Case, process: "subprocess.Popen[bytes]", said: Path) -> bool:
-    """Stop the workers as the case has it; return whether all stops were made."""
+def _stop(case: Case, process: "subprocess.Popen[bytes]", said: Path) -> int:
+    """Stop the workers as the case has it; return how many stops were made before the run ended."""
     until_s = time.monotonic() + _START_TIMEOUT_S
-    while b" window" not in said.read_bytes():
+    while not _WINDOW_OPEN.search(said.read_bytes()):
         if process.poll() is not None or time.monotonic() > until_s:
-            return False
+            return 0
         time.sleep(_LOOK_S)
     opened_s = time.monotonic()
+    if process.poll() is not None:
+        return 0
     workers = [process.pid] if case.workers == 1 else sorted(_workers_of(process.pid))
-    for stop in case.stops:
+    for made, stop in enumerate(case.stops):
         time.sleep(max(0.0, opened_s + stop.at_s - time.monotonic()))
+        if process.poll() is not None:
+            return made
         try:
             os.kill(workers[stop.worker], signal.SIGSTOP)
             time.sleep(stop.length_s)
-        except (ProcessLookupError, IndexError):
-            return False
+        except ProcessLookupError:
+            return made
         finally:
-            with suppress(ProcessLookupError, IndexError):
+            with suppress(ProcessLookupError):
                 os.kill(workers[stop.worker], signal.SIGCONT)
-    return True
+    return len(case.stops)
 
 
 def _workers_of(parent: int) -> Iterator[int]:
@@ -134,12 +140,23 @@ def summary(cases: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "cases": len(cases),
         "measured": len(levels),
+        "stopped": sum(case["stops_made"] > 0 for case in cases),
         "valid": len(valid),
         "valid_and_wrong": sum(worst(level) > MAX_ERROR for level in valid),
         "worst_valid_error": max(map(worst, valid), default=None),
         "refused_and_wrong": sum(worst(e) > MAX_ERROR for e in levels if not e["valid"]),
         "refused_for": {code: codes.count(code) for code in sorted(set(codes))},
     }
+
+
+def _kept(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return what is kept of each case; the rest follows from its seed."""
+    kept = ("valid", "codes", "responses", "itl_error", "ttft_error", "itl_shift", "ttft_shift")
+    return [
+        {"seed": case["seed"], "stops_made": case["stops_made"]}
+        | {name: (case["level"] or {}).get(name) for name in kept}
+        for case in cases
+    ]
 
 
 def main() -> int:
@@ -168,7 +185,8 @@ def main() -> int:
     found = summary(cases)
     print(orjson.dumps(found, option=orjson.OPT_INDENT_2).decode())
     if asked.write:
-        write_result("stalls", {"timestamps": asked.timestamps, **found, "of_each": cases})
+        name = "stalls_process" if asked.timestamps == "process" else "stalls"
+        write_result(name, {"timestamps": asked.timestamps, **found, "of_each": _kept(cases)})
     return 0 if found["valid_and_wrong"] == 0 else 1
 
 
