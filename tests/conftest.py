@@ -1,5 +1,6 @@
 """What tests of every room share."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,11 @@ settings.register_profile("many", deadline=None, max_examples=500)
 settings.load_profile("few")
 
 _SHARED = Path(__file__).resolve().parents[1].parent / "shared"
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Two more than there are cores: a third of the time a test waits for a server or a window."""
+    return len(os.sched_getaffinity(0)) + 2
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
