@@ -239,9 +239,13 @@ class Connection:
         if passage.stop is None:
             self._note_segments(passage)
         self._wire.polls.end()
-        if response.times.stamps:
-            exchange.first_byte_ns = int(response.times.ns()[0])
+        complete = response.complete_at is not None
         exchange.ending, exchange.end_ns, exchange.fault = stop.ending, stop.at_ns, stop.fault
+        if response.times.stamps:
+            ns = response.times.ns()
+            exchange.first_byte_ns = int(ns[0])
+            if not complete:  # a timestamp may be late, as where the clock was set
+                exchange.end_ns = max(stop.at_ns, int(ns[-1]))
         complete = stop.ending is Ending.COMPLETE
         exchange.body = response.body(complete=complete)
         self._passage = None

@@ -33,14 +33,21 @@ class ReadTimes:
     intervals: list[PollInterval] = field(default_factory=list)
     bounds: set[int] = field(default_factory=set)
     one_segment_each: bool = False
+    _ns: Times = field(default_factory=lambda: np.empty(0, np.int64))
 
     def ns(self) -> Times:
         """Return the time of each read. What came in order has times in order."""
+        if len(self._ns) != len(self.stamps):
+            self._ns = self._in_ns()
+        return self._ns
+
+    def _in_ns(self) -> Times:
         if not self.stamped:
             return np.array(self.stamps, np.int64)
         stamps = np.frombuffer(b"".join(self.stamps), np.int64).reshape(-1, 2)
         ns = stamps[:, 0] * 1_000_000_000 + stamps[:, 1] - self.per_read("offset_ns")
-        return np.maximum.accumulate(np.maximum(ns, self.sent_ns))
+        in_order: Times = np.maximum.accumulate(np.maximum(ns, self.sent_ns))
+        return in_order
 
     def per_read(self, name: str) -> Times | int:
         """Return a fact of each read's interval; one for all where it is the same."""

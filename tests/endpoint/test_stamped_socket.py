@@ -16,7 +16,7 @@ import pytest
 from client_cases import LOOPS
 from scripted_server import DONE, HEAD, LAST_CHUNK, chunk, token, usage
 
-from agentx_replay.endpoint.connection import Connection, Exchange
+from agentx_replay.endpoint.connection import Connection, Ending, Exchange
 from agentx_replay.endpoint.kernel_stamps import (
     RECEIVE_BUFFER_BYTES,
     Timestamps,
@@ -286,6 +286,30 @@ def test_a_process_that_was_held_up_says_by_how_much(
         assert response.late_events == 2
         assert response.first_token_uncertainty_ns >= 15 * MS
         assert response.last_token_uncertainty_ns >= 15 * MS
+
+    run(loops, test)
+
+
+@needs_kernel
+@every_loop
+def test_a_response_that_is_cut_ends_after_all_that_came_of_it(
+    loops: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    """The wall clock is taken for a second less ahead than it is: timestamps are late by that."""
+
+    async def test() -> None:
+        async with joined() as (wire, ours, theirs):
+            connection = Connection(wire, ours)
+            exchange = connection.exchange(REQUEST, streamed=True)
+            wire.polls.interval.offset_ns -= 1_000 * MS
+            theirs.send(HEAD + A)
+            await until(lambda: exchange.http_status == 200)
+            connection.stop(Ending.CUT)
+            await exchange.done
+            response = response_of(exchange, Connected(), 0, ())
+            assert (response.status, len(response.arrival_ns)) == (Status.CUT, 1)
+            assert response.last_token_ns is not None
+            assert time.monotonic_ns() < response.last_token_ns <= response.end_ns
 
     run(loops, test)
 
