@@ -1,189 +1,202 @@
-"""How often a 95 % interval holds the truth, on sweeps replayed in virtual time.
+"""How often an interval over starts holds the truth, on the batching engine in virtual time.
 
-Sessions come from a population that is known: each has a pace of its own (its ITL) and prompts of
-its own length, and within it ITL varies from request to request. A sweep draws 32 sessions and
-replays them at 16 and at 32 lanes. The server is slower at 32 lanes and otherwise never waits, so
-that the truth is a number: P90 ITL and tokens per lane of the whole population, computed here
-without any code under test from 200,000 lanes.
+A population is what every start gives: speed and throughput, by engine, level and seed. Its truth
+is the geometric mean of all seeds. Three starts are drawn from it as a person would measure them,
+each interval is made by the product, and it is counted how many hold the truth.
 """
 
-import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+import math
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from pathlib import Path
+from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
 from record_cases import recorded
-from stream_graphs import graph, step
-from virtual_replay import SCENARIO, Log, NoText, plan_of
+from virtual_replay import Log
 
-from agentx_replay.analysis.bootstrap import (
+from agentx_replay.analysis.curve import target_value
+from agentx_replay.analysis.frontier import CurvePoint
+from agentx_replay.analysis.metrics import summarise
+from agentx_replay.analysis.starts import (
     Interval,
-    LevelSample,
-    Replicates,
-    draw,
-    interval,
-    level_sample,
-    replicate,
-    replicates_at,
+    interval_of,
+    mean_of_starts,
+    paired_interval,
+    ratio_interval,
+    spread,
 )
 from agentx_replay.analysis.window import Window
+from agentx_replay.experiment.prompting import Prompting, wording_of
+from agentx_replay.experiment.sessions import SessionSource
+from agentx_replay.plan.plan import GraphLibrary, Plan
+from agentx_replay.prompts.calibration import assumed
 from agentx_replay.replay.driver import Replay
-from agentx_replay.replay.ports import Clock, Dispatch, Response, Status
 from agentx_replay.replay.virtual_time import run_virtual, virtual_clock
+from agentx_replay.scenario import Scenario
+from agentx_replay.simulator.engine import EngineModel
+from agentx_replay.simulator.inprocess import InProcessEndpoint
 
-LEVELS = (16, 32)
-ITL_S = {16: 0.020, 32: 0.033}
-WINDOW_S = 20.0
-TURNS = 20
-OUTPUT_TOKENS = 50
-TTFT_S = 0.3
-TARGET = 22.0
-_S = 1_000_000_000
+FASTER = 1.05
+"""How much faster the second engine is."""
+DRAWN = 4000
+"""So many combinations of seeds tell a share to half a per cent."""
+A_SHUFFLED_START = 2
+"""Starts from the second on deal the sessions in another order."""
+_TIMES = ("step_base_ms", "per_sequence_ms", "per_context_token_ms", "per_prefill_token_ms")
+
+ENGINES = {
+    "usual": EngineModel(),
+    "5 % faster": replace(
+        EngineModel(), **{name: getattr(EngineModel(), name) / FASTER for name in _TIMES}
+    ),
+}
+
+Population = Mapping[int, Mapping[int, tuple[float, float]]]
+"""(tokens/s/user, tokens/s) by level and seed."""
+
+
+class Setup:
+    """What is replayed: the sessions under ``traces`` by a scenario's rules."""
+
+    def __init__(self, traces: Path, scenario: Scenario) -> None:
+        self._scenario = scenario
+        source = SessionSource(
+            traces=traces,
+            skip_bad=False,
+            max_context=None,
+            context_policy="session",
+            max_sessions=scenario.max_sessions,
+            keep_one_of_duplicates=False,
+        )
+        self._corpus, selection = source.read()
+        self._library = GraphLibrary(selection, scenario)
+        calibration = assumed("simulated", "chat", tool_messages=False)
+        wording = wording_of(calibration, chat=True)
+        self._prompting = Prompting(wording, calibration.cost, "coverage", scenario.shared_prefix)
+
+    def measured(self, engine: EngineModel, lanes: int, seed: int) -> tuple[float, float]:
+        """Return speed and headline throughput of one level of the start that has this seed."""
+        start = A_SHUFFLED_START
+        scenario = replace(self._scenario, seed=seed - start + 1)
+        plan = Plan(scenario, self._corpus.fingerprint, self._library, lanes, start)
+        log = Log()
+
+        async def main() -> Window:
+            clock = virtual_clock()
+            endpoint = InProcessEndpoint(clock, engine)
+            prompts = self._prompting.level(lanes, 0, start)
+            result = await Replay(plan, prompts, clock, endpoint, log, run_id="t").run()
+            assert result.window is not None, result.failure
+            return Window(result.window.open_ns, result.window.close_ns, scenario.window_s)
+
+        window = run_virtual(main())
+        summary = summarise(recorded(log.requests), window, lanes)
+        assert summary.interactivity is not None
+        assert summary.rates.headline is not None
+        return summary.interactivity, summary.rates.headline.total_tokens_per_s
+
+
+Kind = Literal["one system", "ratio", "paired ratio"]
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """Sessions of the population: how much slower than usual each request's tokens come, the gap
-    before each, of shape ``(sessions, turns)``, and the prompt of each session's requests.
+class Cell:
+    """One number: of ``drawn`` intervals ``held`` hold the truth, the median half-width is
+    ``half_width`` and starts differ by ``spread``, both relative.
     """
 
-    pace: NDArray[np.float64]
-    gap_s: NDArray[np.float64]
-    prompt_tokens: NDArray[np.int64]
+    kind: Kind
+    name: str
+    truth: float
+    spread: float
+    drawn: int
+    held: int
+    half_width: float
+
+    @property
+    def share(self) -> float:
+        return self.held / self.drawn
 
 
-def work(rng: np.random.Generator, sessions: int) -> Work:
-    shape = sessions, TURNS
-    pace = np.exp(rng.normal(0, 0.35, (sessions, 1)) + rng.normal(0, 0.3, shape))
-    prompts = np.exp(rng.normal(9.0, 0.5, sessions)).astype(np.int64)
-    return Work(pace, rng.uniform(1.0, 4.0, shape), prompts)
+def cells(
+    usual: Population, faster: Population, targets: Sequence[float], starts: int = 3
+) -> Iterator[Cell]:
+    """Yield a cell for each level's speed and throughput and each target, of one engine and of the
+    ratio of the second to the first; ``DRAWN`` different combinations of ``starts`` seeds at most.
+    """
+    for level in usual:
+        for number, what in enumerate(("speed", "throughput")):
+            of = [
+                {seed: pair[number] for seed, pair in each[level].items()}
+                for each in (usual, faster)
+            ]
+            yield from _cells_of(f"{what} at {level} lanes", of[0], of[1], starts)
+    for target in targets:
+        at = [_at_target(each, target) for each in (usual, faster)]
+        yield from _cells_of(f"throughput at {target:g} tok/s/user", at[0], at[1], starts)
 
 
-def truth(seed: int, lanes: int = 200_000) -> tuple[float, float, float]:
-    """Interactivity and throughput at 32 lanes, and throughput at the target."""
-    population = work(np.random.default_rng(seed), lanes)
-    points = [_truth_of(population, level) for level in LEVELS]
-    (fast, low), (slow, high) = points
-    return slow, high, low + (TARGET - fast) / (slow - fast) * (high - low)
+def _at_target(population: Population, target: float) -> dict[int, float]:
+    """Return what each seed's own curve gives, for the seeds that reach the target."""
+    found = {}
+    for seed in next(iter(population.values())):
+        points = [CurvePoint(level, *of[seed]) for level, of in population.items()]
+        throughput = target_value({1: points}, target).at.throughput
+        if throughput is not None:
+            found[seed] = throughput
+    return found
 
 
-def _truth_of(population: Work, level: int) -> tuple[float, float]:
-    itl_s = ITL_S[level] * population.pace
-    took_s = TTFT_S + (OUTPUT_TOKENS - 1) * itl_s
-    gap_s = population.gap_s.copy()
-    gap_s[:, 0] = 0.0
-    sent_s = np.cumsum(gap_s, axis=1) + np.cumsum(took_s, axis=1) - took_s
-    inside = sent_s < WINDOW_S
-    assert not inside[:, -1].any(), "no session is played to its end"
-    tokens = (inside.sum(axis=1) * (population.prompt_tokens + OUTPUT_TOKENS)).mean()
-    speed = 1.0 / np.quantile(itl_s[inside], 0.9)
-    return float(speed), float(level * tokens / _span_s(sent_s + took_s, inside, level))
+def _cells_of(
+    name: str, usual: Mapping[int, float], faster: Mapping[int, float], starts: int
+) -> Iterator[Cell]:
+    yield _cell("one system", name, [usual], starts)
+    seeds = sorted(usual.keys() & faster.keys())
+    both = [{seed: each[seed] for seed in seeds} for each in (faster, usual)]
+    yield _cell("ratio", f"ratio of {name}", both, starts)
+    yield _cell("paired ratio", f"paired ratio of {name}", both, starts)
 
 
-def _span_s(end_s: NDArray[np.float64], inside: NDArray[np.bool_], level: int) -> float:
-    """The mean over sweeps of the time until the last of ``level`` lanes has ended."""
-    last_s = np.where(inside, end_s, 0.0).max(axis=1)
-    return float(last_s[: len(last_s) // level * level].reshape(-1, level).max(axis=1).mean())
-
-
-@dataclass(slots=True)
-class Paced:
-    """An endpoint that answers at the pace of the work, whatever else is in flight."""
-
-    clock: Clock
-    work: Work
-    itl_s: float
-    _waits: list[asyncio.Event] = field(default_factory=list)
-
-    async def send(self, dispatch: Dispatch) -> Response:
-        session = int(dispatch.session_id)
-        itl_s = self.itl_s * self.work.pace[session, dispatch.turn]
-        send_ns = self.clock.now_ns()
-        first_ns = send_ns + round(TTFT_S * _S)
-        end_ns = first_ns + round((OUTPUT_TOKENS - 1) * itl_s * _S)
-        done = asyncio.Event()
-        self._waits.append(done)
-        self.clock.call_at(end_ns, done.set)
-        await done.wait()
-        return Response(
-            Status.OK,
-            send_ns,
-            self.clock.now_ns(),
-            arrival_ns=np.array([first_ns, end_ns]),
-            prompt_tokens=int(self.work.prompt_tokens[session]),
-            arrival_tokens=np.array([1, OUTPUT_TOKENS - 1], np.int32),
-            completion_tokens=OUTPUT_TOKENS,
-        )
-
-    def prepare(self, lane: int, stream_id: str, due_ns: int, compose: Callable[[], int]) -> None:
-        """There is no connection to make."""
-
-    def cut(self) -> None:
-        for wait in self._waits:
-            wait.set()
-
-    def stream_ended(self, stream_id: str) -> None:
-        """Nothing is held."""
-
-    async def close(self) -> None:
-        self._waits.clear()
-
-
-def replayed(of: Work, lanes: int) -> LevelSample:
-    """Replay a level in virtual time and return what the bootstrap sees of it."""
-    gaps = of.gap_s.tolist()
-    graphs = [
-        graph(
-            [step(t, t, gap_s=gap if t else 0.0, output_tokens=OUTPUT_TOKENS)
-             for t, gap in enumerate(gaps[session])],
-            session_id=str(session),
-        )
-        for session in range(len(gaps))
-    ]  # fmt: skip
-    log = Log()
-    scenario = replace(SCENARIO, window_s=WINDOW_S, grace_s=60.0)
-
-    async def main() -> Window:
-        clock = virtual_clock()
-        endpoint = Paced(clock, of, ITL_S[lanes])
-        plan = plan_of(graphs, lanes, scenario)
-        run = Replay(plan, lambda *_: NoText(), clock, endpoint, log, run_id="t")
-        window = (await run.run()).window
-        assert window is not None
-        return Window(window.open_ns, window.close_ns, WINDOW_S)
-
-    window = run_virtual(main())
-    first = {play.lane: play.session_id for play in log.plays if play.ordinal == 0}
-    return level_sample(recorded(log.requests).responses, window, lanes, first)
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """Whether each interval of one sweep held the truth."""
-
-    interactivity: bool
-    throughput: bool
-    at_target: bool
-
-
-def sweep(seed: int, known: tuple[float, float, float]) -> Held:
-    """Replay one sweep and look whether its intervals hold what is known."""
-    of = work(np.random.default_rng(seed), max(LEVELS))
-    samples = [replayed(of, level) for level in LEVELS]
-    draws = draw([sample.clusters for sample in samples])
-    levels: list[Replicates] = [
-        replicate(sample, drawn) for sample, drawn in zip(samples, draws, strict=True)
-    ]
-    return Held(
-        holds(interval(levels[-1].interactivity, levels[-1].clusters), known[0]),
-        holds(interval(levels[-1].throughput, levels[-1].clusters), known[1]),
-        holds(interval(replicates_at(levels, TARGET), levels[0].clusters), known[2]),
+def _cell(kind: Kind, name: str, of: Sequence[Mapping[int, float]], starts: int) -> Cell:
+    means = [mean_of_starts(list(each.values())) for each in of]
+    truth = means[0] / (means[1] if len(of) == 2 else 1.0)
+    held, halves = 0, []
+    for seeds in drawn_seeds(list(of[0]), starts):
+        drawn = [[each[seed] for seed in seeds] for each in of]
+        found = _interval(kind, drawn)
+        assert found is not None
+        held += holds(found, truth)
+        halves.append((found.high - found.low) / (found.high + found.low))
+    halves.sort()
+    return Cell(
+        kind=kind,
+        name=name,
+        truth=truth,
+        spread=max(spread(list(each.values())) for each in of),
+        drawn=len(halves),
+        held=held,
+        half_width=halves[len(halves) // 2],
     )
 
 
+def _interval(kind: Kind, drawn: Sequence[Sequence[float]]) -> Interval | None:
+    if kind == "one system":
+        return interval_of(drawn[0])
+    return (ratio_interval if kind == "ratio" else paired_interval)(drawn[0], drawn[1])
+
+
+def drawn_seeds(seeds: Sequence[int], starts: int) -> list[tuple[int, ...]]:
+    """Return combinations of seeds: all of them, or ``DRAWN`` of them at random."""
+    if math.comb(len(seeds), starts) <= DRAWN:
+        return list(combinations(seeds, starts))
+    rng, found = random.Random(1), set[tuple[int, ...]]()
+    while len(found) < DRAWN:
+        found.add(tuple(sorted(rng.sample(seeds, starts))))
+    return sorted(found)
+
+
 def holds(found: Interval, value: float) -> bool:
-    """Whether an interval, or a bound, holds a value."""
-    low = -np.inf if found.low is None else found.low
-    high = np.inf if found.high is None else found.high
-    return bool(low <= value <= high)
+    """Whether an interval holds a value."""
+    return found.low <= value <= found.high

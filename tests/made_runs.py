@@ -108,7 +108,7 @@ def _write_level(run: RunDirectory, level: Level, gpus: int | None) -> None:
     records = records_of(StoredRequests.of(directory).groups)
     status = PointStatus.COMPLETE if level.failure is None else PointStatus.FAILED
     point = measure_point(records, None, facts, status)
-    plan = {"plan_fingerprint": level.plan or f"plan-{level.concurrency}"}
+    plan = {"plan_fingerprint": level.plan or f"plan-{level.concurrency}-{level.start}"}
     run.write_point(level.concurrency, status, plan | point_document(point), level.start)
 
 

@@ -1,45 +1,35 @@
 """Two or more runs against each other: ratios at target speeds, per GPU and per dollar.
 
-The first run is the one that the others are set against: a ratio above 1 is its advantage. Where
-two runs played the same plan they draw the same clusters (``bootstrap.py``), so that what the
-sessions do to both cancels out of their ratio.
+The first run is the one that the others are set against: a ratio above 1 is its advantage. Its
+interval is Welch's over the starts of the two (``starts.py``), or that of the ratios of equal
+starts if a person asked for pairs beforehand: pairing by the data would claim too much, and near
+saturation it gains nothing.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from agentx_replay.analysis.bootstrap import (
-    MIN_CLUSTERS,
-    SEED,
-    Counts,
-    Interval,
-    Replicates,
-    draw,
-    interval,
-    replicate_levels,
-    replicates_at,
-)
 from agentx_replay.analysis.cost import Advantage, advantage
-from agentx_replay.analysis.curve import (
-    Curve,
-    TargetValue,
-    curve_from_draws,
-    samples_of,
-    why_no_interval,
-)
+from agentx_replay.analysis.curve import Curve, TargetValue, curve_of
 from agentx_replay.analysis.mix import MIX_PARTS, MixSummary, largest_gap, pooled, summary
-from agentx_replay.analysis.responses import Floats
 from agentx_replay.analysis.run import Run
 from agentx_replay.analysis.same_work import (
     Fact,
     PlansAgainst,
     common_levels,
     plans_against,
+    same_records,
     same_work,
 )
 from agentx_replay.analysis.sensitivity import DEFINITIONS, Definition, Reading, reading_at
+from agentx_replay.analysis.starts import (
+    ONE_START,
+    Interval,
+    paired_interval,
+    ratio_interval,
+    spread,
+    starts_needed,
+)
 from agentx_replay.errors import UsageError
 
 
@@ -60,7 +50,10 @@ class Ratio:
     """The first run against the one named ``over`` at a target.
 
     ``throughput`` is the ratio of throughput (per GPU where known); None: one did not reach the
-    target. ``cost`` holds the ratio of tokens per dollar, None without both prices.
+    target. ``cost`` holds the ratio of tokens per dollar, None without both prices. ``spreads`` are
+    the standard deviations of the logarithm between the starts of the two, None for one start;
+    ``starts_needed`` is how many starts a side would name a winner at the ratio and the spreads
+    seen, None if no number up to ``starts.MOST_NEEDED`` would, or no spread is known.
     """
 
     over: str
@@ -68,30 +61,20 @@ class Ratio:
     interval: Interval | None
     no_interval: str | None
     cost: Advantage | None
+    spreads: tuple[float | None, float | None] = (None, None)
+    starts_needed: int | None = None
 
     @property
     def told_apart(self) -> bool:
         """Whether its interval excludes 1, so that one of the two may be called faster."""
-        return excludes_one(self.interval)
+        return self.interval is not None and self.interval.excludes_one
 
     @property
     def cost_interval(self) -> Interval | None:
         """The interval of the ratio of tokens per dollar: prices are taken as exact."""
         if self.interval is None or self.cost is None:
             return None
-        low, high = self.interval.low, self.interval.high
-        factor = self.cost.price_ratio
-        return Interval(
-            None if low is None else low * factor, None if high is None else high * factor
-        )
-
-
-def excludes_one(found: Interval | None) -> bool:
-    """Whether a ratio's interval lies above 1 or below it; False where there is none."""
-    if found is None:
-        return False
-    above = found.low is not None and found.low > 1.0
-    return above or (found.high is not None and found.high < 1.0)
+        return self.interval.times(self.cost.price_ratio)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +127,10 @@ class Sensitivity:
 @dataclass(frozen=True, slots=True, eq=False)
 class Comparison:
     """The whole comparison. ``per_system`` names the runs without a GPU count, for which all are
-    compared as systems; none where throughput is per GPU. ``paired`` says for each run but the
-    first whether it draws the same clusters as the first, ``plans`` at which levels the two have
-    the same plan; ``mix_levels`` at which concurrencies the mixes are compared.
+    compared as systems; none where throughput is per GPU. ``paired`` says whether starts are
+    compared in pairs. For each run but the first ``plans`` says at which levels it has the same
+    plans as the first, ``same_records`` whether it has the first one's own records. ``mix_levels``
+    are the concurrencies at which the mixes are compared.
     """
 
     contenders: tuple[Contender, ...]
@@ -155,7 +139,8 @@ class Comparison:
     targets: tuple[AtOneTarget, ...]
     same_work: tuple[Fact, ...]
     plans: tuple[PlansAgainst, ...]
-    paired: tuple[bool, ...]
+    paired: bool
+    same_records: tuple[bool, ...]
     mix: tuple[MixPart, ...]
     mix_levels: tuple[int, ...]
     sensitivity: tuple[Sensitivity, ...]
@@ -196,12 +181,14 @@ class Comparison:
         return used or {point.concurrency for curve in curves for point in curve.points}
 
 
-def compare(contenders: Sequence[Contender], targets: Sequence[float]) -> Comparison:
+def compare(
+    contenders: Sequence[Contender], targets: Sequence[float], *, paired: bool = False
+) -> Comparison:
     """Compare two or more runs at target interactivities: per GPU where all have a GPU count,
-    else as systems.
+    else as systems; with ``paired`` start by start.
 
-    Raises ``UsageError`` where a run has no valid point, or where a price or power per GPU was
-    given and a run has no GPU count.
+    Raises ``UsageError`` if a run has no valid point, if a price or power per GPU was given and a
+    run has no GPU count, and if runs to be paired have other starts than the first.
     """
     per_system = _without_gpu_count(contenders)
     if per_system:
@@ -215,13 +202,15 @@ def compare(contenders: Sequence[Contender], targets: Sequence[float]) -> Compar
                 f"see why with: agentx-replay report {contender.run.path}",
             )
     plans = [plans_against(runs[0], run) for run in runs[1:]]
-    paired = [each.same_where_shared for each in plans]
-    draws = _draws(runs, paired)
-    curves = [
-        curve_from_draws(run, targets, each, SEED + number)
-        for number, (run, each) in enumerate(zip(runs, draws, strict=True))
+    if paired:
+        _check_pairs(contenders, plans)
+    same = [same_records(runs[0], run) for run in runs[1:]]
+    curves = [curve_of(run, targets) for run in runs]
+    how = ratio_interval if not paired else paired_interval
+    at_targets = [
+        _at(contenders, [curve.values[number] for curve in curves], same, how)
+        for number in range(len(targets))
     ]
-    at_targets = [_at(contenders, curves, number) for number in range(len(targets))]
     levels = common_levels(runs)
     return Comparison(
         contenders=tuple(contenders),
@@ -230,10 +219,14 @@ def compare(contenders: Sequence[Contender], targets: Sequence[float]) -> Compar
         targets=tuple(at_targets),
         same_work=tuple(same_work(runs, plans)),
         plans=tuple(plans),
-        paired=tuple(paired),
+        paired=paired,
+        same_records=tuple(same),
         mix=tuple(_mix(runs, levels)),
         mix_levels=tuple(levels),
-        sensitivity=_sensitivities(contenders, curves, draws, targets),
+        sensitivity=tuple(
+            _sensitivity(contenders, [curve.values[number] for curve in curves], same, how)
+            for number in range(len(targets))
+        ),
     )
 
 
@@ -257,62 +250,78 @@ def _lacking(
     return names if len(names) < len(contenders) else ()
 
 
-def _draws(runs: Sequence[Run], paired: Sequence[bool]) -> list[list[Counts]]:
-    """Draw clusters for every run: together for those paired with the first, alone for others."""
-    together = [runs[0], *(run for run, same in zip(runs[1:], paired, strict=True) if same)]
-    shared = iter(draw([s.clusters for run in together for s in samples_of(run)]))
-    found = []
-    for number, run in enumerate(runs):
-        samples = samples_of(run)
-        if number == 0 or paired[number - 1]:
-            found.append([next(shared) for _ in samples])
-        else:
-            found.append(draw([s.clusters for s in samples], seed=SEED + number))
-    return found
+def _check_pairs(contenders: Sequence[Contender], plans: Sequence[PlansAgainst]) -> None:
+    """Refuse to pair runs whose starts differ."""
+    starts = [list(each.run.curves) for each in contenders]
+    for other, own, of in zip(contenders[1:], starts[1:], plans, strict=True):
+        if own != starts[0] or not of.same_where_shared:
+            raise UsageError(
+                "starts-not-paired",
+                f"--paired: {other.name} does not have the starts and plans of "
+                f"{contenders[0].name}",
+                "leave --paired out, or measure the same levels, scenario and --starts in both",
+            )
 
 
-def _at(contenders: Sequence[Contender], curves: Sequence[Curve], number: int) -> AtOneTarget:
-    values = [curve.values[number] for curve in curves]
-    target = values[0].at.target
-    replicates = [curve.replicates_at(target) for curve in curves]
+_How = Callable[[Sequence[float], Sequence[float]], Interval | None]
+"""What makes the interval of a ratio from the starts of the two sides."""
+
+
+def _at(
+    contenders: Sequence[Contender],
+    values: Sequence[TargetValue],
+    same: Sequence[bool],
+    how: _How,
+) -> AtOneTarget:
     ratios = [
-        _ratio((contenders[0], contenders[k]), (values[0], values[k]), replicates[0], replicates[k])
+        _ratio((contenders[0], contenders[k]), (values[0], values[k]), same[k - 1], how)
         for k in range(1, len(contenders))
     ]
-    return AtOneTarget(target, tuple(values), tuple(ratios))
+    return AtOneTarget(values[0].at.target, tuple(values), tuple(ratios))
 
 
 def _ratio(
     pair: tuple[Contender, Contender],
     values: tuple[TargetValue, TargetValue],
-    first: Floats,
-    other: Floats,
+    same: bool,
+    how: _How,
 ) -> Ratio:
     name = pair[1].name
     a, b = values[0].at.throughput, values[1].at.throughput
     if a is None or b is None:
         return Ratio(name, None, None, "not reached", None)
+    if same:  # but for rounding
+        b = a * (pair[0].run.gpus or 1) / (pair[1].run.gpus or 1)
     cost = None
     if pair[0].price is not None and pair[1].price is not None:
         cost = advantage((a, b), (pair[0].price, pair[1].price))
-    reason = next((v.no_interval for v in values if v.no_interval is not None), None)
-    found = None
-    if reason is None:
-        found = interval(replicate_ratios(first, other), min(value.clusters for value in values))
-    return Ratio(name, a / b, found, reason, cost)
+    if same:
+        exact = (pair[1].run.gpus or 1) / (pair[0].run.gpus or 1)
+        return Ratio(name, exact, Interval(exact, exact), None, cost)
+    found = how(values[0].values, values[1].values)
+    spreads = _spreads(values)
+    return Ratio(
+        over=name,
+        throughput=a / b,
+        interval=found,
+        no_interval=ONE_START if found is None else None,
+        cost=cost,
+        spreads=spreads,
+        starts_needed=_needed(a / b, spreads),
+    )
 
 
-def replicate_ratios(first: Floats, other: Floats) -> Floats:
-    """Return the ratio in every replicate; ±∞ where one side alone lies beyond what was measured,
-    NaN where both do in ways that may cancel.
+def _spreads(values: Sequence[TargetValue]) -> tuple[float | None, float | None]:
+    first, other = (spread(x.values) if len(x.values) > 1 else None for x in values)
+    return first, other
+
+
+def _needed(ratio: float, spreads: tuple[float | None, float | None]) -> int | None:
+    """Return how many starts a side would name a winner; a side of one start is taken to spread as
+    the other does.
     """
-    with np.errstate(invalid="ignore"):
-        ratios = first / other
-    beyond_first, beyond_other = np.isinf(first), np.isinf(other)
-    ratios = np.where(beyond_first & ~beyond_other, first, ratios)
-    ratios = np.where(beyond_other & ~beyond_first, -other, ratios)
-    both = beyond_first & beyond_other
-    return np.where(both, np.where(first != other, first, np.nan), ratios)
+    known = [each for each in spreads if each is not None]
+    return starts_needed(ratio, (known[0], known[-1])) if known else None
 
 
 # --- what they completed -------------------------------------------------------------------------
@@ -321,7 +330,7 @@ def replicate_ratios(first: Floats, other: Floats) -> Floats:
 def _mix(runs: Sequence[Run], levels: Sequence[int]) -> list[MixPart]:
     """Compare the mixes at the common levels; over all levels where there is none."""
     mixes = [
-        pooled([e.mix for e in run.evidence if not levels or e.sample.concurrency in levels])
+        pooled([e.mix for e in run.evidence if not levels or e.concurrency in levels])
         for run in runs
     ]
     return [
@@ -336,93 +345,44 @@ def _mix(runs: Sequence[Run], levels: Sequence[int]) -> list[MixPart]:
 
 # --- sensitivity ---------------------------------------------------------------------------------
 
-FEW_CLUSTERS = f"no interval (fewer than {MIN_CLUSTERS} clusters): no winner named"
+NO_INTERVAL = f"{ONE_START}: no winner named"
 HEADLINE_NOT_REACHED = "no interval (the headline is not reached): no winner named"
 NOT_TOLD_APART = "not told apart"
 UNTRUSTED_ITL = "loop lag over 10 % of the ITL: no winner named"
 TOO_FEW_VALUES = "fewer than two runs have a value"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Side:
-    """One run at one target under one definition: its reading, its replicates of throughput at
-    the target in the same units, and clusters by level.
-    """
-
-    reading: Reading
-    replicates: Floats
-    clusters: Mapping[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """How far a ratio may lie from its value, as factors on it: 0.9 and 1.1 for ± 10 %; None on a
-    side without a bound.
-    """
-
-    low: float | None
-    high: float | None
-
-
-_Spreads = Callable[[int, int], Spread | str]
-"""The spread of the ratio of two runs by their numbers; a sentence where there is none."""
-
-
-def _sensitivities(
-    contenders: Sequence[Contender],
-    curves: Sequence[Curve],
-    draws: Sequence[Sequence[Counts]],
-    targets: Sequence[float],
-) -> tuple[Sensitivity, ...]:
-    replicates = {
-        share: _replicates(contenders, curves, draws, share)
-        for share in {each.share for each in DEFINITIONS if each.share is not None}
-    }
-    return tuple(_sensitivity(contenders, curves, replicates, target) for target in targets)
-
-
-def _replicates(
-    contenders: Sequence[Contender],
-    curves: Sequence[Curve],
-    draws: Sequence[Sequence[Counts]],
-    share: float,
-) -> list[tuple[Replicates, ...]]:
-    """Return every run's replicates with another percentile of ITL for the headline's."""
-    if share == DEFINITIONS[0].share:
-        return [curve.replicates for curve in curves]
-    return [
-        tuple(
-            level.whole
-            for level in replicate_levels(samples_of(contender.run), each, SEED + number, share)
-        )
-        for number, (contender, each) in enumerate(zip(contenders, draws, strict=True))
-    ]
+_Spreads = Callable[[int, int], Interval | str]
+"""How far the ratio of two runs, by their numbers, may lie from its value, as factors on it: 0.9
+and 1.1 for ± 10 %; a sentence if that is not known.
+"""
 
 
 def _sensitivity(
     contenders: Sequence[Contender],
-    curves: Sequence[Curve],
-    replicates: Mapping[float, Sequence[tuple[Replicates, ...]]],
-    target: float,
+    at_headline: Sequence[TargetValue],
+    same: Sequence[bool],
+    how: _How,
 ) -> Sensitivity:
     names = [contender.name for contender in contenders]
+    target = at_headline[0].at.target
+    exact = [True, *same]  # the first run and those of its own records
 
-    def spreads_of(readings: Sequence[Reading], share: float) -> _Spreads:
-        at = [replicates_at(each, target) for each in replicates[share]]
-        sides = [
-            _Side(reading, found / (curve.gpus or 1), curve.clusters)
-            for reading, found, curve in zip(readings, at, curves, strict=True)
-        ]
-        return lambda a, b: _spread(sides[a], sides[b])
+    def spreads(a: int, b: int) -> Interval | str:
+        if exact[a] and exact[b]:
+            return Interval(1.0, 1.0)
+        first, other = at_headline[a].at.throughput, at_headline[b].at.throughput
+        if not first or not other:
+            return HEADLINE_NOT_REACHED
+        found = how(at_headline[a].values, at_headline[b].values)
+        return NO_INTERVAL if found is None else found.times(other / first)
 
     headline = _readings(contenders, DEFINITIONS[0], target)
-    usual = spreads_of(headline, 0.9)
     rows = []
     for each in DEFINITIONS:
         readings = _readings(contenders, each, target)
-        own = usual if each.share is None else spreads_of(readings, each.share)
         values, why = [x.throughput for x in readings], [x.why for x in readings]
-        row = sensitivity_row(each.name, names, values, why, own)
+        row = sensitivity_row(each.name, names, values, why, spreads)
         rows.append(_distrusted(row, contenders) if each.speed == "token" else row)
     for unit, what, number in (
         ("per dollar: tokens/$", "price", _per_dollar),
@@ -438,30 +398,10 @@ def _sensitivity(
                 f"no {what} given" if d is None else x.why
                 for x, d in zip(headline, divisors, strict=True)
             ]
-            rows.append(sensitivity_row(unit, names, values, why, usual))
+            rows.append(sensitivity_row(unit, names, values, why, spreads))
     winner = rows[0].winner
     changes = [row.definition for row in rows[1:] if winner and row.winner not in (None, winner)]
     return Sensitivity(target, tuple(rows), tuple(changes))
-
-
-def _spread(a: _Side, b: _Side) -> Spread | str:
-    """Return how far the ratio of two runs may lie from its value; why not, where either has no
-    value or no interval.
-    """
-    fewest = []
-    for side in (a, b):
-        at = side.reading.at
-        if at is None or at.between is None or not at.throughput:
-            return HEADLINE_NOT_REACHED
-        if why_no_interval(at, side.clusters) is not None:
-            return FEW_CLUSTERS
-        fewest.append(min(side.clusters[level] for level in at.between))
-    found = interval(replicate_ratios(a.replicates, b.replicates), min(fewest))
-    ratio = (a.reading.throughput or 0.0) / (b.reading.throughput or 1.0)
-    return Spread(
-        None if found.low is None else found.low / ratio,
-        None if found.high is None else found.high / ratio,
-    )
 
 
 def sensitivity_row(
@@ -504,7 +444,7 @@ def _decide(
         found = spreads(best, other)
         if isinstance(found, str):
             return None, found
-        if found.low is None or known[best] * found.low <= value:
+        if known[best] * found.low <= value:
             return None, NOT_TOLD_APART
     return names[best], None
 

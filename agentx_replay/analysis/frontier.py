@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby, pairwise
-from statistics import fmean, harmonic_mean
+from itertools import pairwise
 from typing import Literal
+
+from agentx_replay.analysis.starts import mean_of_starts
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,15 +23,15 @@ class CurvePoint:
 class AtTarget:
     """Throughput at a target interactivity; None: not reached, and then ``nearest`` is closest.
 
-    ``between`` are the concurrencies of the pair it was interpolated in; ``several`` says that
-    other pairs gave other values, and that this is the highest. ``every_level_is`` says on which
-    side of a target that is not reached the points lie: ``faster`` or ``slower``, None where it is
-    reached or there is no point.
+    ``between`` are the concurrencies of the pair it was interpolated in, of several starts those of
+    all their pairs; ``several`` says that other pairs gave other values, and that this is the
+    highest. ``every_level_is`` says on which side of a target that is not reached the points lie:
+    ``faster`` or ``slower``, None where it is reached or there is no point.
     """
 
     target: float
     throughput: float | None
-    between: tuple[int, int] | None
+    between: tuple[int, ...] | None
     several: bool
     nearest: CurvePoint | None
     every_level_is: Literal["faster", "slower"] | None = None
@@ -40,22 +41,28 @@ class AtTarget:
         """In words what stands in the way; None where the target is reached."""
         if self.throughput is not None:
             return None
-        if self.every_level_is is None:
+        if self.nearest is None:
             return "no valid level"
+        if self.every_level_is is None:
+            return "not reached by every start"
         return f"not reached: every valid level is {self.every_level_is}"
 
 
-def level_means(starts: Sequence[CurvePoint]) -> list[CurvePoint]:
-    """Return one point a level by rising concurrency: the mean of its starts' throughput, and the
-    speed of their mean P90 ITL, which is the harmonic mean of their speeds.
+def level_means(starts: Sequence[Sequence[CurvePoint]]) -> list[CurvePoint]:
+    """Return one point a level by rising concurrency: the geometric mean, in both, of the points
+    that the curves of single ``starts`` have there.
     """
-    ordered = sorted(starts, key=lambda point: point.concurrency)
-    found = []
-    for concurrency, level in groupby(ordered, key=lambda point: point.concurrency):
-        points = list(level)
-        speed = harmonic_mean([point.interactivity for point in points])
-        found.append(CurvePoint(concurrency, speed, fmean(point.throughput for point in points)))
-    return found
+    levels: dict[int, list[CurvePoint]] = {}
+    for point in (point for curve in starts for point in curve):
+        levels.setdefault(point.concurrency, []).append(point)
+    return [
+        CurvePoint(
+            concurrency,
+            mean_of_starts([point.interactivity for point in points]),
+            mean_of_starts([point.throughput for point in points]),
+        )
+        for concurrency, points in sorted(levels.items())
+    ]
 
 
 def frontier(points: Sequence[CurvePoint]) -> list[CurvePoint]:
@@ -88,6 +95,29 @@ def throughput_at(points: Sequence[CurvePoint], target: float) -> AtTarget:
     throughput, between = max(found, key=lambda item: item[0])
     several = len({value for value, _ in found}) > 1
     return AtTarget(target, throughput, between, several, nearest)
+
+
+def mean_at(starts: Sequence[AtTarget]) -> AtTarget:
+    """Return the geometric mean of what one or more starts gave at a target, each read off its own
+    curve; not reached unless all of them reach it.
+    """
+    if len(starts) == 1:
+        return starts[0]
+    target = starts[0].target
+    values = [each.throughput for each in starts if each.throughput is not None]
+    if len(values) == len(starts):
+        levels = sorted({level for each in starts for level in each.between or ()})
+        several = any(each.several for each in starts)
+        return AtTarget(target, mean_of_starts(values), tuple(levels), several, None)
+    missed = [each for each in starts if each.throughput is None]
+    nearest = min(
+        (each.nearest for each in missed if each.nearest is not None),
+        key=lambda point: abs(point.interactivity - target),
+        default=None,
+    )
+    sides = {each.every_level_is for each in missed}
+    side = sides.pop() if len(sides) == 1 and not values else None
+    return AtTarget(target, None, None, False, nearest, side)
 
 
 def _side(nearest: CurvePoint | None, target: float) -> Literal["faster", "slower"] | None:

@@ -291,26 +291,34 @@ def _is_a_time(window: Window | None) -> bool:
     return 0 <= window.open_ns < window.close_ns < 2**63 and window.nominal_s > 0
 
 
-def valid_points(points: Sequence[Point]) -> list[CurvePoint]:
-    """Return what every valid point gives to a curve, starts of a level each on its own: per GPU
-    where every point has a GPU count, else per system.
+def curves_by_start(points: Sequence[Point]) -> dict[int, list[CurvePoint]]:
+    """Return the curve of the valid points of each start, by start: per GPU where every point has a
+    GPU count, else per system.
     """
     per_gpu = all(point.facts.gpus is not None for point in points)
-    found = []
-    for point in points:
-        summary = point.summary
-        if not point.valid or summary is None or summary.interactivity is None:
-            continue
-        if summary.rates.headline is not None:
-            gpus = (point.facts.gpus or 1) if per_gpu else 1
-            throughput = summary.rates.headline.total_tokens_per_s / gpus
-            found.append(CurvePoint(point.concurrency, summary.interactivity, throughput))
-    return found
+    found: dict[int, list[CurvePoint]] = {}
+    for point in sorted(points, key=lambda each: each.measurement):
+        at = curve_point(point, per_gpu=per_gpu)
+        if at is not None:
+            found.setdefault(point.facts.start, []).append(at)
+    return dict(sorted(found.items()))
+
+
+def curve_point(point: Point, *, per_gpu: bool) -> CurvePoint | None:
+    """Return what a point gives to a curve; None if it is not valid or has no number to give."""
+    summary = point.summary
+    if not point.valid or summary is None or summary.interactivity is None:
+        return None
+    if summary.rates.headline is None:
+        return None
+    gpus = (point.facts.gpus or 1) if per_gpu else 1
+    throughput = summary.rates.headline.total_tokens_per_s / gpus
+    return CurvePoint(point.concurrency, summary.interactivity, throughput)
 
 
 def curve(points: Sequence[Point]) -> list[CurvePoint]:
     """Return the curve of the valid points: one a level, the mean of its starts."""
-    return level_means(valid_points(points))
+    return level_means(list(curves_by_start(points).values()))
 
 
 def point_row(point: Point) -> dict[str, Any]:

@@ -10,13 +10,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from agentx_replay.analysis.bootstrap import LevelSample, level_sample
+from agentx_replay.analysis.bootstrap import LaneTokens, lane_tokens
 from agentx_replay.analysis.frontier import CurvePoint
 from agentx_replay.analysis.mix import MIX_COLUMNS, Mix, mix_of
-from agentx_replay.analysis.point import Point, curve, point_from_records, valid_points
+from agentx_replay.analysis.point import (
+    Point,
+    curve,
+    curve_point,
+    curves_by_start,
+    point_from_records,
+)
 from agentx_replay.analysis.profile import Profile, profile_of
 from agentx_replay.analysis.responses import records_of
-from agentx_replay.analysis.sensitivity import LevelVariants, level_variants, mean_variants
+from agentx_replay.analysis.sensitivity import LevelVariants, level_variants
 from agentx_replay.analysis.throughput import Headline, headline_of
 from agentx_replay.analysis.window import Window, happened_in
 from agentx_replay.errors import UsageError
@@ -34,7 +40,8 @@ from agentx_replay.results.run_directory import (
 class Evidence:
     """What a level on the curve gives beyond its point."""
 
-    sample: LevelSample
+    concurrency: int
+    lanes: LaneTokens
     variants: LevelVariants
     mix: Mix
 
@@ -83,12 +90,9 @@ class Run:
         return curve(self.points)
 
     @property
-    def starts(self) -> dict[int, list[CurvePoint]]:
-        """The valid points of each level on the curve, of which its point there is the mean."""
-        found: dict[int, list[CurvePoint]] = {}
-        for point in valid_points(self.points):
-            found.setdefault(point.concurrency, []).append(point)
-        return found
+    def curves(self) -> dict[int, list[CurvePoint]]:
+        """The curve of each start that has a valid point, by start."""
+        return curves_by_start(self.points)
 
     @property
     def gpus(self) -> int | None:
@@ -120,9 +124,13 @@ class Run:
         return [level.evidence for level in self.levels if level.evidence is not None]
 
     @property
-    def variants(self) -> list[LevelVariants]:
-        """The levels on the curve under other definitions, in order of concurrency."""
-        return mean_variants([each.variants for each in self.evidence])
+    def variants(self) -> list[list[LevelVariants]]:
+        """The levels on the curve of each start under other definitions."""
+        found: dict[int, list[LevelVariants]] = {}
+        for level in self.levels:
+            if level.evidence is not None:
+                found.setdefault(level.point.facts.start, []).append(level.evidence.variants)
+        return [found[start] for start in sorted(found)]
 
 
 def read_run(path: Path, gpus: int | None = None, known: Sequence[Point] = ()) -> Run:
@@ -172,12 +180,11 @@ def _read_level(stored: StoredPoint, gpus: int | None, known: Point | None) -> M
         return MeasuredLevel(stored, point, None, None, 0)
     requests = stored.requests(_REQUEST_COLUMNS)
     profile, played = profile_of(records, window), _sessions_played(requests, window)
-    if point.summary is None or not valid_points([point]):
+    if point.summary is None or curve_point(point, per_gpu=False) is None:
         return MeasuredLevel(stored, point, profile, None, played)
     evidence = Evidence(
-        level_sample(
-            records.responses, window, point.concurrency, _first_sessions(requests), stored.start
-        ),
+        point.concurrency,
+        lane_tokens(records.responses, window, point.concurrency, _first_sessions(requests)),
         level_variants(records, point.summary, window, point.concurrency),
         mix_of(requests, window),
     )

@@ -4,10 +4,14 @@ Fingerprints decide: of the corpus, of the rules, and of the plan of each level.
 runs completed of it, which differs with their speed.
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from agentx_replay.analysis.run import Run
+from agentx_replay.results.compaction import request_files
+from agentx_replay.results.layout import Measurement
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,31 @@ def plans_against(first: Run, other: Run) -> PlansAgainst:
     same = frozenset(level for level in shared if a[level] == b[level] and None not in a[level])
     of_one = (frozenset(a.keys() - b.keys()), frozenset(b.keys() - a.keys()))
     return PlansAgainst(same, frozenset(shared) - same, *of_one)
+
+
+def same_records(first: Run, other: Run) -> bool:
+    """Whether two runs have the very same records on their curves: equal run ids, and responses
+    that are equal to the last byte.
+    """
+    a, b = _directories(first), _directories(other)
+    return bool(a) and a.keys() == b.keys() and all(_digest(a[of]) == _digest(b[of]) for of in a)
+
+
+def _directories(run: Run) -> dict[tuple[Measurement, str], Path]:
+    """Return where the records of each level and start on the curve are, by run id too."""
+    return {
+        (level.point.measurement, str(level.stored.document.get("run_id"))): level.stored.directory
+        for level in run.levels
+        if level.evidence is not None
+    }
+
+
+def _digest(level: Path) -> bytes:
+    digest = hashlib.sha256()
+    for file in sorted(request_files(level)):
+        with file.open("rb") as opened:
+            digest.update(hashlib.file_digest(opened, "sha256").digest())
+    return digest.digest()
 
 
 def _plans(run: Run) -> dict[int, set[str | None]]:

@@ -4,14 +4,12 @@ One row changes one definition of the headline: the percentile, what is an ITL, 
 token, what it is divided by. Not for judging which definition is right.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from statistics import fmean, harmonic_mean
 
 import numpy as np
 
-from agentx_replay.analysis.frontier import AtTarget, CurvePoint, throughput_at
+from agentx_replay.analysis.frontier import AtTarget, CurvePoint, mean_at, throughput_at
 from agentx_replay.analysis.latency import (
     agentx_itl_ns,
     event_weights,
@@ -33,21 +31,18 @@ _NS = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """One row: its name, and the keys of the speed and the throughput it takes. ``share`` is the
-    percentile of the response ITL where it is the headline at another one, None elsewhere.
-    """
+    """One row: its name, and the keys of the speed and the throughput it takes."""
 
     name: str
     speed: str
     throughput: str
-    share: float | None = None
 
 
 DEFINITIONS = (
-    Definition("headline: P90 response ITL, total tokens", "p90", "total", 0.9),
-    Definition("P50 instead of P90", "p50", "total", 0.5),
-    Definition("P95 instead of P90", "p95", "total", 0.95),
-    Definition("P99 instead of P90", "p99", "total", 0.99),
+    Definition("headline: P90 response ITL, total tokens", "p90", "total"),
+    Definition("P50 instead of P90", "p50", "total"),
+    Definition("P95 instead of P90", "p95", "total"),
+    Definition("P99 instead of P90", "p99", "total"),
     Definition("P90 by the rule sorted[int(0.9·n)]", "p90_by_index", "total"),
     Definition("token ITL", "token", "total"),
     Definition("ITL by AgentX's divisor: output tokens − 1", "agentx", "total"),
@@ -83,29 +78,6 @@ def level_variants(
     return LevelVariants(concurrency, speeds, _throughputs(summary.rates))
 
 
-def mean_variants(starts: Sequence[LevelVariants]) -> list[LevelVariants]:
-    """Return one a level, in the order given: of its starts the mean throughput and the speed of
-    their mean ITL; None where one of them has nothing to compute it from.
-    """
-    found = []
-    for concurrency, group in groupby(starts, key=lambda each: each.concurrency):
-        level = list(group)
-        speeds = _means(harmonic_mean, [each.speeds for each in level])
-        throughputs = _means(fmean, [each.throughputs for each in level])
-        found.append(LevelVariants(concurrency, speeds, throughputs))
-    return found
-
-
-def _means(
-    mean: Callable[[list[float]], float], starts: Sequence[Mapping[str, float | None]]
-) -> dict[str, float | None]:
-    found: dict[str, float | None] = {}
-    for key in starts[0]:
-        values = [value for each in starts if (value := each[key]) is not None]
-        found[key] = mean(values) if len(values) == len(starts) else None
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class Reading:
     """Throughput per GPU at a target under one definition. ``at`` is None where a level has
@@ -122,18 +94,23 @@ class Reading:
 
 
 def reading_at(
-    levels: Sequence[LevelVariants], definition: Definition, target: float, gpus: int
+    starts: Sequence[Sequence[LevelVariants]], definition: Definition, target: float, gpus: int
 ) -> Reading:
-    """Return throughput per GPU at the target interactivity under a definition."""
-    points = []
-    for level in levels:
-        speed = level.speeds[definition.speed]
-        throughput = level.throughputs[definition.throughput]
-        if speed is None or throughput is None:
-            lacking = "speed" if speed is None else "throughput"
-            return Reading(None, f"concurrency {level.concurrency} has no such {lacking}")
-        points.append(CurvePoint(level.concurrency, speed, throughput / gpus))
-    at = throughput_at(points, target)
+    """Return throughput per GPU at the target interactivity under a definition: the mean over
+    ``starts``, each read off its own levels.
+    """
+    found = []
+    for levels in starts:
+        points = []
+        for level in levels:
+            speed = level.speeds[definition.speed]
+            throughput = level.throughputs[definition.throughput]
+            if speed is None or throughput is None:
+                lacking = "speed" if speed is None else "throughput"
+                return Reading(None, f"concurrency {level.concurrency} has no such {lacking}")
+            points.append(CurvePoint(level.concurrency, speed, throughput / gpus))
+        found.append(throughput_at(points, target))
+    at = mean_at(found)
     return Reading(at, at.why_not_reached)
 
 

@@ -1,81 +1,146 @@
-"""How far the starts of a level lie apart, beside what its sessions alone leave uncertain.
+"""Intervals over starts: Student's t of logarithms for a value, Welch's for a ratio.
 
-Not for the intervals themselves, which take this in (``bootstrap.py``).
+Lanes share one engine, so what moves them all in one run (a burst of long prefills, say) stays in
+every resampling of its lanes. Only another start shows how far another start would lie, so one
+start has no interval.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache, lru_cache
+from statistics import fmean, variance
 
-from agentx_replay.analysis.bootstrap import Interval
-from agentx_replay.analysis.curve import Curve, PointInterval
+import numpy as np
+from numpy.typing import NDArray
 
-FEW_STARTS = 3
-"""So many starts or fewer tell little of how far runs lie apart."""
+Floats = NDArray[np.float64]
 
-_NO_INTERVALS = PointInterval(Interval(None, None), Interval(None, None))
+CONFIDENCE = 0.95
+COVERS = "other starting points and sessions of this corpus, same running server"
+"""What an interval over starts covers, in the words that stand everywhere."""
+ONE_START = "1 start"
+"""Why there is no interval."""
+MEASURED_SPREADS = (0.04, 0.14)
+"""Between which starts of real sessions spread in the engine model: the least and the greatest
+standard deviation of a logarithm, of speeds and throughputs (benchmarks/results/coverage.json).
+"""
+MOST_NEEDED = 100
+"""More starts than this are not proposed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Scatter:
-    """One number of a level over its starts. ``mean`` is what is on the curve; ``lowest`` and
-    ``highest`` say where starts lie, as shares of it from it (-0.02, 0.03); ``sessions`` in the
-    same way is the interval of one run, without bounds where there is none.
-    """
+class Interval:
+    """A 95 % interval."""
 
-    mean: float
-    lowest: float
-    highest: float
-    sessions: Interval
+    low: float
+    high: float
+
+    def times(self, factor: float) -> "Interval":
+        """Return the interval of ``factor`` times the value."""
+        return Interval(self.low * factor, self.high * factor)
 
     @property
-    def exceeds(self) -> bool:
-        """Whether starts lie further apart than the interval over sessions is wide."""
-        low, high = self.sessions.low, self.sessions.high
-        if low is None or high is None:
-            return False
-        return self.highest - self.lowest > high - low
+    def excludes_one(self) -> bool:
+        """Whether a ratio with this interval has a winner."""
+        return self.low > 1.0 or self.high < 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class RunToRun:
-    """What the valid ``starts`` of a level, two or more, say of how far runs differ."""
-
-    concurrency: int
-    starts: int
-    interactivity: Scatter
-    throughput: Scatter
-
-
-def run_to_run(curve: Curve) -> list[RunToRun]:
-    """Return how far starts lie apart, for every level on the curve that has several."""
-    found = []
-    for point in curve.points:
-        starts = curve.starts[point.concurrency]
-        if len(starts) < 2:
-            continue
-        within = curve.within.get(point.concurrency, _NO_INTERVALS)
-        speeds = [each.interactivity for each in starts]
-        throughputs = [each.throughput for each in starts]
-        found.append(
-            RunToRun(
-                point.concurrency,
-                len(starts),
-                scatter(point.interactivity, speeds, within.interactivity),
-                scatter(point.throughput, throughputs, within.throughput),
-            )
-        )
-    return found
+def mean_of_starts(values: Sequence[float]) -> float:
+    """Return the geometric mean of values from 0 on; of one value the value itself, to the last
+    bit.
+    """
+    if len(values) == 1:
+        return values[0]
+    return math.exp(fmean(map(math.log, values))) if min(values) > 0 else 0.0
 
 
-def scatter(mean: float, starts: Sequence[float], sessions: Interval) -> Scatter:
-    """Return how far a level's starts, and the ends of an interval, lie from their mean."""
-    relative = Interval(
-        None if sessions.low is None else sessions.low / mean - 1.0,
-        None if sessions.high is None else sessions.high / mean - 1.0,
+def interval_of(values: Sequence[float]) -> Interval | None:
+    """Return the interval of the mean of starts; None for one start."""
+    if len(values) < 2:
+        return None
+    logs = [math.log(value) for value in values]
+    return _interval(fmean(logs), variance(logs) / len(logs), len(logs) - 1)
+
+
+def ratio_interval(first: Sequence[float], other: Sequence[float]) -> Interval | None:
+    """Return Welch's interval of the ratio of two means; None if either has one start.
+
+    B. L. Welch, The generalization of "Student's" problem when several different population
+    variances are involved, Biometrika 34 (1947), with Satterthwaite's degrees of freedom.
+    """
+    if min(len(first), len(other)) < 2:
+        return None
+    a, b = ([math.log(value) for value in values] for values in (first, other))
+    squares = [variance(logs) / len(logs) for logs in (a, b)]
+    return _interval(fmean(a) - fmean(b), sum(squares), _degrees(squares, (len(a), len(b))))
+
+
+def paired_interval(first: Sequence[float], other: Sequence[float]) -> Interval | None:
+    """Return the interval of the ratio of values paired by start; None for one start."""
+    return interval_of([a / b for a, b in zip(first, other, strict=True)])
+
+
+def _degrees(squares: Sequence[float], counts: Sequence[int]) -> float:
+    """Return Satterthwaite's degrees of freedom; ``squares`` are squared standard errors."""
+    if not any(squares):
+        return min(counts) - 1.0
+    parts = [square**2 / (n - 1) for square, n in zip(squares, counts, strict=True)]
+    return float(sum(squares) ** 2 / sum(parts))
+
+
+def _interval(mean_log: float, squared_error: float, degrees: float) -> Interval:
+    half = t_quantile(degrees) * math.sqrt(squared_error)
+    return Interval(math.exp(mean_log - half), math.exp(mean_log + half))
+
+
+def spread(values: Sequence[float]) -> float:
+    """Return the standard deviation of the logarithms of two or more values."""
+    return math.sqrt(variance([math.log(value) for value in values]))
+
+
+def half_width(spread_of_one: float, starts: int) -> float:
+    """Return the relative half-width of a ratio of two systems of equal spread, ``starts`` (two or
+    more) of each: 0.12 for ± 12 %.
+    """
+    return math.sinh(t_quantile(2.0 * starts - 2.0) * spread_of_one * math.sqrt(2.0 / starts))
+
+
+def starts_needed(ratio: float, spreads: tuple[float, float]) -> int | None:
+    """Return how many starts a side would name a winner, were the ratio and the spreads of single
+    starts as seen; None above ``MOST_NEEDED``.
+    """
+    squares = [each**2 for each in spreads]
+    for starts in range(2, MOST_NEEDED + 1):
+        errors = [square / starts for square in squares]
+        half = t_quantile(_degrees(errors, (starts, starts))) * math.sqrt(sum(errors))
+        if abs(math.log(ratio)) > half:
+            return starts
+    return None
+
+
+@lru_cache(maxsize=1024)
+def t_quantile(degrees: float) -> float:
+    """Return Student's t of which 95 % lies between -t and t, for ``degrees`` from 1 on.
+
+    With t = √ν·tan θ the share between is ∫ cos^(ν-1) from 0 to θ over the same to π/2
+    (Abramowitz and Stegun, 26.7.3 and 26.7.4): integrated by Gauss and Legendre, solved by
+    bisection.
+    """
+    nodes, weights = _gauss_legendre()
+    whole = (
+        math.sqrt(math.pi) / 2 * math.exp(math.lgamma(degrees / 2) - math.lgamma((degrees + 1) / 2))
     )
-    return Scatter(mean, min(starts) / mean - 1.0, max(starts) / mean - 1.0, relative)
+    low, high = 0.0, math.pi / 2
+    for _ in range(50):
+        middle = (low + high) / 2
+        at = middle / 2 * (nodes + 1.0)
+        share = middle / 2 * float(weights @ np.cos(at) ** (degrees - 1.0)) / whole
+        low, high = (middle, high) if share < CONFIDENCE else (low, middle)
+    return math.sqrt(degrees) * math.tan((low + high) / 2)
 
 
-def measured_once(curve: Curve) -> list[int]:
-    """Return the levels on the curve that have one valid point, which tells nothing of runs."""
-    return [level for level, starts in curve.starts.items() if len(starts) == 1]
+@cache
+def _gauss_legendre() -> tuple[Floats, Floats]:
+    nodes, weights = np.polynomial.legendre.leggauss(64)
+    return nodes, weights

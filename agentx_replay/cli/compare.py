@@ -62,6 +62,11 @@ def _pair(text: str) -> tuple[str, str]:
 @click.option(
     "--gpus", callback=_named_numbers, metavar="NAME=N,…", help="GPUs of runs measured without."
 )
+@click.option(
+    "--paired",
+    is_flag=True,
+    help="Compare start by start; decide it before looking, since starts rarely pair.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 @click.option("--markdown", is_flag=True, help="Print Markdown.")
 def compare(
@@ -71,13 +76,16 @@ def compare(
     price_source: str | None,
     power: dict[str, float],
     gpus: dict[str, float],
+    paired: bool,
     as_json: bool,
     markdown: bool,
 ) -> None:
     """Compare the first RUN with each other one, at the same interactivity.
 
-    Nothing is extrapolated: a target outside a run's measured range is "not reached". Exits with
-    1 where the runs are not known to have done the same work, or no ratio could be formed.
+    A winner is named if the interval over starts excludes 1: measure --starts 3 or more of each, 5
+    for a purchase. Nothing is extrapolated: a target outside a run's measured range is "not
+    reached". Exits with 1 where the runs are not known to have done the same work, or no ratio
+    could be formed.
 
     \b
     agentx-replay compare results/a results/b --at 30,50,150 --price a=1.50,b=2.26
@@ -91,7 +99,7 @@ def compare(
         Contender(name, read_run(path, gpus=_whole(gpus, name)), price.get(name), power.get(name))
         for name, path in paths.items()
     ]
-    comparison = compare_runs(contenders, at)
+    comparison = compare_runs(contenders, at, paired=paired)
     if as_json:
         say_document(compare_json(comparison, price_source))
     elif markdown:

@@ -39,6 +39,7 @@ from agentx_replay.scenario import Scenario
 from agentx_replay.shipped import shipped_directory
 from agentx_replay.traces.model import Corpus
 from agentx_replay.traces.statistics import duplicate_families
+from agentx_replay.wording import wrapped
 
 if TYPE_CHECKING:
     from agentx_replay.analysis.point import Point
@@ -139,6 +140,10 @@ def plan(
         say(_TOOL_MESSAGES)
     if live_history:
         say(_LIVE_HISTORY)
+    # The analysis is not needed for a plan in JSON.
+    from agentx_replay.report.start_lines import planned_starts
+
+    say("\n".join(line for each in planned_starts(starts or 1, points) for line in wrapped(each)))
     if points:
         from agentx_replay.report.points_table import points_table
 

@@ -22,8 +22,9 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 @click.command()
 @click.argument("directory", type=NamedPath(path_type=Path))
 @targets_option
+@click.option("--full", is_flag=True, help="Also say what lanes alone say of throughput.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
-def report(directory: Path, at: tuple[float, ...], as_json: bool) -> None:
+def report(directory: Path, at: tuple[float, ...], full: bool, as_json: bool) -> None:
     """Print the points and the curve of the run in DIRECTORY and rebuild its HTML page.
 
     The run may be going on, or have been cut short.
@@ -32,14 +33,20 @@ def report(directory: Path, at: tuple[float, ...], as_json: bool) -> None:
     agentx-replay report results/NAME
     agentx-replay report results/NAME --at 40,80
     """
-    found = show(directory, at, as_json=as_json)
+    found = show(directory, at, as_json=as_json, full=full)
     sys.exit(0 if found.sound else 1)
 
 
 def show(
-    directory: Path, at: tuple[float, ...], *, as_json: bool, known: Sequence[Point] = ()
+    directory: Path,
+    at: tuple[float, ...],
+    *,
+    as_json: bool,
+    full: bool = False,
+    known: Sequence[Point] = (),
 ) -> Report:
-    """Print a run's report, then write its page: a disk that refuses takes nothing off the screen.
+    """Print a run's report, with all details if it is to be ``full``, then write its page: a disk
+    that refuses takes nothing off the screen.
 
     Points ``known`` already are not computed again. Raises ``UsageError`` where the directory holds
     no run, or its page cannot be written.
@@ -50,7 +57,7 @@ def show(
     if as_json:
         say_document(found.plain())
     else:
-        say(found.text())
+        say(found.text(full=full))
     path = _written(found)
     if not as_json:
         for line in without_fidelity:

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from agentx_replay.analysis.bootstrap import Interval
 from agentx_replay.analysis.comparison import (
     NOT_TOLD_APART,
     UNTRUSTED_ITL,
@@ -19,17 +18,18 @@ from agentx_replay.analysis.comparison import (
     Ratio,
     Sensitivity,
     SensitivityRow,
-    excludes_one,
 )
 from agentx_replay.analysis.cost import dollars_per_million_tokens, tokens_per_dollar
 from agentx_replay.analysis.curve import TargetValue
 from agentx_replay.analysis.mix import MixSummary
 from agentx_replay.analysis.same_work import PlansAgainst, listed
+from agentx_replay.analysis.starts import COVERS, MOST_NEEDED, ONE_START, Interval
 from agentx_replay.report.curve_lines import curve_json
 from agentx_replay.report.numerals import (
     ABSENT,
     NOT_REACHED,
     UNTRUSTED,
+    between,
     bounds,
     columns,
     rate,
@@ -116,6 +116,8 @@ def compare_json(comparison: Comparison, price_source: str | None) -> dict[str, 
         ],
         "at_levels_of_one": comparison.at_levels_of_one,
         "paired": comparison.paired,
+        "same_records": comparison.same_records,
+        "intervals_cover": COVERS,
         "targets": [asdict(at) for at in comparison.targets],
         "mix_levels": comparison.mix_levels,
         "mix": [asdict(part) for part in comparison.mix],
@@ -156,6 +158,7 @@ def _target_section(comparison: Comparison, at: AtOneTarget) -> _Section:
     first = comparison.contenders[0].name
     for ratio, other in zip(at.ratios, at.values[1:], strict=True):
         notes += [*ratio_lines(first, ratio), *_other_levels(first, ratio, at.values[0], other)]
+        notes += _more_starts(first, ratio)
     return _Section(f"At {speed(at.target)} tok/s/user", rows, notes)
 
 
@@ -184,7 +187,7 @@ def ratio_lines(first: str, ratio: Ratio) -> list[str]:
             f"{said and f' {said}'}{_undecided(ratio.cost_interval)}; "
             f"cost per token {cost.cost_change:+.1%}"
         )
-    won = ratio.told_apart and excludes_one(ratio.cost_interval)
+    won = ratio.told_apart and ratio.cost_interval and ratio.cost_interval.excludes_one
     if won and cost and cost.throughput_share is not None and cost.price_share is not None:
         lines.append(
             f"which is throughput {cost.throughput_ratio:.3f} × price {cost.price_ratio:.3f}: of "
@@ -199,14 +202,10 @@ def _other_levels(first: str, ratio: Ratio, a: TargetValue, b: TargetValue) -> l
     if a.at.between is None or b.at.between is None or a.at.between == b.at.between:
         return []
     return [
-        f"{first} / {ratio.over}: read off concurrency {_pair(a.at.between)} of {first} and "
-        f"{_pair(b.at.between)} of {ratio.over}, so the ratio depends on the choice of levels, too"
+        f"{first} / {ratio.over}: read off {between(a.at.between)} of {first} and "
+        f"{between(b.at.between)} of {ratio.over}, so the ratio depends on "
+        "the choice of levels, too"
     ]
-
-
-def _pair(between: tuple[int, int]) -> str:
-    low, high = between
-    return str(low) if low == high else f"{low} and {high}"
 
 
 def _percent(share: float) -> str:
@@ -217,17 +216,31 @@ def _percent(share: float) -> str:
 def _uncertainty(ratio: Ratio) -> str:
     if ratio.no_interval is not None:
         return f"; {ratio.no_interval}: no winner named"
-    said = bounds(ratio.interval, digits=3)
-    if not said:
-        return "; no bound (too many replicates miss the target): no winner named"
-    return f" {said}{_undecided(ratio.interval)}"
+    return f" {bounds(ratio.interval, digits=3)}{_undecided(ratio.interval)}"
 
 
 def _undecided(found: Interval | None) -> str:
     """Return that an interval does not tell the two apart, where there is one that does not."""
-    if found is None or excludes_one(found):
+    if found is None or found.excludes_one:
         return ""
     return f", {NOT_TOLD_APART}"
+
+
+def _more_starts(first: str, ratio: Ratio) -> list[str]:
+    """Return how many starts a side would name a winner, if none is named."""
+    if ratio.throughput is None or ratio.told_apart or ratio.interval == Interval(1.0, 1.0):
+        return []
+    pair = f"{first} / {ratio.over}"
+    known = [f"{each:.1%}" for each in ratio.spreads if each is not None]
+    if not known:
+        return [
+            f"{pair}: how far starts lie apart is not known from {ONE_START} a side; measure 3 or "
+            "more, 5 for a purchase (--resume --starts 5)"
+        ]
+    seen = f"at this ratio and the spread seen ({' and '.join(known)} a start)"
+    if ratio.starts_needed is None:
+        return [f"{pair}: {seen} no {MOST_NEEDED} starts a side would name a winner"]
+    return [f"{pair}: {seen} about {ratio.starts_needed} starts a side would name a winner"]
 
 
 def _price_section(comparison: Comparison, source: str | None) -> list[_Section]:
@@ -256,12 +269,15 @@ def _work_section(comparison: Comparison) -> _Section:
     else:
         notes = ["NOT KNOWN TO BE THE SAME WORK: the ratios compare runs, not systems."]
     names = [each.name for each in comparison.contenders]
-    for name, paired in zip(names[1:], comparison.paired, strict=True):
-        how = "same clusters drawn for both" if paired else "drawn independently"
-        notes.append(f"Interval of {names[0]} / {name}: {how}.")
+    notes += [
+        f"{names[0]} and {name} have the SAME RECORDS: this compares a run with itself."
+        for name, same in zip(names[1:], comparison.same_records, strict=True)
+        if same
+    ]
+    if comparison.paired:
+        notes.append("Intervals of ratios: of the ratios of equal starts (--paired).")
     notes += _validity_notes(comparison)
-    covers = uncertainty(dict(zip(names, comparison.curves, strict=True)))
-    return _Section("Did they do the same work?", rows, [*notes, covers])
+    return _Section("Did they do the same work?", rows, [*notes, uncertainty(comparison.curves)])
 
 
 def _same_work_notes(comparison: Comparison) -> list[str]:
@@ -358,8 +374,8 @@ def _sensitivity_section(comparison: Comparison, sensitivity: Sensitivity) -> _S
 
 
 _OWN_INTERVAL = (
-    "ahead: a run is where the 95 % interval of its ratio excludes 1. P50, P95 and P99 have an "
-    "interval of their own; other rows take the headline's, as wide relatively."
+    "ahead: a run is where the 95 % interval of its ratio excludes 1. Every row takes the interval "
+    "of the headline, as wide relatively."
 )
 
 
@@ -408,7 +424,7 @@ def _ahead(row: SensitivityRow) -> str:
         return NOT_TOLD_APART
     if row.undecided == UNTRUSTED_ITL:
         return "not trusted"
-    return "no interval" if sum(value is not None for value in row.values) > 1 else ABSENT
+    return ONE_START if sum(value is not None for value in row.values) > 1 else ABSENT
 
 
 def _value_ratio(first: float | None, other: float | None) -> str:

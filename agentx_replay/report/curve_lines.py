@@ -7,8 +7,9 @@ from itertools import groupby
 from typing import Any
 
 from agentx_replay.analysis.curve import Curve, TargetValue
+from agentx_replay.analysis.frontier import CurvePoint
 from agentx_replay.analysis.point import Point
-from agentx_replay.analysis.starts import run_to_run
+from agentx_replay.analysis.starts import COVERS
 from agentx_replay.report.numerals import columns, speed, target_note, target_text, throughput_unit
 from agentx_replay.report.start_lines import start_lines
 from agentx_replay.report.verdict_lines import warnings_at
@@ -60,10 +61,19 @@ def curve_json(curve: Curve) -> dict[str, Any]:
         "gpus": curve.gpus,
         "headline": curve.headline_is,
         "frontier": [point.concurrency for point in curve.frontier],
-        "clusters": {str(level): number for level, number in curve.clusters.items()},
-        "point_intervals": {
-            str(level): asdict(intervals) for level, intervals in curve.intervals.items()
-        },
-        "run_to_run": [asdict(each) for each in run_to_run(curve)],
+        "intervals_cover": COVERS,
+        "levels": [_level_json(curve, point) for point in curve.points],
         "at": [asdict(value) for value in curve.values],
+    }
+
+
+def _level_json(curve: Curve, point: CurvePoint) -> dict[str, Any]:
+    intervals = curve.intervals.get(point.concurrency)
+    return {
+        **asdict(point),
+        "intervals": intervals and asdict(intervals),
+        "starts": [
+            {"start": start, "interactivity": of.interactivity, "throughput": of.throughput}
+            for start, of in curve.starts[point.concurrency].items()
+        ],
     }

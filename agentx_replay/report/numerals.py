@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from agentx_replay.analysis.bootstrap import Interval
 from agentx_replay.analysis.curve import TargetValue
+from agentx_replay.analysis.starts import Interval
 from agentx_replay.analysis.throughput import Headline
 
 ABSENT = "-"
@@ -34,20 +34,16 @@ def speed(value: float) -> str:
 
 
 def bounds(interval: Interval | None, digits: int | None = None) -> str:
-    """An interval as ``[a, b]``; ``≥ a`` or ``≤ b`` where only one side has a bound.
+    """An interval as ``[a, b]``; nothing without one.
 
     ``digits`` after the point for ratios; None writes rates.
     """
-    if interval is None or interval == Interval(None, None):
+    if interval is None:
         return ""
 
     def said(value: float) -> str:
         return rate(value) if digits is None else f"{value:.{digits}f}"
 
-    if interval.high is None:
-        return f"≥ {said(interval.low or 0.0)}"
-    if interval.low is None:
-        return f"≤ {said(interval.high)}"
     return f"[{said(interval.low)}, {said(interval.high)}]"
 
 
@@ -75,6 +71,10 @@ def target_text(value: TargetValue) -> str:
 def target_note(value: TargetValue, unit: str) -> str:
     """Where a value comes from, or how far the run came; empty only for a run without points."""
     at = value.at
+    if value.missed:
+        starts = ", ".join(map(str, value.missed))
+        reached = ", ".join(map(rate, value.values))
+        return f"start {starts} does not reach it; the others have {reached} {unit}"
     if at.between is None:
         if at.nearest is None:
             return "no valid point"
@@ -88,15 +88,18 @@ def target_note(value: TargetValue, unit: str) -> str:
                 "try a higher concurrency"
             )
         return f"no valid level is as fast as {speed(at.target)} (fastest: {where})"
-    low, high = at.between
-    notes = [f"at concurrency {low}" if low == high else f"between concurrency {low} and {high}"]
+    notes = [between(at.between)]
     if at.several:
         notes.append("the curve passes it more than once: the highest")
-    if value.no_interval is not None:
-        notes.append(value.no_interval)
-    if value.interval is not None and None in (value.interval.low, value.interval.high):
-        notes.append("a bound: too many replicates miss the target")
+    notes.append(value.no_interval or f"{len(value.starts)} starts")
     return "; ".join(notes)
+
+
+def between(levels: Sequence[int]) -> str:
+    """The levels that a value was read off."""
+    if min(levels) == max(levels):
+        return f"at concurrency {levels[0]}"
+    return f"between concurrency {min(levels)} and {max(levels)}"
 
 
 def columns(rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:

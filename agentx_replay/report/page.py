@@ -104,9 +104,9 @@ def _starts_part(run: Run, curve: Curve) -> str:
     heads, *rows = start_rows(curve, run.points)
     if not rows:
         return ""
-    said = [f"{note[:1].upper()}{note[1:]}." for note in start_notes(curve)]
+    said = [f"{note[:1].upper()}{note[1:]}." for note in start_notes()]
     notes = paragraphs(said, "small")
-    return f"<h3>From run to run</h3>{table(heads, rows)}{notes}"
+    return f"<h3>From start to start</h3>{table(heads, rows)}{notes}"
 
 
 def _latency_part(run: Run) -> str:

@@ -14,6 +14,9 @@ from agentx_replay.report.numerals import UNTRUSTED, bounds, rate, speed, throug
 from agentx_replay.wording import counted
 
 _MARGIN = 1.12
+_FAR_END = 2.0
+"""The end of an interval of two starts may lie so far away that the curve would be a dot beside it:
+beyond so many times the greatest value the figure does not follow."""
 _DOT, _NAME = 0.01, 0.09
 """Widths of half a dot, and of a level's name beside it on a phone, in shares of the figure."""
 
@@ -45,8 +48,7 @@ def curve_figure(curve: Curve) -> str:
         if at.throughput is None:
             continue
         if value.interval is not None:
-            low, high = value.interval.low, value.interval.high
-            ends = (0.0 if low is None else low, chart.y.high if high is None else high)
+            ends = (value.interval.low, value.interval.high)
             chart.bar((at.target, at.target), ends, "s2 thick")
         said = f"{rate(at.throughput)} {bounds(value.interval)}".rstrip()
         chart.dot(
@@ -57,7 +59,7 @@ def curve_figure(curve: Curve) -> str:
         chart.key("dot hollow small", "one start of a level, whose mean is its point")
     if len(curve.frontier) < len(curve.points):
         chart.key("dot hollow", "level that another one beats in both")
-    if any(map(_has_cross, curve.intervals.values())):
+    if curve.intervals:
         chart.key("error s1", "95 % interval of a level, in both")
     if any(value.at.throughput is not None for value in curve.values):
         chart.key("dot s2", "read off at a target")
@@ -91,7 +93,7 @@ def _point(chart: Chart, point: CurvePoint, curve: Curve, unit: str) -> None:
 def _several(curve: Curve, concurrency: int) -> Sequence[CurvePoint]:
     """Return the starts of a level that has more than one."""
     starts = curve.starts[concurrency]
-    return starts if len(starts) > 1 else ()
+    return list(starts.values()) if len(starts) > 1 else ()
 
 
 def _target_beside(chart: Chart, point: CurvePoint, curve: Curve) -> bool:
@@ -101,35 +103,28 @@ def _target_beside(chart: Chart, point: CurvePoint, curve: Curve) -> bool:
     return bool(((distances > -_DOT) & (distances < _NAME)).any())
 
 
-def _has_cross(intervals: PointInterval) -> bool:
-    return any(
-        None not in (each.low, each.high)
-        for each in (intervals.interactivity, intervals.throughput)
-    )
-
-
 def _cross(chart: Chart, point: CurvePoint, intervals: PointInterval) -> None:
-    low, high = intervals.interactivity.low, intervals.interactivity.high
-    if low is not None and high is not None:
-        chart.bar((low, high), (point.throughput, point.throughput), "s1 error")
-    low, high = intervals.throughput.low, intervals.throughput.high
-    if low is not None and high is not None:
-        chart.bar((point.interactivity, point.interactivity), (low, high), "s1 error")
+    speeds, throughputs = intervals.interactivity, intervals.throughput
+    chart.bar((speeds.low, speeds.high), (point.throughput, point.throughput), "s1 error")
+    chart.bar(
+        (point.interactivity, point.interactivity), (throughputs.low, throughputs.high), "s1 error"
+    )
 
 
 def _furthest(curve: Curve) -> float:
     """Return the right end: the fastest point, or a target that is not far beyond it."""
     fastest = max(point.interactivity for point in curve.points)
     near = [v.at.target for v in curve.values if v.at.target <= fastest * 1.5]
-    ends = [i.interactivity.high or 0.0 for i in curve.intervals.values()]
-    starts = [each.interactivity for level in curve.starts.values() for each in level]
-    return max([fastest, *near, *ends, *starts])
+    ends = [each.interactivity.high for each in curve.intervals.values()]
+    starts = [each.interactivity for level in curve.starts.values() for each in level.values()]
+    return max([*near, *(end for end in ends if end <= fastest * _FAR_END), *starts])
 
 
 def _highest(curve: Curve) -> float:
-    ends = [i.throughput.high or 0.0 for i in curve.intervals.values()]
-    starts = [each.throughput for level in curve.starts.values() for each in level]
-    return max([point.throughput for point in curve.points] + ends + starts)
+    most = max(point.throughput for point in curve.points)
+    ends = [each.throughput.high for each in curve.intervals.values()]
+    starts = [each.throughput for level in curve.starts.values() for each in level.values()]
+    return max([*(end for end in ends if end <= most * _FAR_END), *starts])
 
 
 # --- latencies -----------------------------------------------------------------------------------

@@ -491,7 +491,7 @@ def _latency_answer(curve: Curve) -> list[str]:
         "P90 over responses of the mean gap between a response's tokens, first token excluded, "
         "linear interpolation between ranks. Interactivity is its inverse. Token ITL, over all "
         "tokens, is shown beside it and never mixed with it.",
-        _capital(uncertainty({"": curve})),
+        _capital(uncertainty([curve])),
     ]
 
 

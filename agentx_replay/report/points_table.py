@@ -101,12 +101,9 @@ def _ruled(columns: list[_Cells]) -> list[str]:
     return [*rows[:2], "-" * len(rows[0]), *rows[2:]]
 
 
-def _names(points: list[Point]) -> list[_Cells]:
-    """Return the level of each point, and its start where any level has several."""
-    levels = _Cells("conc", "lanes", [str(point.concurrency) for point in points])
-    if all(point.measurement.start == 1 for point in points):
-        return [levels]
-    return [levels, _Cells("start", "", [str(point.measurement.start) for point in points])]
+def _name(points: list[Point]) -> _Cells:
+    """Return the level of each point, with its start but for the first: 16, 16-s2."""
+    return _Cells("conc", "lanes", [point.name for point in points])
 
 
 def _throughput_columns(points: list[Point]) -> list[_Cells]:
@@ -118,7 +115,7 @@ def _throughput_columns(points: list[Point]) -> list[_Cells]:
     first, beside = throughput_names(points)
     counts = [s.counts if s else None for s in summaries]
     return [
-        *_names(points),
+        _name(points),
         _Cells("speed", "tok/s/user", [rate(s.interactivity if s else None) for s in summaries]),
         _Cells(first, unit, [rate(h.total_tokens_per_s if h else None) for h in headlines]),
         _Cells(beside, unit, [beside_text(*each) for each in zip(points, others, strict=True)]),
@@ -132,7 +129,7 @@ def _throughput_columns(points: list[Point]) -> list[_Cells]:
 
 
 def _latency_columns(points: list[Point]) -> list[_Cells]:
-    return [*_names(points), *(_latency_column(points, *shown) for shown in _LATENCIES)]
+    return [_name(points), *(_latency_column(points, *shown) for shown in _LATENCIES)]
 
 
 _LATENCIES = (

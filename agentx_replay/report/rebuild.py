@@ -13,7 +13,7 @@ from agentx_replay.report.curve_lines import curve_json, curve_lines
 from agentx_replay.report.page import page
 from agentx_replay.report.points_table import points_json, points_table
 from agentx_replay.report.replica_lines import served_lines
-from agentx_replay.report.start_lines import uncertainty
+from agentx_replay.report.start_lines import lanes_lines, uncertainty
 from agentx_replay.report.unmeasured import go_on_lines, unmeasured, unmeasured_lines
 from agentx_replay.results.durable import disk_faults_explained, write_bytes_durably
 from agentx_replay.results.layout import report_file
@@ -44,15 +44,20 @@ class Report:
     def _reaches_a_target(self) -> bool:
         return any(value.at.throughput is not None for value in self.curve.values)
 
-    def text(self) -> str:
-        """Return the points, throughput at the targets and the frontier, for a terminal."""
+    def text(self, *, full: bool = False) -> str:
+        """Return the points, throughput at the targets and the frontier, for a terminal; with
+        ``full`` also what lanes alone say of throughput.
+        """
         return points_table(
             self.run.points,
             missing=unmeasured_lines(self.run),
             go_on=go_on_lines(self.run),
             curve=curve_lines(self.curve, self.run.points),
-            audit=served_lines(served_by_level(self.run)),
-            closing=[uncertainty({"": self.curve})] if self._reaches_a_target else (),
+            audit=[
+                *served_lines(served_by_level(self.run)),
+                *(lanes_lines(self.run) if full else ()),
+            ],
+            closing=[uncertainty([self.curve])] if self._reaches_a_target else (),
         )
 
     def plain(self) -> dict[str, Any]:

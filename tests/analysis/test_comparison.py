@@ -1,29 +1,32 @@
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from made_runs import Level, make_run, write_instrument
 from record_cases import SECOND
 from refusals import refuses
 
-from agentx_replay.analysis.bootstrap import Interval
 from agentx_replay.analysis.comparison import (
     Comparison,
     Contender,
     Ratio,
-    Spread,
     compare,
-    replicate_ratios,
     sensitivity_row,
 )
 from agentx_replay.analysis.cost import advantage
 from agentx_replay.analysis.run import read_run
 from agentx_replay.analysis.same_work import Fact, PlansAgainst
+from agentx_replay.analysis.starts import Interval
+from agentx_replay.experiment.settings import Settings, Target
+from agentx_replay.experiment.sweep import Sweep
 from agentx_replay.replay.ports import Status
-
-INF, NAN = np.inf, np.nan
+from agentx_replay.report.progress import ProgressScreen
+from agentx_replay.scenario import load_scenario
+from agentx_replay.shipped import shipped_directory
+from agentx_replay.simulator.engine import EngineModel
+from agentx_replay.simulator.inprocess import InProcessEndpoint
 
 # The published comparison (16 October 2026): at 50 tok/s/user 7,567 against 6,083 tok/s/GPU, which
 # is the mean of the two levels around it: (6,000 + 9,134) / 2 and (5,000 + 7,166) / 2. Those at 30
@@ -44,6 +47,11 @@ B300 = (
 )
 
 
+def twice(levels: Sequence[Level]) -> list[Level]:
+    """The levels from two starts that came out alike."""
+    return [replace(level, start=start) for start in (1, 2) for level in levels]
+
+
 def contender(
     path: Path, levels: Sequence[Level], price: float | None = None, **run: object
 ) -> Contender:
@@ -56,7 +64,10 @@ def contender(
 def published(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
     where = tmp_path_factory.mktemp("published")
     return compare(
-        [contender(where / "mi355x", MI355X, 1.50), contender(where / "b300", B300, 2.26)],
+        [
+            contender(where / "mi355x", twice(MI355X), 1.50),
+            contender(where / "b300", twice(B300), 2.26),
+        ],
         (30.0, 50.0, 150.0),
     )
 
@@ -90,16 +101,16 @@ def test_the_published_split_at_50_comes_out(published: Comparison) -> None:
 
 def test_a_ratio_has_an_interval_and_prices_are_exact(published: Comparison) -> None:
     (ratio,) = published.targets[1].ratios
-    # Every lane of a run is like every other, so no draw changes the ratio.
+    # The starts of a run came out alike.
     assert ratio.interval is not None
     assert ratio.interval.low == pytest.approx(7567 / 6083, rel=1e-4)
     assert ratio.cost_interval is not None
     assert ratio.cost_interval.high == pytest.approx(7567 / 6083 * 2.26 / 1.5, rel=1e-4)
 
 
-def test_runs_of_one_plan_did_the_same_work_and_draw_together(published: Comparison) -> None:
+def test_runs_of_one_plan_did_the_same_work(published: Comparison) -> None:
     assert published.did_same_work
-    assert published.paired == (True,)
+    assert published.same_records == (False,)
     assert [(fact.name, fact.same) for fact in published.same_work] == [
         ("corpus", True), ("scenario", True), ("plan", True),
     ]  # fmt: skip
@@ -146,8 +157,8 @@ def test_the_mixes_of_what_was_completed_are_compared_at_common_levels(
 
 def test_per_watt_is_a_row_where_power_is_known(tmp_path: Path) -> None:
     runs = [
-        contender(tmp_path / "a", MI355X[2:4], power=1400.0),
-        contender(tmp_path / "b", B300[2:4], power=1100.0),
+        contender(tmp_path / "a", twice(MI355X[2:4]), power=1400.0),
+        contender(tmp_path / "b", twice(B300[2:4]), power=1100.0),
     ]
     (sensitivity,) = compare(runs, (50.0,)).sensitivity
     (watts,) = (row for row in sensitivity.rows if row.definition == "per watt: tokens/s/W")
@@ -182,7 +193,6 @@ def test_another_corpus_is_not_the_same_work(tmp_path: Path) -> None:
     ]
     comparison = compare(runs, (50.0,))
     assert not comparison.did_same_work
-    assert comparison.paired == (False,)
     assert [(fact.name, fact.same) for fact in comparison.same_work] == [
         ("corpus", False), ("scenario", True), ("plan", False),
     ]  # fmt: skip
@@ -222,7 +232,6 @@ def test_the_levels_whose_plans_differ_are_told_from_those_that_do_not(tmp_path:
     comparison = compare(runs, (70.0,))
     fact = Fact("plan", False, ("same at 2, 12; different at 4",))
     assert comparison.same_work[2] == fact
-    assert comparison.paired == (False,)
 
 
 def test_prompts_of_tool_messages_are_not_the_same_work_as_plain_ones(tmp_path: Path) -> None:
@@ -253,7 +262,6 @@ def test_runs_without_a_common_level_are_not_known_to_have_played_one_plan(tmp_p
     runs = [contender(tmp_path / "a", MI355X[:2]), contender(tmp_path / "b", B300[3:4])]
     comparison = compare(runs, (50.0,))
     assert comparison.same_work[2].same is None
-    assert comparison.paired == (False,)
     assert comparison.mix_levels == ()
     assert comparison.mix[0].summaries[0] is not None
 
@@ -286,7 +294,8 @@ def test_a_price_per_gpu_needs_a_gpu_count(tmp_path: Path) -> None:
 def test_token_itl_names_no_winner_where_a_client_was_too_slow_for_it(tmp_path: Path) -> None:
     runs = []
     for name, throughput, lag in (("a", 6000.0, 0), ("b", 5000.0, 5_000_000)):
-        path = make_run(tmp_path / name, [Level(12, 60.0, throughput), Level(16, 20.0, throughput)])
+        levels = [Level(12, 60.0, throughput), Level(16, 20.0, throughput)]
+        path = make_run(tmp_path / name, twice(levels))
         # 5 ms of lag are over 10 % of an ITL of 16.7 ms.
         write_instrument(
             path / "c0012", [(12, 0, s * SECOND, lag, s * SECOND // 10) for s in range(100)]
@@ -308,8 +317,8 @@ def test_a_run_without_a_valid_point_is_named(tmp_path: Path) -> None:
         compare(runs, (50.0,))
 
 
-TEN_PER_CENT = Spread(0.9, 1.1)
-FEW = "no interval (fewer than 10 clusters): no winner named"
+TEN_PER_CENT = Interval(0.9, 1.1)
+ONE = "1 start: no winner named"
 
 
 @pytest.mark.parametrize(
@@ -320,9 +329,8 @@ FEW = "no interval (fewer than 10 clusters): no winner named"
         ((111.0, 100.0), TEN_PER_CENT, None, "not told apart"),
         ((100.0, 120.0), TEN_PER_CENT, "b", None),
         ((100.0, 100.3), TEN_PER_CENT, None, "not told apart"),
-        ((100.0, 100.0), Spread(1.0, 1.0), None, "not told apart"),
-        ((300.0, 100.0), Spread(None, 1.1), None, "not told apart"),
-        ((300.0, 100.0), FEW, None, FEW),
+        ((100.0, 100.0), Interval(1.0, 1.0), None, "not told apart"),
+        ((300.0, 100.0), ONE, None, ONE),
         ((300.0, None), TEN_PER_CENT, None, "fewer than two runs have a value"),
         # The best of three must be told apart from both others.
         ((120.0, 100.0, 50.0), TEN_PER_CENT, "a", None),
@@ -332,7 +340,7 @@ FEW = "no interval (fewer than 10 clusters): no winner named"
 )
 def test_a_run_wins_where_the_interval_of_its_ratio_excludes_1(
     values: tuple[float | None, ...],
-    spread: Spread | str,
+    spread: Interval | str,
     winner: str | None,
     undecided: str | None,
 ) -> None:
@@ -341,19 +349,14 @@ def test_a_run_wins_where_the_interval_of_its_ratio_excludes_1(
     assert (row.winner, row.undecided) == (winner, undecided)
 
 
-def test_runs_within_each_others_noise_have_no_winner(tmp_path: Path) -> None:
-    # Every lane of ``a`` plays like every other one, so its draws do not differ; of ``b`` each
-    # lane sends another number of tokens, half of them a fifth more, half a fifth less.
-    runs = [
-        contender(tmp_path / "a", MI355X[2:4]),
-        contender(
-            tmp_path / "b",
-            [replace(each, plan="other", uneven=0.2) for each in MI355X[2:4]],
-        ),
-    ]
+def test_every_row_takes_the_interval_of_the_headline(tmp_path: Path) -> None:
+    # Starts at 7,567 and 7,567 · 1.1 against the same: a ratio of 1 that may lie far from it.
+    levels = twice(MI355X[2:4])
+    levels[2:] = [replace(each, throughput=each.throughput * 1.1) for each in levels[2:]]
+    runs = [contender(tmp_path / name, levels) for name in "ab"]
     comparison = compare(runs, (50.0,))
     (ratio,) = comparison.targets[0].ratios
-    assert ratio.throughput == pytest.approx(1.0, abs=1e-3)
+    assert ratio.throughput == pytest.approx(1.0)
     assert not ratio.told_apart
     (sensitivity,) = comparison.sensitivity
     named = {row.definition: (row.winner, row.undecided) for row in sensitivity.rows}
@@ -362,49 +365,61 @@ def test_runs_within_each_others_noise_have_no_winner(tmp_path: Path) -> None:
     assert sensitivity.changes == ()
 
 
-@pytest.mark.parametrize(
-    ("found", "apart"),
-    [
-        (Interval(1.01, 1.2), True),
-        (Interval(0.8, 0.99), True),
-        (Interval(0.99, 1.01), False),
-        (Interval(1.0, 1.0), False),
-        (Interval(1.1, None), True),
-        (Interval(None, 1.1), False),
-        (None, False),
-    ],
-)
-def test_two_runs_are_told_apart_by_an_interval_without_1(
-    found: Interval | None, apart: bool
-) -> None:
-    assert Ratio("b", 1.1, found, None, None).told_apart == apart
-
-
-@pytest.mark.parametrize(
-    ("first", "other", "expected"),
-    [
-        (6.0, 4.0, 1.5),
-        (-INF, 4.0, -INF),  # the first delivers less than was measured: so does the ratio
-        (INF, 4.0, INF),
-        (6.0, -INF, INF),  # the other delivers less: the ratio is greater
-        (6.0, INF, -INF),
-        (-INF, INF, -INF),
-        (INF, -INF, INF),
-        (INF, INF, NAN),  # both beyond on one side: it may be anything
-        (-INF, -INF, NAN),
-        (NAN, 4.0, NAN),
-    ],
-)
-def test_a_replicate_that_misses_a_target_bounds_the_ratio(
-    first: float, other: float, expected: float
-) -> None:
-    found = replicate_ratios(np.array([first]), np.array([other]))
-    assert found.tolist() == pytest.approx([expected], nan_ok=True)
-
-
-def test_a_bound_on_one_side_is_one_for_the_cost_too() -> None:
-
+def test_prices_are_exact_in_the_interval_per_dollar() -> None:
     cost = advantage((2.0, 1.0), (1.0, 3.0))
-    ratio = Ratio("b", 2.0, Interval(1.5, None), None, cost)
-    assert ratio.cost_interval == Interval(4.5, None)
+    ratio = Ratio("b", 2.0, Interval(1.5, 2.5), None, cost)
+    assert ratio.cost_interval == Interval(4.5, 7.5)
     assert Ratio("b", 2.0, None, "why", cost).cost_interval is None
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two levels, measured without a GPU count."""
+    out = tmp_path_factory.mktemp("measured") / "run"
+    settings = Settings(
+        traces=shipped_directory("traces"),
+        scenario=load_scenario("quick"),
+        levels=(4, 12),
+        out=out,
+        salt="pepper",
+        command=(),
+    )
+    target = Target(
+        open=lambda clock: InProcessEndpoint(clock, EngineModel(step_base_ms=20.0)),
+        facts={"kind": "test"},
+        virtual=True,
+    )
+    for _ in Sweep(settings, target).run(ProgressScreen(None)):
+        pass
+    return out
+
+
+def test_a_run_against_its_own_records_is_named_and_exactly_1_at_every_target(
+    measured: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(measured, tmp_path / "copy")
+    runs = [
+        Contender(name, read_run(path), None, None)
+        for name, path in (("run", measured), ("copy", tmp_path / "copy"))
+    ]
+    speeds = [point.interactivity for point in runs[0].run.curve]
+    targets = [min(speeds) + share * (max(speeds) - min(speeds)) for share in (0.1, 0.5, 0.9)]
+    found = compare(runs, targets)
+    assert found.same_records == (True,)
+    for at in found.targets:
+        (ratio,) = at.ratios
+        assert (ratio.throughput, ratio.interval) == (1.0, Interval(1.0, 1.0))
+        assert not ratio.told_apart
+
+
+def test_a_run_against_its_own_records_with_half_the_gpus_is_exactly_a_half(
+    measured: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(measured, tmp_path / "copy")
+    runs = [
+        Contender("run", read_run(measured, gpus=6), None, None),
+        Contender("copy", read_run(tmp_path / "copy", gpus=3), None, None),
+    ]
+    speed = runs[0].run.curve[0].interactivity
+    (ratio,) = compare(runs, (speed,)).targets[0].ratios
+    assert (ratio.throughput, ratio.interval) == (0.5, Interval(0.5, 0.5))

@@ -11,16 +11,15 @@ from agentx_replay.replay.ports import Status
 LEVELS = (Level(12, 100.0, 4000.0), Level(16, 50.0, 8000.0), Level(20, 40.0, 9000.0))
 
 
-def test_a_target_is_interpolated_between_two_levels_with_an_interval(tmp_path: Path) -> None:
+def test_a_target_is_interpolated_between_two_levels_and_one_start_has_no_interval(
+    tmp_path: Path,
+) -> None:
     curve = curve_of(read_run(make_run(tmp_path / "r", LEVELS)), (75.0,))
     (value,) = curve.values
     assert value.at.throughput == pytest.approx(6000.0, rel=1e-5)
     assert value.at.between == (12, 16)
-    # Every lane is like every other: whichever are drawn, the result is the same.
-    assert value.interval is not None
-    assert value.interval.low == pytest.approx(6000.0, rel=1e-5)
-    assert value.interval.high == pytest.approx(6000.0, rel=1e-5)
-    assert curve.clusters == {12: 12, 16: 16, 20: 20}
+    assert (value.interval, value.no_interval) == (None, "1 start")
+    assert curve.intervals == {}
     assert [point.concurrency for point in curve.frontier] == [20, 16, 12]
 
 
@@ -28,7 +27,6 @@ def test_without_a_gpu_count_throughput_is_the_systems(tmp_path: Path) -> None:
     curve = curve_of(read_run(make_run(tmp_path / "r", LEVELS, gpus=None)), (50.0,))
     assert curve.gpus is None
     assert curve.values[0].at.throughput == pytest.approx(64_000.0)
-    assert curve.intervals[16].throughput.low == pytest.approx(64_000.0)
 
 
 @pytest.mark.parametrize("target", [39.0, 101.0])
@@ -39,29 +37,9 @@ def test_nothing_is_extrapolated(tmp_path: Path, target: float) -> None:
     assert (value.interval, value.no_interval) == (None, "not reached")
 
 
-def test_under_10_clusters_there_is_no_interval_and_it_is_said(tmp_path: Path) -> None:
-    few = (Level(9, 100.0, 4000.0), *LEVELS[1:])
-    curve = curve_of(read_run(make_run(tmp_path / "r", few)), (75.0, 45.0))
-    assert set(curve.intervals) == {16, 20}
-    assert curve.values[0].interval is None
-    assert curve.values[0].no_interval == (
-        "no interval: concurrency 9 has 9 clusters of lanes, under 10"
-    )
-    assert curve.values[1].interval is not None
-
-
-def test_lanes_that_share_their_first_session_are_too_few_clusters(tmp_path: Path) -> None:
-    level = Level(16, 50.0, 8000.0, session=lambda lane: f"session-{lane % 4}")
-    curve = curve_of(read_run(make_run(tmp_path / "r", [level])), (50.0,))
-    assert curve.clusters == {16: 4}
-    assert curve.values[0].at.throughput == pytest.approx(8000.0)
-    assert curve.values[0].no_interval is not None
-
-
 def test_one_point_reaches_its_own_speed_alone(tmp_path: Path) -> None:
     curve = curve_of(read_run(make_run(tmp_path / "r", LEVELS[1:2])), (50.0, 49.0))
     assert curve.values[0].at.throughput == pytest.approx(8000.0)
-    # A replicate that is a hair faster than 50 reaches it no more than one that is a hair slower.
     assert curve.values[1].at.throughput is None
 
 

@@ -7,6 +7,7 @@ from agentx_replay.analysis.frontier import (
     CurvePoint,
     frontier,
     level_means,
+    mean_at,
     throughput_at,
 )
 
@@ -16,15 +17,31 @@ B = CurvePoint(4, 60.0, 3000.0)
 C = CurvePoint(8, 20.0, 5000.0)
 
 
-def test_a_level_is_the_mean_of_its_starts_and_never_the_best_of_them() -> None:
-    # P90 ITLs of 25 and 16.7 ms, whose mean is 20.8 ms: a speed of 48.
-    starts = [CurvePoint(8, 40.0, 100.0), A, CurvePoint(8, 60.0, 120.0)]
-    assert level_means(starts) == [A, CurvePoint(8, 48.0, 110.0)]
+def test_a_level_is_the_geometric_mean_of_its_starts_and_never_the_best_of_them() -> None:
+    one, other = level_means([[A, CurvePoint(8, 40.0, 100.0)], [CurvePoint(8, 90.0, 400.0)]])
+    assert one == A
+    assert (other.interactivity, other.throughput) == pytest.approx((60.0, 200.0))
 
 
-def test_a_level_that_was_measured_once_is_its_point_to_the_last_bit() -> None:
+def test_a_level_of_one_start_is_its_point_to_the_last_bit() -> None:
     once = [CurvePoint(k, 1 / (0.1 * k), 1 / (0.3 * k)) for k in range(1, 50)]
-    assert level_means(once) == once
+    assert level_means([once]) == once
+
+
+def test_a_value_of_several_starts_names_all_levels_it_was_read_off() -> None:
+    found = mean_at([throughput_at([A, B, C], 80.0), throughput_at([A, B, C], 30.0)])
+    # √(2,000 · 4,500) = 3,000.
+    assert found.throughput == pytest.approx(3000.0)
+    assert found.between == (1, 4, 8)
+
+
+def test_a_target_that_all_starts_miss_on_one_side_says_so_and_otherwise_not() -> None:
+    slow, fast = throughput_at([A, B], 150.0), throughput_at([A, B], 50.0)
+    assert mean_at([slow, slow]) == AtTarget(150.0, None, None, False, A, "slower")
+    assert mean_at([slow, fast]).every_level_is is None
+    assert mean_at([slow, throughput_at([A], 100.0)]).why_not_reached == (
+        "not reached by every start"
+    )
 
 
 def test_the_frontier_is_what_no_point_beats_in_both() -> None:

@@ -11,7 +11,6 @@ from agentx_replay.analysis.sensitivity import (
     LevelVariants,
     itl_of_events,
     level_variants,
-    mean_variants,
     reading_at,
 )
 from agentx_replay.analysis.window import Window
@@ -133,24 +132,19 @@ def level(concurrency: int, speed: float | None, total: float) -> LevelVariants:
     return LevelVariants(concurrency, {"p90": speed}, {"total": total})
 
 
-def test_a_level_under_a_definition_is_the_mean_of_its_starts() -> None:
-    # Speeds of 40 and 60 are ITLs of 25 and 16.7 ms, whose mean is that of 48.
-    starts = [level(8, 40.0, 4000.0), level(8, 60.0, 5000.0), level(16, 20.0, 7000.0)]
-    eight, sixteen = mean_variants(starts)
-    assert eight.speeds == pytest.approx({"p90": 48.0})
-    assert eight.throughputs == {"total": 4500.0}
-    assert sixteen == level(16, 20.0, 7000.0)
-
-
-def test_a_level_of_which_a_start_has_no_value_has_none() -> None:
-    assert mean_variants([level(8, None, 4000.0), level(8, 60.0, 5000.0)]) == [
-        level(8, None, 4500.0)
+def test_a_definition_is_read_off_each_start_by_itself() -> None:
+    # At 75: half way from 4,000 to 8,000 and from 9,000 to 15,000; √(6,000 · 12,000) = 8,485.3.
+    starts = [
+        [level(8, 100.0, 4000.0), level(16, 50.0, 8000.0)],
+        [level(8, 100.0, 9000.0), level(16, 50.0, 15_000.0)],
     ]
+    found = reading_at(starts, DEFINITIONS[0], 75.0, 1).throughput
+    assert found == pytest.approx(8485.3, rel=1e-5)
 
 
 def test_a_definition_is_read_off_its_own_curve_per_gpu() -> None:
     levels = [level(8, 100.0, 4000.0), level(16, 50.0, 8000.0)]
-    assert reading_at(levels, DEFINITIONS[0], 75.0, 4).throughput == pytest.approx(6000 / 4)
+    assert reading_at([levels], DEFINITIONS[0], 75.0, 4).throughput == pytest.approx(6000 / 4)
 
 
 @pytest.mark.parametrize(
@@ -162,11 +156,11 @@ def test_a_definition_is_read_off_its_own_curve_per_gpu() -> None:
 )
 def test_a_target_outside_a_definitions_curve_says_on_which_side(target: float, why: str) -> None:
     levels = [level(8, 100.0, 4000.0), level(16, 50.0, 8000.0)]
-    reading = reading_at(levels, DEFINITIONS[0], target, 4)
+    reading = reading_at([levels], DEFINITIONS[0], target, 4)
     assert (reading.throughput, reading.why) == (None, why)
 
 
 def test_a_level_that_lacks_a_number_leaves_no_curve_to_read_from() -> None:
     levels = [level(8, 100.0, 4000.0), level(12, None, 5000.0), level(16, 50.0, 8000.0)]
-    reading = reading_at(levels, DEFINITIONS[0], 75.0, 1)
+    reading = reading_at([levels], DEFINITIONS[0], 75.0, 1)
     assert (reading.throughput, reading.why) == (None, "concurrency 12 has no such speed")

@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -19,6 +20,11 @@ A = (Level(12, 60.0, 6000.0), Level(16, 40.0, 9134.0))
 B = (Level(12, 60.0, 5000.0), Level(16, 40.0, 7166.0))
 
 
+def twice(levels: tuple[Level, ...]) -> list[Level]:
+    """The levels from two starts that came out alike."""
+    return [replace(level, start=start) for start in (1, 2) for level in levels]
+
+
 def refusal(*arguments: object) -> str:
     """What is said to a wrong use: two sentences, exit code 2, nothing on standard output."""
     result = finished(*arguments)
@@ -30,7 +36,7 @@ def refusal(*arguments: object) -> str:
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     where = tmp_path_factory.mktemp("runs")
-    return make_run(where / "a", A), make_run(where / "b", B)
+    return make_run(where / "a", twice(A)), make_run(where / "b", twice(B))
 
 
 def test_a_comparison_says_ratio_split_cost_work_and_sensitivity(runs: tuple[Path, Path]) -> None:
@@ -67,37 +73,38 @@ def test_shares_against_each_other_are_said_in_words(runs: tuple[Path, Path]) ->
     assert "177 % comes from throughput and −77 % from price (shares of its logarithm)" in said
 
 
-def test_without_an_interval_no_winner_is_named(tmp_path: Path) -> None:
-    few = [Level(x.concurrency - 8, x.interactivity, x.throughput) for x in A]
-    more = [Level(x.concurrency - 8, x.interactivity, x.throughput) for x in B]
-    result = finished(
-        "compare", make_run(tmp_path / "a", few), make_run(tmp_path / "b", more), "--at", "50"
-    )
-    said = " ".join(result.stdout.split())
-    assert "no interval: concurrency 4 has 4 clusters of lanes, under 10: no winner named" in said
-    assert "By the headline: no interval (fewer than 10 clusters): no winner named." in said
-    assert "THE WINNER CHANGES" not in said
+def test_of_one_start_no_winner_is_named_however_far_apart(tmp_path: Path) -> None:
+    pair = (make_run(tmp_path / "a", A), make_run(tmp_path / "b", B))
+    said = " ".join(finished("compare", *pair, "--at", "50", "--price", "a=1,b=9").stdout.split())
+    assert "(+24.4%); 1 start: no winner named" in said
+    assert "By the headline: 1 start: no winner named." in said
+    assert "±" not in said
+    assert "comes from throughput" not in said
+    assert "5 for a purchase (--resume --starts 5)" in said
 
 
-@pytest.mark.parametrize(
-    ("factor", "uneven", "split"),
-    [
-        (1.244, 0.0, True),
-        # Lanes that differ by a fifth either way, drawn for b alone: 4.5 % tell nobody apart.
-        (1.045, 0.2, False),
-    ],
-)
-def test_an_advantage_is_split_only_where_a_winner_is_named(
-    tmp_path: Path, factor: float, uneven: float, split: bool
-) -> None:
-    other = [
-        Level(x.concurrency, x.interactivity, x.throughput / factor, plan="other", uneven=uneven)
-        for x in A
+def test_an_advantage_is_split_only_where_a_winner_is_named(tmp_path: Path) -> None:
+    # Starts at 1 and 1.1 times: 4 % more tells nobody apart.
+    apart = [
+        replace(each, throughput=each.throughput * (1.1 if each.start == 2 else 1.0))
+        for each in twice(A)
     ]
-    pair = (make_run(tmp_path / "a", A), make_run(tmp_path / "b", other))
+    more = [replace(each, throughput=each.throughput * 1.04) for each in apart]
+    pair = (make_run(tmp_path / "a", more), make_run(tmp_path / "b", apart))
     said = finished("compare", *pair, "--at", "50", "--price", "a=1,b=2").stdout.split("\n\n")[0]
     assert "in tokens per dollar" in said
-    assert ("not told apart" in said, "comes from throughput" in said) == (not split, split)
+    assert ("not told apart" in said, "comes from throughput" in said) == (True, False)
+    assert "starts a side would name a winner" in " ".join(said.split())
+
+
+def test_pairs_are_compared_on_demand(runs: tuple[Path, Path], tmp_path: Path) -> None:
+    told = finished("compare", *runs, "--at", "50", "--paired")
+    assert "of the ratios of equal starts (--paired)" in told.stdout
+    assert json.loads(finished("compare", *runs, "--paired", "--json").stdout)["paired"] is True
+    once = make_run(tmp_path / "once", B)
+    assert "does not have the starts and plans of a" in refusal(
+        "compare", runs[0], once, "--paired"
+    )
 
 
 def test_json_is_one_object_and_markdown_has_the_same_numbers(runs: tuple[Path, Path]) -> None:
@@ -117,7 +124,9 @@ def test_without_a_ratio_or_without_the_same_work_the_exit_code_is_1(
     assert far.returncode == 1
     assert "a / b: not reached, so no ratio" in far.stdout
     assert "b: no valid level is as fast as 500 (fastest: 60.0 at concurrency 12" in far.stdout
-    other = finished("compare", runs[0], make_run(tmp_path / "o", B, corpus="0ther"), "--at", "50")
+    other = finished(
+        "compare", runs[0], make_run(tmp_path / "o", twice(B), corpus="0ther"), "--at", "50"
+    )
     assert other.returncode == 1
     assert "NOT KNOWN TO BE THE SAME WORK" in other.stdout
 
@@ -132,8 +141,8 @@ def test_levels_that_one_run_has_alone_qualify_the_same_work_and_the_ratio(
     said = " ".join(apart.stdout.split())
     assert apart.returncode == 0
     assert (
-        "a / b: read off concurrency 4 and 12 of a and 4 and 6 of b, so the ratio depends on the "
-        "choice of levels, too"
+        "a / b: read off between concurrency 4 and 12 of a and between concurrency 4 and 6 of b, "
+        "so the ratio depends on the choice of levels, too"
     ) in said
     assert (
         "a and b replayed the same work by the same rules at concurrency 2, 4, and nowhere else: "
@@ -174,7 +183,7 @@ def test_two_runs_called_the_same_are_named_by_their_paths(
 
 
 def test_a_gpu_count_can_be_given_afterwards(runs: tuple[Path, Path], tmp_path: Path) -> None:
-    bare = make_run(tmp_path / "bare", B, gpus=None)
+    bare = make_run(tmp_path / "bare", twice(B), gpus=None)
     systems = finished("compare", runs[0], bare, "--at", "50")
     assert "per system: no GPU count of bare (--gpus)." in systems.stdout
     assert "60,536 [60,536, 60,536]" in systems.stdout  # 8 · 7,567
@@ -212,15 +221,15 @@ def test_one_run_or_one_twice_is_no_comparison(runs: tuple[Path, Path]) -> None:
 
 def test_a_report_prints_the_curve_and_writes_page_and_points(runs: tuple[Path, Path]) -> None:
     result = finished("report", runs[0], "--at", "50")
-    assert "50  7,567 [7,567, 7,567]  between concurrency 12 and 16" in result.stdout
+    assert "50  7,567 [7,567, 7,567]  between concurrency 12 and 16; 2 starts" in result.stdout
     assert (runs[0] / "report.html").read_text().startswith("<!doctype html>")
-    assert pq.read_table(runs[0] / "points.parquet")["concurrency"].to_pylist() == [12, 16]
+    assert pq.read_table(runs[0] / "points.parquet")["concurrency"].to_pylist() == [12, 12, 16, 16]
 
 
 def test_a_report_as_json_holds_points_and_curve(runs: tuple[Path, Path]) -> None:
     found = json.loads(finished("report", runs[0], "--at", "50,500", "--json").stdout)
     assert [value["at"]["throughput"] is None for value in found["curve"]["at"]] == [False, True]
-    assert found["curve"]["clusters"] == {"12": 12, "16": 16}
+    assert [level["concurrency"] for level in found["curve"]["levels"]] == [12, 16]
 
 
 def interrupted(run: Path) -> None:
@@ -294,7 +303,7 @@ def test_a_level_that_was_cut_short_is_told_and_is_on_no_curve(
 def test_a_run_of_an_older_schema_is_told_with_what_it_has(
     runs: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    run = make_run(tmp_path / "r", A)
+    run = make_run(tmp_path / "r", twice(A))
     without_a_column(run)
     result = finished("report", run, "--at", "50")
     assert (result.returncode, "50  7,567" in result.stdout) == (0, True)
@@ -381,7 +390,7 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
 def test_another_corpus_gets_its_ratio_and_the_word_that_it_is_another(
     runs: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    other = make_run(tmp_path / "o", B, corpus="0ther")
+    other = make_run(tmp_path / "o", twice(B), corpus="0ther")
     told = json.loads(finished("compare", runs[0], other, "--at", "50", "--json").stdout)
     assert told["did_same_work"] is False
     assert told["same_work"][0] == {"name": "corpus", "same": False, "said": ["c0ffee", "0ther"]}

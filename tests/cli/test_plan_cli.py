@@ -234,3 +234,14 @@ def test_a_plan_with_live_history_says_so_and_counts_the_text_that_is_kept(tmp_p
     assert fed_level["fingerprint"] == level["fingerprint"]
     told = planned("--live-history", *arguments)
     assert "Later prompts say what the server answered: not comparable" in told
+
+
+def test_a_plan_says_what_its_starts_would_show(tmp_path: Path) -> None:
+    arguments = ("--traces", write(tmp_path), "--concurrency", "2")
+    one = " ".join(planned(*arguments).split())
+    # t of 4 degrees 2.776 · 0.04 · √(2/3) = 0.0907 and 0.3173, sinh 0.3227; five: 2.306 · √(2/5).
+    assert "3 a side to ±9% to 32%; 5 a side to ±6% to 21%" in one
+    assert "1 start has no interval, and compare names no winner" in one
+    two = " ".join(planned(*arguments, "--starts", "2", "--simulate").split())
+    assert "1 start has no interval" not in two
+    assert "starts a side would name a winner of two systems 5% apart" in two

@@ -1,4 +1,4 @@
-"""What is said of starts on screen, on the page and in JSON; and of one run alone, what is not."""
+"""What is said of starts on screen, on the page and in JSON; and what of one start is not."""
 
 from pathlib import Path
 
@@ -14,8 +14,8 @@ from agentx_replay.report.start_lines import uncertainty
 ONCE = Level(12, 100.0, 5000.0)
 TWICE = (Level(16, 40.0, 9000.0, start=1), Level(16, 60.0, 11_000.0, start=2))
 FAILED = Level(16, 60.0, 11_000.0, status=Status.FAILED, start=3)
-NOT_COVERED = "not how far it varies from run to run"
-FURTHER = "starts lie further apart in speed and throughput than the interval of a single run"
+COVERED = "other starting points and sessions of this corpus, same running server"
+ONE = "1 start: no interval"
 
 
 def report(path: Path, *levels: Level) -> Report:
@@ -27,80 +27,87 @@ def curve(path: Path, *levels: Level) -> Curve:
 
 
 def test_every_start_is_a_row_and_the_level_a_row_of_its_own(tmp_path: Path) -> None:
-    lines = report(tmp_path / "r", ONCE, *TWICE, FAILED).text().splitlines()
-    rows = [line.split()[:3] for line in lines[3:7]]
-    assert rows == [["12", "1", "100"], ["16", "1", "40.0"], ["16", "2", "60.0"], ["16", "3", "-"]]
+    text = report(tmp_path / "r", ONCE, *TWICE, FAILED).text()
+    lines = text.splitlines()
+    rows = [line.split()[:2] for line in lines[3:7]]
+    assert rows == [["12", "100"], ["16", "40.0"], ["16-s2", "60.0"], ["16-s3", "-"]]
     at = lines.index(next(line for line in lines if line.startswith("conc  starts")))
-    # 48 is the harmonic mean of 40 and 60: they lie at 40/48 - 1 = -16.7 % and 60/48 - 1 = 25 %.
-    # Lanes are all alike, so the sessions leave nothing uncertain.
-    assert lines[at : at + 2] == [
-        "conc  starts  tok/s/user       runs %  sessions %  tok/s/GPU (window)       runs %  "
-        "sessions %",
-        "  16  2 of 3        48.0  -16.7 +25.0   +0.0 +0.0              10,000  -10.0 +10.0   "
-        "+0.0 +0.0",
-    ]
+    # The mean speed is √(40 · 60) = 48.99, 40 lies 18.4 % below it and 60 22.5 % above. The two lie
+    # ln 1.5 = 0.4055 apart: 12.706 · 0.4055 / 2 = 2.576, so 48.99 / 13.14 and 48.99 · 13.14.
+    # Throughput likewise: √(9,000 · 11,000) = 9,950, ln 11/9 = 0.2007, a factor of e^1.2749.
+    assert [line.split() for line in lines[at : at + 2]] == [
+        ["conc", "starts", "tok/s/user", "95%", "range", "%", "tok/s/GPU",
+         "(window)", "95%", "range", "%"],
+        ["16", "2", "of", "3", "49.0", "[3.73,", "644]", "-18.4", "+22.5", "9,950", "[2,781,",
+         "35,603]", "-9.5", "+10.6"],
+    ]  # fmt: skip
+    assert max(map(len, lines)) <= 100
 
 
-def test_what_is_to_be_minded_of_starts_is_said(tmp_path: Path) -> None:
-    said = " ".join(report(tmp_path / "r", ONCE, *TWICE, FAILED).text().split())
-    assert "concurrency 16-s3 is not valid: 16 of 16 requests (100.0%) failed, over 1%" in said
-    assert f"concurrency 16: {FURTHER}" in said
-    assert "known from few starts at concurrency 16 (2): intervals are the wider for it" in said
-    assert NOT_COVERED not in said
-    assert (
-        "how far it varies from run to run; not that where measured once: concurrency 12." in said
-    )
-
-
-def test_of_four_starts_that_agree_nothing_is_to_be_minded(tmp_path: Path) -> None:
-    levels = [Level(16, 50.0, 9000.0, uneven=0.2, start=n) for n in (1, 2, 3, 4)]
-    said = " ".join(report(tmp_path / "r", *levels).text().split())
-    assert "16 4 of 4 50.0 +0.0 +0.0" in said
-    assert "lie further apart" not in said
-    assert "few starts" not in said
-
-
-def test_levels_that_are_measured_once_are_told_as_ever(tmp_path: Path) -> None:
+def test_one_start_has_no_interval_anywhere(tmp_path: Path) -> None:
     found = report(tmp_path / "r", ONCE, TWICE[0])
     text = found.text()
     assert text.splitlines()[0].split()[:2] == ["conc", "speed"]
-    assert "start" not in text
-    assert NOT_COVERED in " ".join(text.split())
-    assert found.plain()["curve"]["run_to_run"] == []
+    (at_75,) = (line for line in text.splitlines() if line.strip().startswith("75"))
+    assert "6,667  between concurrency 12 and 16; 1 start" in at_75
+    assert "±" not in text
+    said = " ".join(text.split())
+    assert ONE in said
+    assert COVERED not in said
+    plain = found.plain()["curve"]
+    assert [level["intervals"] for level in plain["levels"]] == [None, None]
+    assert [value["interval"] for value in plain["at"]] == [None, None]
     page = found.write().read_text()
-    assert NOT_COVERED in page
-    assert "From run to run" not in page
+    assert ONE in page
+    assert "From start to start" not in page
 
 
-def test_json_has_the_starts_and_how_far_they_lie_apart(tmp_path: Path) -> None:
-    plain = report(tmp_path / "r", ONCE, *TWICE).plain()
+def test_lanes_alone_are_told_on_demand(tmp_path: Path) -> None:
+    # 16 lanes of which half send 20 % more: 0.2 / √16 · 1.96 is 9.8 %.
+    found = report(tmp_path / "r", Level(9, 100.0, 5000.0), Level(16, 50.0, 9000.0, uneven=0.2))
+    assert "lanes ±" not in found.text()
+    lines = found.text(full=True).splitlines()
+    at = next(number for number, line in enumerate(lines) if "other lanes of the same" in line)
+    nine = next(n for n in range(at, len(lines)) if lines[n].startswith("  9:"))
+    sixteen = float(lines[nine + 1].removeprefix("  16: lanes ±").removesuffix("%"))
+    assert lines[nine] == "  9: -"
+    assert sixteen == pytest.approx(9.8, abs=1.0)
+
+
+def test_json_has_the_starts_of_each_level_and_target(tmp_path: Path) -> None:
+    plain = report(tmp_path / "r", ONCE, Level(12, 100.0, 5000.0, start=2), *TWICE).plain()
     assert [(row["concurrency"], row["start"]) for row in plain["points"]] == [
-        (12, 1), (16, 1), (16, 2),
+        (12, 1), (12, 2), (16, 1), (16, 2),
     ]  # fmt: skip
-    (level,) = plain["curve"]["run_to_run"]
-    assert (level["concurrency"], level["starts"]) == (16, 2)
-    assert level["throughput"]["mean"] == pytest.approx(10_000.0)
-    assert level["throughput"]["lowest"] == pytest.approx(-0.1)
+    curve = plain["curve"]
+    assert curve["intervals_cover"] == COVERED
+    (_, level) = curve["levels"]
+    assert level["throughput"] == pytest.approx(9949.9, abs=0.1)
+    assert [each["start"] for each in level["starts"]] == [1, 2]
+    assert level["intervals"]["throughput"]["low"] == pytest.approx(2781, abs=1)
+    at_50, at_75 = curve["at"]
+    # Start 2 is 60 tok/s/user fast at least.
+    assert (at_50["at"]["throughput"], at_50["no_interval"]) == (None, "not reached")
+    assert [each["throughput"] is None for each in at_50["starts"]] == [False, True]
+    assert at_75["interval"] is not None
 
 
 def test_the_page_shows_the_starts(tmp_path: Path) -> None:
     page = report(tmp_path / "r", ONCE, *TWICE).write().read_text()
-    assert "<h3>From run to run</h3>" in page
-    assert f"Concurrency 16: {FURTHER}" in page
+    assert "<h3>From start to start</h3>" in page
     assert page.count("<title>one start: ") == 2
     assert "one start of a level, whose mean is its point" in page
     assert ">16-s2</label>" in page
     assert "16 lanes, start 2" in page
     assert "✓ 3 of 3 starts valid" in page
-    assert NOT_COVERED not in page
 
 
-def test_what_intervals_cover_is_said_for_each_run(tmp_path: Path) -> None:
+def test_what_intervals_cover_is_said_once_and_where_there_are_none(tmp_path: Path) -> None:
     once, twice = curve(tmp_path / "a", ONCE, TWICE[0]), curve(tmp_path / "b", *TWICE)
-    covered = "by Student's t over starts, how far it varies from run to run"
-    assert uncertainty({"": once}).endswith(f"which sessions were played, {NOT_COVERED}.")
-    assert uncertainty({"": twice}).endswith(f"{covered}.")
-    assert uncertainty({"a": once, "b": twice}).endswith(
-        f"{covered}; not that where measured once: a concurrency 12, 16."
+    said = {(COVERED in uncertainty(of), ONE in uncertainty(of)) for of in ([once], [once, once])}
+    assert said == {(False, True)}
+    assert (COVERED in uncertainty([twice]), ONE in uncertainty([twice])) == (True, False)
+    assert (COVERED in uncertainty([once, twice]), ONE in uncertainty([once, twice])) == (
+        True,
+        True,
     )
-    assert uncertainty({"a": once, "b": once}) == uncertainty({"": once})
