@@ -18,6 +18,7 @@ from agentx_replay.analysis.instrument import CPU_SPAN_S, STALL_NS, InstrumentRe
 from agentx_replay.analysis.itl_error import ItlError
 from agentx_replay.analysis.metrics import Counts, PointSummary, PromptLengths
 from agentx_replay.analysis.server import CacheAgreement
+from agentx_replay.analysis.steadiness import SETTLED_WITHIN
 from agentx_replay.analysis.throughput import SHORT_WINDOW_S
 from agentx_replay.results.layout import Measurement
 from agentx_replay.results.run_directory import PointStatus
@@ -306,6 +307,31 @@ def weakness(summary: PointSummary) -> Iterator[Finding]:
             "throughputs-far-apart",
             f"windowed throughput is {difference.relative:+.1%} from the overall, "
             f"over {FAR_APART:.0%}",
+        )
+
+
+LARGE_PLAY = 0.20
+"""Share of the tokens above which one play carries a level, where lanes are more than a few."""
+
+
+def window_length(summary: PointSummary, lanes: int) -> Iterator[Finding]:
+    """Warn of a window in which the level had not settled, and of one play that carries it."""
+    found = summary.halves
+    if found is not None and found.settled_s is None:
+        (itl, later_itl), (rate, later_rate) = found.p90_itl_s, found.tokens_per_s
+        yield _warning(
+            "not-settled",
+            "not settled: from the first half of the window to the second the P90 ITL changed by "
+            f"{later_itl / itl - 1:+.0%}, throughput by {later_rate / rate - 1:+.0%}",
+            "A number taken from the opening on had not come within "
+            f"{SETTLED_WITHIN:.0%} of the window's by three quarters of it",
+        )
+    weights = summary.play_weights
+    if weights is not None and weights.largest_share > max(LARGE_PLAY, 2 / lanes):
+        yield _warning(
+            "one-play-carries",
+            f"one play has {weights.largest_share:.0%} of the tokens "
+            f"({weights.effective:.1f} effective of {counted(weights.plays, 'play')})",
         )
 
 

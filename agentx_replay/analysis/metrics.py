@@ -29,6 +29,7 @@ from agentx_replay.analysis.latency import (
 )
 from agentx_replay.analysis.percentiles import Distribution, distribution
 from agentx_replay.analysis.responses import Floats, Records, Responses
+from agentx_replay.analysis.steadiness import Halves, PlayWeights, halves, play_weights
 from agentx_replay.analysis.throughput import (
     Rates,
     cache_hit,
@@ -88,6 +89,7 @@ class PointSummary:
     their tokens. ``response_itl_divisor_told`` is the share of responses whose server told the
     tokens of each event, ``itl_error`` how far the P90 may be off by what happened on the way.
     ``interactivity`` is 1 / P90 response ITL in tokens/s/user.
+    ``halves`` is None where a half of the window has under 30 responses.
     ``last_ttft_s`` and ``last_itl_s`` are when the last first token, and the last token of a
     response with an ITL, came; ``lanes_sent_90_s`` is when 90 % of the lanes had sent: all three
     since the window opened.
@@ -112,6 +114,8 @@ class PointSummary:
     lanes_sent_90_s: float | None
     last_ttft_s: float | None
     last_itl_s: float | None
+    halves: Halves | None = None
+    play_weights: PlayWeights | None = None
 
 
 def summarise(
@@ -149,6 +153,8 @@ def summarise(
         lanes_sent_90_s=lanes_sent_s(window_set, window, concurrency, 0.9),
         last_ttft_s=_latest_s(ok.first_token_ns, window),
         last_itl_s=_latest_s(ok.last_token_ns[has_itl], window),
+        halves=halves(ok, itl.itl_ns, window),
+        play_weights=play_weights(ok),
     )
 
 

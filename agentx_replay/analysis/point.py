@@ -101,6 +101,7 @@ class Point:
         found += rules.comparability(facts.rules, summary.counts if summary else None)
         if summary is not None and self.status not in _NOT_TO_ITS_END:
             found += rules.weakness(summary)
+            found += rules.window_length(summary, facts.concurrency)
             found += rules.slight_itl_error(summary.itl_error)
             if self.fidelity is not None and facts.rules.live_history:
                 found += rules.answers_fed_back(self.fidelity)
@@ -352,6 +353,15 @@ def point_row(point: Point) -> dict[str, Any]:
     row |= _throughput_cells(headline, windowed, overall, "")
     per_gpu = [each and each.per(facts.gpus) for each in (headline, windowed, overall)]
     row |= _throughput_cells(per_gpu[0], per_gpu[1], per_gpu[2], "_per_gpu")
+    found_halves = summary.halves if summary else None
+    for name in ("p90_itl_s", "tokens_per_s"):
+        first, second = getattr(found_halves, name, (None, None))
+        row |= {f"first_half_{name}": first, f"second_half_{name}": second}
+    row["settled_s"] = found_halves and found_halves.settled_s
+    weights = summary.play_weights if summary else None
+    row["plays"] = weights and weights.plays
+    row["effective_plays"] = weights and weights.effective
+    row["largest_play_share"] = weights and weights.largest_share
     counts = summary.counts if summary else None
     row["requests"] = counts.sent if counts else 0
     for status in ("ok", "length_mismatch", "failed", "overflow", "cut"):

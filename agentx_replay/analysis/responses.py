@@ -82,6 +82,7 @@ class Responses(TimedTokens):
     status: NDArray[np.str_]
     error_category: NDArray[np.str_]
     lane: NDArray[np.int64]
+    ordinal: NDArray[np.int64]
     recorded_input_tokens: Floats
     planned_prompt_tokens: Floats
     reusable_tokens: Floats
@@ -174,7 +175,8 @@ def _columns(table: pa.Table) -> dict[str, NDArray[Any]]:
     columns: dict[str, NDArray[Any]] = {
         name: _texts(table[name]) if name in _TEXTS else _floats(table[name]) for name in _SCALARS
     }
-    columns["lane"] = columns["lane"].astype(np.int64)
+    for name in ("lane", "ordinal"):
+        columns[name] = columns[name].astype(np.int64)
     columns["cached_above_prompt"] = columns["cached_tokens"] > columns["prompt_tokens"]
     columns["cached_tokens"] = possible_cached(columns["cached_tokens"], columns["prompt_tokens"])
     columns["event_counts"] = _event_counts(table)

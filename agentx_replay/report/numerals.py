@@ -74,7 +74,8 @@ def target_note(value: TargetValue, unit: str) -> str:
     if value.missed:
         starts = ", ".join(map(str, value.missed))
         reached = ", ".join(map(rate, value.values))
-        return f"start {starts} does not reach it; the others have {reached} {unit}"
+        many = "starts {} do" if len(value.missed) > 1 else "start {} does"
+        return f"{many.format(starts)} not reach it; the others have {reached} {unit}"
     if at.between is None:
         if at.nearest is None:
             return "no valid point"

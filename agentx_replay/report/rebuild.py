@@ -42,7 +42,8 @@ class Report:
 
     @property
     def _reaches_a_target(self) -> bool:
-        return any(value.at.throughput is not None for value in self.curve.values)
+        values = self.curve.values
+        return any(value.at.throughput is not None or value.missed for value in values)
 
     def text(self, *, full: bool = False) -> str:
         """Return the points, throughput at the targets and the frontier, for a terminal; with

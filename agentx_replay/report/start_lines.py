@@ -62,7 +62,7 @@ def start_notes() -> list[str]:
 def start_rows(curve: Curve, points: Sequence[Point]) -> list[list[str]]:
     """Return a heading, and a row for each level with several valid starts among ``points``."""
     number = (f"{CONFIDENCE:.0%}", "range %")
-    unit = throughput_unit(curve.gpus, curve.headline_is)
+    unit = throughput_unit(curve.gpus)  # the headline, named in the table above
     rows = [["conc", "starts", "tok/s/user", *number, unit, *number]]
     for point in curve.points:
         intervals = curve.intervals.get(point.concurrency)

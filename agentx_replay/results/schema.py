@@ -233,6 +233,7 @@ SERVER: tuple[Column, ...] = (
 
 _PER_GPU = "no GPU count was given"
 _NO_RESPONSE = "no response to measure"
+_FEW_IN_HALF = "under 30 responses with an ITL in a half"
 _NOT_TOLD = "the server did not report what it needs"
 
 POINTS: tuple[Column, ...] = (
@@ -283,6 +284,16 @@ POINTS: tuple[Column, ...] = (
     _number("overall_tokens_per_s_per_gpu", "tokens/s/GPU", "overall throughput", _PER_GPU),
     _number("cache_hit", "share", "cached / prompt tokens as reported", _NOT_TOLD),
     _number("cache_hit_theoretical", "share", "the same with an unlimited cache", _NO_RESPONSE),
+    _seconds("first_half_p90_itl_s", "P90 response ITL of what the first half sent", _FEW_IN_HALF),
+    _seconds("second_half_p90_itl_s", "the same of the second half", _FEW_IN_HALF),
+    _number(
+        "first_half_tokens_per_s", "tokens/s", "tokens that came in the first half", _FEW_IN_HALF
+    ),
+    _number("second_half_tokens_per_s", "tokens/s", "the same of the second half", _FEW_IN_HALF),
+    _seconds("settled_s", "quarter of the window from which on both stayed within 5 %", "never"),
+    _count("plays", "plays with measured tokens", _NO_RESPONSE),
+    _number("effective_plays", "", "Kish's effective number of them, by tokens", _NO_RESPONSE),
+    _number("largest_play_share", "share", "tokens of the largest play", _NO_RESPONSE),
     _count("requests", "requests sent in the window"),
     _count("ok", "ended well"),
     _count("length_mismatch", "ended well with another length than asked"),

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from made_runs import Level, make_run
+from refusals import refuses
 
 from agentx_replay.analysis.comparison import Contender, Ratio, compare
 from agentx_replay.analysis.curve import Curve, curve_of
@@ -21,7 +22,6 @@ from agentx_replay.analysis.starts import (
     starts_needed,
     t_quantile,
 )
-from agentx_replay.errors import UsageError
 from agentx_replay.replay.ports import Status
 
 
@@ -248,7 +248,7 @@ def test_a_side_of_one_start_is_taken_to_spread_as_the_other(tmp_path: Path) -> 
 def test_pairs_need_the_same_starts(tmp_path: Path) -> None:
     runs = [run_of(tmp_path / "a", *THREE), run_of(tmp_path / "b", *THREE[:2])]
     contenders = [Contender(run.path.name, run, None, None) for run in runs]
-    with pytest.raises(UsageError, match="b does not have the starts and plans of a"):
+    with refuses("starts-not-paired", "b", "a"):
         compare(contenders, (50.0,), paired=True)
     assert not compare(contenders, (50.0,)).did_same_work  # lists of plans that are not equal
 

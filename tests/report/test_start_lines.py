@@ -36,8 +36,7 @@ def test_every_start_is_a_row_and_the_level_a_row_of_its_own(tmp_path: Path) -> 
     # ln 1.5 = 0.4055 apart: 12.706 · 0.4055 / 2 = 2.576, so 48.99 / 13.14 and 48.99 · 13.14.
     # Throughput likewise: √(9,000 · 11,000) = 9,950, ln 11/9 = 0.2007, a factor of e^1.2749.
     assert [line.split() for line in lines[at : at + 2]] == [
-        ["conc", "starts", "tok/s/user", "95%", "range", "%", "tok/s/GPU",
-         "(window)", "95%", "range", "%"],
+        ["conc", "starts", "tok/s/user", "95%", "range", "%", "tok/s/GPU", "95%", "range", "%"],
         ["16", "2", "of", "3", "49.0", "[3.73,", "644]", "-18.4", "+22.5", "9,950", "[2,781,",
          "35,603]", "-9.5", "+10.6"],
     ]  # fmt: skip
