@@ -51,14 +51,21 @@ def widened_by_lag(intervals: Intervals, responses: Responses, samples: Samples)
 def itl_shift(ok: Responses, intervals: Intervals) -> float | None:
     """Return how far, relatively, the P90 response ITL may be from the truth.
 
-    At worst every first token came early and every last one on time, or the other way round. None
-    where there is no ITL, or it is 0.
+    At worst every first token came early and every last one on time, or the other way round. A
+    response that the client read all at once, late, has no ITL: it had one, of up to its interval.
+    None where there is no ITL, or it is 0.
     """
     itl = response_itl(ok)
     has = ~np.isnan(itl.itl_ns)
     early_ns = intervals.first_token_ns[has] / itl.later_tokens[has]
     late_ns = intervals.last_token_ns[has] / itl.later_tokens[has]
-    return _shift(itl.itl_ns[has], itl.itl_ns[has] - late_ns, itl.itl_ns[has] + early_ns)
+    at_once = ~has & (ok.event_counts > 1) & (intervals.first_token_ns > 0)
+    longest_ns = intervals.first_token_ns[at_once] / (ok.event_counts[at_once] - 1.0)
+    return _shift(
+        itl.itl_ns[has],
+        np.append(itl.itl_ns[has] - late_ns, np.zeros(len(longest_ns))),
+        np.append(itl.itl_ns[has] + early_ns, longest_ns),
+    )
 
 
 def ttft_shift(ok: Responses, intervals: Intervals) -> float | None:

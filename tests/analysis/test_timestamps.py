@@ -64,6 +64,19 @@ def test_a_few_wide_intervals_do_not_move_a_p90() -> None:
     assert itl == 0
 
 
+def test_a_response_that_a_late_client_read_all_at_once_had_an_itl_of_up_to_its_interval() -> None:
+    # ITL of 10, 20, …, 100 ms: P90 at rank 8.1, 91 ms. One more, of 0 to 100 ms (10 gaps in 1 s):
+    # rank 9 of eleven is 90 ms where it was 0, and 100 where it was 100.
+    usual = [
+        {"arrival_ns": [(50 + 10 * k * j) * MS for j in range(11)], "completion_tokens": 11}
+        for k in range(1, 11)
+    ]
+    at_once = {"arrival_ns": [2_000 * MS] * 11, "completion_tokens": 11}
+    itl, _ = shifts(*usual, at_once | {"first_token_uncertainty_ns": 1_000 * MS})
+    assert itl == pytest.approx(9 / 91)
+    assert shifts(*usual, at_once)[0] == 0  # somebody else gathered it: no fault of the client
+
+
 def test_without_responses_there_is_no_shift_to_tell() -> None:
     assert shifts({}) == (None, None)
     at_once = {"arrival_ns": [0, 0], "first_token_uncertainty_ns": 1}
