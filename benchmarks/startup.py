@@ -29,12 +29,12 @@ SHORT = ("--scenario", "quick", "--override", "window_s=3", "--override", "grace
 
 
 class Arrivals:
-    """When completions came, and how long their bodies were; breaks nothing."""
+    """A hook of the server: when completions came, and how long their bodies were."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[float, int]] = []
 
-    def on_request(self, number: int, body: bytes) -> None:  # noqa: ARG002 - the port's signature
+    def __call__(self, number: int, body: bytes) -> None:  # noqa: ARG002 - the hook's signature
         """Note a request."""
         self.seen.append((time.monotonic(), len(body)))
 
@@ -71,7 +71,7 @@ async def one_round(traces: str, folder: str) -> tuple[float, float, float, floa
     """Return seconds to the first request, to the first of a session, and two peaks in MB."""
     arrivals = Arrivals()
     engine = EngineModel(per_prefill_token_ms=0.001, max_model_len=2_000_000)
-    async with running_server(ServerConfig(engine=engine), faults=arrivals) as server:
+    async with running_server(ServerConfig(engine=engine), hook=arrivals) as server:
         served = ("--traces", traces, "--url", server.url, "--out", f"{folder}/served")
         started_s, peak = await run((*COMMAND, *SHORT, *served))
     first_s = arrivals.seen[0][0] - started_s

@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import uvloop
+from faulty_answers import Act, Break, Fault, Point, Shape, faulty
 
 from agentx_replay.simulator.engine import EngineModel
-from agentx_replay.simulator.faults import Act, Break, Fault, Point, Shape
 from agentx_replay.simulator.server import ServerConfig, running_server
 
 SHARE = 0.01
@@ -55,7 +55,7 @@ class OneInAHundred:
 
 
 async def _serve() -> None:
-    async with running_server(CONFIG, faults=OneInAHundred()) as running:
+    async with running_server(CONFIG, hook=faulty(OneInAHundred())) as running:
         print(running.url, flush=True)
         end = asyncio.Event()
         asyncio.get_running_loop().add_reader(sys.stdin.fileno(), end.set)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
+from faulty_answers import Fault, faulty
 from small_corpus import corpus, planned, request, session
 
 from agentx_replay.endpoint.client import open_client
@@ -28,7 +29,6 @@ from agentx_replay.results.parquet import read_parquet
 from agentx_replay.results.schema import REQUESTS
 from agentx_replay.scenario import Scenario, load_scenario
 from agentx_replay.simulator.engine import EngineModel
-from agentx_replay.simulator.faults import Fault
 from agentx_replay.simulator.server import RunningServer, ServerConfig, running_server
 from agentx_replay.traces.model import Corpus
 
@@ -102,8 +102,8 @@ async def _replayed(
         controls.replay = replay
         yield
 
-    faults = _Plan(controls, on_request)
-    async with asyncio.timeout(_DEADLINE_S), running_server(_CONFIG, faults=faults) as running:
+    hook = faulty(_Plan(controls, on_request))
+    async with asyncio.timeout(_DEADLINE_S), running_server(_CONFIG, hook=hook) as running:
         controls.server = running
         tasks_before = asyncio.all_tasks()
         with real_clock(asyncio.get_running_loop()) as clock:

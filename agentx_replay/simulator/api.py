@@ -65,12 +65,7 @@ def models_body(model: str, max_model_len: int, created_s: int) -> bytes:
 
 
 def http_response(
-    status: int,
-    body: bytes,
-    *,
-    keep_alive: bool,
-    retry_after_s: int | None = None,
-    content_type: bytes = JSON_TYPE,
+    status: int, body: bytes, *, keep_alive: bool, content_type: bytes = JSON_TYPE
 ) -> bytes:
     """Return a whole response."""
     head = [
@@ -81,8 +76,6 @@ def http_response(
     ]
     if not keep_alive:
         head.append(b"connection: close")
-    if retry_after_s is not None:
-        head.append(b"retry-after: %d" % retry_after_s)
     return b"\r\n".join(head) + b"\r\n\r\n" + body
 
 
@@ -179,12 +172,8 @@ def _is_token_id(value: object) -> bool:
 _REASONS = {
     200: b"OK",
     400: b"Bad Request",
-    401: b"Unauthorized",
     404: b"Not Found",
     405: b"Method Not Allowed",
     413: b"Content Too Large",
-    429: b"Too Many Requests",
     431: b"Request Header Fields Too Large",
-    500: b"Internal Server Error",
-    503: b"Service Unavailable",
 }

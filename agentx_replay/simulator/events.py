@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 import orjson
 
-from agentx_replay.simulator.faults import Shape
-
 WORD = " word"
 """What every token says."""
-_YEAR_2100_S = 4_102_444_800
+
+DONE = b"data: [DONE]\n\n"
+"""The event that ends a stream."""
 
 Json = dict[str, Any]
 
@@ -37,30 +37,27 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """The events of one response: what is the same in all of them, and its shape."""
+    """The events of one response: what is the same in all of them."""
 
     response_id: str
     model: str
     created_s: int
     chat: bool
-    shape: Shape
 
     def role(self) -> bytes:
         """Return the event that only says who speaks (chat only)."""
-        content = None if self.shape.role == "null_content" else ""
-        return self._event([_choice({"delta": {"role": "assistant", "content": content}})])
+        return self._event([_choice({"delta": {"role": "assistant", "content": ""}})])
 
     def tokens(
         self,
         count: int,
         *,
-        first: bool = False,
         finish: Literal["length"] | None = None,
         usage: Usage | None = None,
     ) -> bytes:
         """Return an event of ``count`` tokens; ``usage`` is for streams that tell it always."""
-        said = self._delta(count, first=first) if self.chat else {"text": self._text(count)}
-        choice = _choice(said)
+        text = WORD * count
+        choice = _choice({"delta": {"content": text}} if self.chat else {"text": text})
         choice["finish_reason"] = finish
         return self._event([choice], usage)
 
@@ -77,20 +74,9 @@ class Events:
         kind = "chat.completion" if self.chat else "text_completion"
         return orjson.dumps(self._object(kind, [choice], usage))
 
-    def _text(self, count: int) -> str:
-        return "" if self.shape.delta == "empty" else WORD * count
-
-    def _delta(self, count: int, *, first: bool) -> Json:
-        field = "content" if self.shape.delta == "empty" else self.shape.delta
-        said: Json = {field: self._text(count)}
-        if first and self.shape.role == "merged":
-            said["role"] = "assistant"
-        return {"delta": said}
-
     def _event(self, choices: list[Json], usage: Usage | None = None) -> bytes:
         kind = "chat.completion.chunk" if self.chat else "text_completion"
-        end = self.shape.line_end.encode()
-        return b"data: " + orjson.dumps(self._object(kind, choices, usage)) + end + end
+        return b"data: " + orjson.dumps(self._object(kind, choices, usage)) + b"\n\n"
 
     def _object(self, kind: str, choices: list[Json], usage: Usage | None) -> Json:
         answer: Json = {
@@ -102,15 +88,7 @@ class Events:
         }
         if usage is not None:
             answer["usage"] = usage.as_json()
-        if self.shape.odd_fields:
-            answer |= {"created": _YEAR_2100_S, "x_trace": {"spans": [1, None]}, "choice": "odd"}
         return answer
-
-
-def done(shape: Shape) -> bytes:
-    """Return the event that ends a stream."""
-    end = shape.line_end.encode()
-    return b"data: [DONE]" + end + end
 
 
 def _choice(said: Json) -> Json:

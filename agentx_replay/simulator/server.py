@@ -2,13 +2,13 @@
 
 One event loop, one engine: a timer fires at the end of each step, and one pass writes what every
 sequence said in it. Serves the embedded default, ``agentx-replay simulate`` and the tests; it is
-pluggable in its engine model, its renderer (template and tokenizer) and its faults.
+pluggable in its engine model and its renderer (template and tokenizer).
 """
 
 import asyncio
 import socket
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -31,14 +31,13 @@ from agentx_replay.simulator.api import (
 from agentx_replay.simulator.connection import Connection, HttpRequest, Limits
 from agentx_replay.simulator.engine import Engine, EngineModel, Sequence, SequenceState
 from agentx_replay.simulator.events import WORD, Events
-from agentx_replay.simulator.faults import PLAIN, Fault, FaultPlan, NoFaults, Shape
 from agentx_replay.simulator.listening import listen
 from agentx_replay.simulator.metrics import CONTENT_TYPE, metrics_page
 from agentx_replay.simulator.prefix_cache import Ids
 from agentx_replay.simulator.reply import Reply, StreamReply, WholeReply
 from agentx_replay.simulator.tokens import Renderer, WordRenderer, block_ids
 from agentx_replay.simulator.truth import ResponseTruth, TruthLog
-from agentx_replay.simulator.wire import FaultyWire, PlainWire, Wire
+from agentx_replay.simulator.wire import Wire
 
 _CATCH_UP_NS = 5_000_000
 """A step whose end is noticed later than this is not made up for: the next starts late too. Below
@@ -71,6 +70,21 @@ class ServerConfig:
             )
 
 
+@dataclass(frozen=True, slots=True)
+class Altered:
+    """A completion that a hook changed: the body to answer, and the wire in place of the usual.
+
+    ``wire`` is given the usual one and what ends the generation behind it.
+    """
+
+    body: bytes
+    wire: Callable[[Wire, Callable[[], None]], Wire]
+
+
+Hook = Callable[[int, bytes], Altered | None]
+"""For tests: asked once a completion, with its number (from 0, in order of arrival) and body."""
+
+
 @dataclass(slots=True, eq=False)
 class _Flight:
     """A request inside the engine, and who waits for it."""
@@ -84,14 +98,14 @@ class Server:
     """Requests to sequences, steps to bytes."""
 
     def __init__(
-        self, config: ServerConfig, clock: Clock, renderer: Renderer, faults: FaultPlan
+        self, config: ServerConfig, clock: Clock, renderer: Renderer, hook: Hook | None
     ) -> None:
         self.engine = Engine(config.engine)
         self.truth = TruthLog(config.truth_bytes)
         self._config = config
         self._clock = clock
         self._renderer = renderer
-        self._faults = faults
+        self._hook = hook
         self._created_s = int(time.time())
         self._completions = 0
         self._step_is_timed = False
@@ -156,10 +170,12 @@ class Server:
     def _complete(self, connection: Connection, request: HttpRequest) -> None:
         number = self._completions
         self._completions += 1
-        fault = self._faults.on_request(number, request.body)
-        chat = _COMPLETIONS[request.path]
+        altered = self._hook(number, request.body) if self._hook else None
         completion = parse_completion(
-            request.body, chat=chat, served=self._config.model, renderer=self._renderer
+            request.body if altered is None else altered.body,
+            chat=_COMPLETIONS[request.path],
+            served=self._config.model,
+            renderer=self._renderer,
         )
         prompt_tokens = len(completion.tokens)
         refusal = self.engine.model.overflow(prompt_tokens, completion.max_tokens)
@@ -168,54 +184,33 @@ class Server:
         truth = self.truth.open(
             number, request.request_id, request.received_ns, prompt_tokens, completion.max_tokens
         )
-        wire = self._wire(connection, request, fault, truth)
-        if not wire.begin():
-            _close_truth(truth, "cut")
-            return
-        reply = self._reply(number, completion, PLAIN if fault is None else fault.shape, wire)
-        self._submit(completion, fault, _Flight(connection, reply, truth))
+        wire = Wire(connection, keep_alive=request.keep_alive, truth=truth)
+        if altered is not None:
+            wire = altered.wire(wire, partial(self._abandon, connection))
+        self._submit(completion, _Flight(connection, self._reply(number, completion, wire), truth))
 
-    def _wire(
-        self,
-        connection: Connection,
-        request: HttpRequest,
-        fault: Fault | None,
-        truth: ResponseTruth | None,
-    ) -> Wire:
-        if fault is None:
-            return PlainWire(connection, keep_alive=request.keep_alive, truth=truth)
-        return FaultyWire(
-            connection,
-            fault,
-            keep_alive=request.keep_alive,
-            truth=truth,
-            abandon=partial(self._abandon, connection),
-        )
-
-    def _submit(self, completion: Completion, fault: Fault | None, flight: _Flight) -> None:
-        withheld = 0 if fault is None else fault.shape.tokens_withheld
-        max_tokens = max(1, completion.max_tokens - withheld)
-        block_tokens = self.engine.model.block_tokens
+    def _submit(self, completion: Completion, flight: _Flight) -> None:
         sequence = self.engine.submit(
             self._clock.now_ns(),
-            block_ids(completion.tokens, block_tokens),
+            block_ids(completion.tokens, self.engine.model.block_tokens),
             len(completion.tokens),
-            max_tokens,
-            self._output_ids(completion, max_tokens),
+            completion.max_tokens,
+            self._output_ids(completion),
         )
         self._flights[sequence] = flight
         self._sequences[flight.connection] = sequence
         flight.reply.accepted()
         self._time_step()
 
-    def _output_ids(self, completion: Completion, max_tokens: int) -> Ids | None:
+    def _output_ids(self, completion: Completion) -> Ids | None:
         """Return the blocks that the output will fill up; None where a word is not a token."""
         word = self._renderer.text(WORD)
         if len(word) != 1:
             return None
         block_tokens = self.engine.model.block_tokens
         begun = completion.tokens[len(completion.tokens) // block_tokens * block_tokens :]
-        return block_ids(np.concatenate((begun, np.repeat(word, max_tokens - 1))), block_tokens)
+        output = np.repeat(word, completion.max_tokens - 1)
+        return block_ids(np.concatenate((begun, output)), block_tokens)
 
     def _abandon(self, connection: Connection) -> None:
         sequence = self._sequences.pop(connection, None)
@@ -262,13 +257,12 @@ class Server:
         _close_truth(flight.truth, "complete")
         flight.reply.last(int(self.engine.token_counts(sequence)[-1]))
 
-    def _reply(self, number: int, completion: Completion, shape: Shape, wire: Wire) -> Reply:
+    def _reply(self, number: int, completion: Completion, wire: Wire) -> Reply:
         events = Events(
             response_id=f"{'chatcmpl' if completion.chat else 'cmpl'}-{number}",
             model=completion.model,
             created_s=int(time.time()),
             chat=completion.chat,
-            shape=shape,
         )
         if completion.stream:
             return StreamReply(completion, events, wire, self.engine.model.tokens_per_step)
@@ -299,14 +293,14 @@ async def running_server(
     config: ServerConfig,
     *,
     renderer: Renderer | None = None,
-    faults: FaultPlan | None = None,
+    hook: Hook | None = None,
 ) -> AsyncIterator[RunningServer]:
     """Serve on the running loop until the context ends; then every connection is reset.
 
     Raises UsageError where the address cannot be had.
     """
     loop = asyncio.get_running_loop()
-    server = Server(config, LoopClock(loop), renderer or WordRenderer(), faults or NoFaults())
+    server = Server(config, LoopClock(loop), renderer or WordRenderer(), hook)
     try:
         listener = await listen(config.host, config.port, server.connect)
     except OSError as error:

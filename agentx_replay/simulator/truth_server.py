@@ -29,17 +29,15 @@ from agentx_replay.replay.clock import real_clock
 from agentx_replay.replay.ports import Clock
 from agentx_replay.simulator.api import http_response
 from agentx_replay.simulator.connection import Connection, HttpRequest, Limits
-from agentx_replay.simulator.events import Events, Usage, done
-from agentx_replay.simulator.faults import PLAIN
+from agentx_replay.simulator.events import DONE, Events, Usage
 from agentx_replay.simulator.listening import listen
 from agentx_replay.simulator.process import SimulatorProcess, first_line
 from agentx_replay.simulator.truth import ResponseTruth, TruthLog
-from agentx_replay.simulator.wire import chunk, stream_head
+from agentx_replay.simulator.wire import LAST_CHUNK, chunk, stream_head
 
 _LIMITS = Limits(keep_alive_s=60.0, max_body_bytes=4_000_000)
 _TRUTH_BYTES = 64_000_000
-_END = b"0\r\n\r\n"
-_EVENTS = Events("chatcmpl-truth", "truth", 1_790_000_000, chat=True, shape=PLAIN)
+_EVENTS = Events("chatcmpl-truth", "truth", 1_790_000_000, chat=True)
 _TOKEN = chunk(_EVENTS.tokens(1))
 _LAST = chunk(_EVENTS.tokens(1, finish="length"))
 
@@ -109,7 +107,7 @@ class TruthServer:
 
     def _finish(self, emission: _Emission) -> None:
         usage = _EVENTS.usage(Usage(1, 0, emission.truth.max_tokens))
-        emission.connection.send(_LAST + chunk(usage) + chunk(done(PLAIN)) + _END)
+        emission.connection.send(_LAST + chunk(usage) + chunk(DONE) + LAST_CHUNK)
         emission.connection.finish(keep_alive=True)
         emission.truth.end = "complete"
 

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 import uvloop
+from faulty_answers import Act, Break, Fault, Point, Shape, faulty
 
 from agentx_replay.endpoint.client import Client
 from agentx_replay.endpoint.settings import EndpointSettings
@@ -21,7 +22,6 @@ from agentx_replay.endpoint.url import BaseUrl
 from agentx_replay.prompts.prompt import Prompt
 from agentx_replay.replay.ports import Dispatch, ErrorCategory, Phase, Response
 from agentx_replay.simulator.engine import EngineModel
-from agentx_replay.simulator.faults import Act, Break, Fault, Point, Shape
 from agentx_replay.simulator.server import Server, ServerConfig, running_server
 
 TOKENS = 5
@@ -220,7 +220,7 @@ class FaultyServer:
 async def faulty_server() -> AsyncIterator[FaultyServer]:
     armed = Armed()
     config = ServerConfig(engine=EngineModel(step_base_ms=1), truth_bytes=1 << 20)
-    async with running_server(config, faults=armed) as running:
+    async with running_server(config, hook=faulty(armed)) as running:
         port = urlsplit(running.url).port or 0
         settings = EndpointSettings(BaseUrl("http", "127.0.0.1", port, "/v1"), "simulated")
         yield FaultyServer(running.server, settings, armed)

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 
 import orjson
 import pytest
+from faulty_answers import Act, Break, Fault, Point, Shape
 from socket_replay import Controls, Outcome, replayed
-
-from agentx_replay.simulator.faults import Act, Break, Fault, Point, Shape
 
 LANES = 24
 SHARE = 1 / 12

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from faulty_answers import Act, Break, Fault, Point
 from socket_replay import Controls, replayed
 
 from agentx_replay.replay.window import WindowResult
-from agentx_replay.simulator.faults import Act, Break, Fault, Point
 
 LANES = 12
 WARMED_UP = 200

@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 import pytest
 import uvloop
+from faulty_answers import Act, Break, Fault, Point, Shape, faulty
 from raw_http import Answer, RawClient, connected, get, post
 
 from agentx_replay.simulator.engine import EngineModel
-from agentx_replay.simulator.faults import Act, Break, Fault, NoFaults, Point, Shape
 from agentx_replay.simulator.server import RunningServer, ServerConfig, running_server
 
 TOKENS = 5
@@ -41,7 +41,7 @@ class First:
 def with_fault(fault: Fault, use: Callable[[RawClient, RunningServer], Awaitable[None]]) -> None:
     async def main() -> None:
         async with (
-            running_server(CONFIG, faults=First(fault)) as running,
+            running_server(CONFIG, hook=faulty(First(fault))) as running,
             connected(running.port) as client,
         ):
             await use(client, running)
@@ -70,10 +70,6 @@ def choices(answer: Answer) -> list[Any]:
 def token_events(got: bytes) -> int:
     """Return how many whole token events there are."""
     return got.count(b'"delta":{"content":" word"},"logprobs":null,"finish_reason":null}]}\n\n')
-
-
-def test_a_server_without_a_plan_has_no_faults() -> None:
-    assert NoFaults().on_request(0, b"") is None
 
 
 @pytest.mark.parametrize(

@@ -329,7 +329,7 @@ class ClientLeavesWhenAnswered:
 
     leaver: socket.socket
 
-    def on_request(self, number: int, body: bytes) -> None:
+    def __call__(self, number: int, body: bytes) -> None:
         if not number:
             self.leaver.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.leaver.close()
@@ -339,7 +339,7 @@ def test_a_client_found_gone_while_writing_is_forgotten() -> None:
     async def main() -> None:
         leaver = socket.socket()
         config = ServerConfig(engine=QUICK, truth_bytes=1_000_000)
-        async with running_server(config, faults=ClientLeavesWhenAnswered(leaver)) as running:
+        async with running_server(config, hook=ClientLeavesWhenAnswered(leaver)) as running:
             leaver.connect(("127.0.0.1", running.port))
             leaver.sendall(post(CHAT, chat(max_tokens=9_000, stream=True)))
             async with connected(running.port) as client:
