@@ -103,7 +103,7 @@ def _write_level(run: RunDirectory, level: Level, gpus: int | None) -> None:
     recorder.close()
     compact(directory)
     window = WINDOW if level.failure is None else None
-    conduct = Conduct(failure=level.failure)
+    conduct = Conduct(failure=level.failure, failure_code=level.failure and "warm-up-failed")
     facts = PointFacts(level.concurrency, gpus, window, RULES, conduct, level.start)
     records = records_of(StoredRequests.of(directory).groups)
     status = PointStatus.COMPLETE if level.failure is None else PointStatus.FAILED

@@ -7,7 +7,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[1] / "agentx_replay"
 
 # Modules at the top that any room may use.
-SHARED = {"errors", "given_files", "secret_texts", "shipped", "wording"}
+SHARED = {"errors", "given_files", "reason", "secret_texts", "shipped", "wording"}
 
 MAY_IMPORT = {
     "traces": set(),

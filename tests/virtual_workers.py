@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from virtual_replay import SCENARIO, Log, NoText, S, Timed, plan_of
 
 from agentx_replay.plan.graph import SessionGraph
+from agentx_replay.reason import Reason
 from agentx_replay.replay.coordinator import Coordinator
 from agentx_replay.replay.driver import Replay, ReplayResult
 from agentx_replay.replay.member import Member
 from agentx_replay.replay.page import page_bytes
 from agentx_replay.replay.ports import Dispatch, Status
 from agentx_replay.replay.virtual_time import run_virtual, virtual_clock
+from agentx_replay.replay.window import INTERRUPTED
 from agentx_replay.scenario import Scenario
 
 SHORT = dataclasses.replace(SCENARIO, window_s=30.0)
@@ -24,7 +26,7 @@ SHORT = dataclasses.replace(SCENARIO, window_s=30.0)
 class Shared:
     log: Log
     results: list[ReplayResult]
-    reason: str | None
+    reason: Reason | None
 
 
 def shared_replay(
@@ -73,7 +75,7 @@ def shared_replay(
 
         coordinator.start()
         if stop_at_s is not None:
-            clock.call_at(round(stop_at_s * S), lambda: coordinator.stop("interrupted"))
+            clock.call_at(round(stop_at_s * S), lambda: coordinator.stop(INTERRUPTED))
         results = await asyncio.gather(*(work(worker) for worker in range(workers)))
         coordinator.finish()
         return Shared(log, results, coordinator.reason)

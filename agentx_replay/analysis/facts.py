@@ -6,11 +6,13 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class Conduct:
     """What happened to the run. ``failure`` says why it ended early or never reached its window
-    (warm-up failed, too many failures), None where it did not.
+    (warm-up failed, too many failures), None where it did not; ``failure_code`` is the finding's,
+    None too where an older version wrote the point.
     """
 
     interrupted: bool = False
     failure: str | None = None
+    failure_code: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

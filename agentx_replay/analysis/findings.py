@@ -85,7 +85,7 @@ def course(status: PointStatus, conduct: Conduct, *, opened: bool) -> Iterator[F
     if status is PointStatus.RUNNING:
         yield _invalid("not-finished", "not finished: still running, or killed")
     elif conduct.failure is not None:
-        yield _invalid("run-failed", conduct.failure)
+        yield _invalid(conduct.failure_code or "run-failed", conduct.failure)
     elif not opened and not conduct.interrupted:
         yield _invalid("window-never-opened", "the window never opened")
 

@@ -86,8 +86,8 @@ def check(streams: int, rate: float, as_json: bool, **options: Any) -> None:
         )
     for url in target_options.url:
         with open_target(replace(target_options, url=(url,))) as target:
-            told = {**target.facts, "cautions": target.cautions}
-            lines += server_lines(dict(target.facts), target.cautions)
+            told = {**target.facts, "warnings": list(map(asdict, target.warnings))}
+            lines += server_lines(dict(target.facts), target.warnings)
             if tool_messages and target.endpoint is not None:
                 asking = calibrate(
                     target.endpoint, context_tokens=target.max_context, tool_messages=True

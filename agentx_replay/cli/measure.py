@@ -239,7 +239,7 @@ def _run_levels(settings: Settings, target_options: TargetOptions) -> tuple[list
         sweep = Sweep(settings, target)
         screen = ProgressScreen(settings.gpus)
         for line in (
-            *target.cautions,
+            *(warning.text for warning in target.warnings),
             *sweep.calibration.lines(),
             *sweep_lines(
                 sweep.corpus,

@@ -176,7 +176,7 @@ def _servers(options: TargetOptions, urls: tuple[str, ...], facts: dict[str, Any
     from agentx_replay.endpoint.client import open_client
     from agentx_replay.endpoint.replicas import open_replicas
     from agentx_replay.endpoint.url import refuse_twice
-    from agentx_replay.experiment.replicas import ask_replicas, replica_cautions, replica_pages
+    from agentx_replay.experiment.replicas import ask_replicas, replica_pages, replica_warnings
 
     asked = [_endpoint_settings(options, url) for url in urls]
     refuse_twice("--url", [each.url for each in asked])
@@ -193,7 +193,7 @@ def _servers(options: TargetOptions, urls: tuple[str, ...], facts: dict[str, Any
     return Target(
         open=partial(open_replicas, servers) if others else partial(open_client, first),
         facts=facts | asdict(told[0]) | what,
-        cautions=(*told[0].cautions(), *replica_cautions(servers, told)),
+        warnings=(*told[0].warnings(), *replica_warnings(servers, told)),
         max_context=min(limits, default=None),
         secrets=first.secrets,
         endpoint=first,

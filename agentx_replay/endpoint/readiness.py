@@ -19,6 +19,7 @@ from agentx_replay.endpoint.outcome import overflows, short
 from agentx_replay.endpoint.patience import LIMITS, Limits, Patience
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.errors import UsageError
+from agentx_replay.reason import Reason
 from agentx_replay.replay.ports import ErrorCategory, Response, Status
 
 NEW_FIELD, OLD_FIELD = "max_completion_tokens", "max_tokens"
@@ -63,21 +64,33 @@ class ServerFacts:
     cached_tokens_reported: bool
     keep_alive_s: float | None = None
 
-    def cautions(self) -> tuple[str, ...]:
-        """Return a sentence for everything that will keep a run from being valid or complete."""
+    def warnings(self) -> tuple[Reason, ...]:
+        """Return everything that will keep a run from being valid or complete."""
         told = (
-            (self.usage_reported, "the server reports no usage, so no run on it can be valid"),
+            (
+                self.usage_reported,
+                Reason(
+                    "server-without-usage",
+                    "the server reports no usage, so no run on it can be valid",
+                ),
+            ),
             (
                 self.cached_tokens_reported or not self.usage_reported,
-                "the server does not report cached tokens, so the cache hit cannot be measured",
+                Reason(
+                    "server-without-cached-tokens",
+                    "the server does not report cached tokens, so the cache hit cannot be measured",
+                ),
             ),
             (
                 self.ignore_eos or not self.usage_reported,
-                "the server ends before the requested length (ignore_eos has no effect), "
-                "so responses will be counted as length mismatches",
+                Reason(
+                    "server-ends-early",
+                    "the server ends before the requested length (ignore_eos has no effect), "
+                    "so responses will be counted as length mismatches",
+                ),
             ),
         )
-        return tuple(sentence for fine, sentence in told if not fine)
+        return tuple(reason for fine, reason in told if not fine)
 
 
 async def ask_server(settings: EndpointSettings, limits: Limits = LIMITS) -> ServerFacts:

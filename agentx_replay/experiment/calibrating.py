@@ -41,6 +41,7 @@ from agentx_replay.prompts.template_cost import (
 from agentx_replay.prompts.vocabulary import common_words, opening_words
 from agentx_replay.prompts.word_search import MOST_WORDS_A_TEXT, Words, find_words
 from agentx_replay.prompts.word_search import UncountedError as UncountedTextError
+from agentx_replay.reason import Reason
 
 _T = TypeVar("_T")
 PROOF = Enough(within_s=1.5, at_least=8)
@@ -217,7 +218,7 @@ class _Session:
         ids = () if self._chat else await self._ids(begun, ways)
         return _with_words(await self._proven(replace(begun, ids=ids), ways), words)
 
-    def _assumed(self, warning: str) -> Calibration:
+    def _assumed(self, warning: Reason) -> Calibration:
         return assumed(self._model, self._api, warning, tool_messages=self._tool_messages)
 
     async def _tools(
@@ -329,12 +330,13 @@ class _UsageCheck:
         return calibration
 
     @property
-    def warnings(self) -> tuple[str, ...]:
+    def warnings(self) -> tuple[Reason, ...]:
         if self.counted != self.again:
-            return (
+            said = (
                 f"the server counts {self.counted} prompt tokens the first time and {self.again} "
-                "the second for the same prompt: its usage does not tell the length of a prompt",
+                "the second for the same prompt: its usage does not tell the length of a prompt"
             )
+            return (Reason("usage-changes", said),)
         return ()
 
 
@@ -344,10 +346,14 @@ def _by_usage(usage: Way) -> Ways:
 
 # --- what a person is told ----------------------------------------------------------------------
 
-_UNCOUNTED = (
-    "the server tells no prompt lengths (no usage, no /tokenize): words and template are assumed"
+_UNCOUNTED = Reason(
+    "lengths-not-told",
+    "the server tells no prompt lengths (no usage, no /tokenize): words and template are assumed",
 )
-_REFUSED = "the server refuses the prompts of a calibration: words and template are assumed"
+_REFUSED = Reason(
+    "calibration-refused",
+    "the server refuses the prompts of a calibration: words and template are assumed",
+)
 
 
 def _no_tools(why: ToolMessagesError) -> UsageError:
@@ -359,19 +365,21 @@ def _no_tools(why: ToolMessagesError) -> UsageError:
     )
 
 
-def _way_warnings(ways: Ways) -> tuple[str, ...]:
+def _way_warnings(ways: Ways) -> tuple[Reason, ...]:
     if ways.usage is Way.WHOLE_USAGE:
-        return ("the server reports usage only when not streaming: no run on it can be checked",)
+        said = "the server reports usage only when not streaming: no run on it can be checked"
+        return (Reason("usage-not-streamed", said),)
     return ()
 
 
-def _left_out(words: Words, candidates: Candidates) -> tuple[str, ...]:
+def _left_out(words: Words, candidates: Candidates) -> tuple[Reason, ...]:
     if len(words.words) == len(candidates.words):
         return ()
-    return (
+    said = (
         f"{len(candidates.words) - len(words.words):,} of {len(candidates.words):,} "
-        f"{candidates.source} are not one token each for this server and are left out",
+        f"{candidates.source} are not one token each for this server and are left out"
     )
+    return (Reason("words-left-out", said),)
 
 
 def _with_words(proven: Calibration, words: Words) -> Calibration:
@@ -382,14 +390,17 @@ def _with_words(proven: Calibration, words: Words) -> Calibration:
     if words.exact:
         return proven
     excess = round(words.excess_per_word * len(words.words))
-    said = (
+    warning = Reason(
+        "words-not-one-token",
         f"no word list is exact for this server's tokenizer: a word is "
-        f"{1 + words.excess_per_word:.2f} tokens"
+        f"{1 + words.excess_per_word:.2f} tokens",
     )
     if proven.exact:
         proven = proven.with_probe(excess)
-        said = (
+        warning = Reason(
+            "lengths-change",
             "the length of a prompt changes from request to request: a text of "
-            f"{len(words.words):,} words cost {excess:+,} tokens beside one a word, later ones none"
+            f"{len(words.words):,} words cost {excess:+,} tokens beside one a word, later ones "
+            "none",
         )
-    return replace(proven, warnings=(*proven.warnings, said))
+    return replace(proven, warnings=(*proven.warnings, warning))

@@ -233,7 +233,12 @@ def _point(level: Level, replayed: _Replayed, directory: Path) -> Point:
             result.window.close_ns - origin_ns,
             level.plan.scenario.window_s,
         )
-    conduct = Conduct(interrupted=result.interrupted, failure=result.failure)
+    failed = result.failure
+    conduct = Conduct(
+        interrupted=result.interrupted,
+        failure=failed.text if failed else None,
+        failure_code=failed.code if failed else None,
+    )
     rules = with_drafting(level.rules, directory, window)
     facts = PointFacts(
         level.plan.concurrency,

@@ -26,6 +26,7 @@ from agentx_replay.prompts.calibration import (
     random_texts,
 )
 from agentx_replay.prompts.probes import Count, Probe, ProbeMaker
+from agentx_replay.reason import Reason
 
 _UNUSABLE = 3
 _COMPARED = 10
@@ -77,11 +78,11 @@ async def _asked(server: EndpointSettings, *, several: bool) -> ServerFacts:
         ) from error
 
 
-def replica_cautions(
+def replica_warnings(
     servers: Sequence[EndpointSettings], facts: Sequence[ServerFacts]
-) -> tuple[str, ...]:
-    """Return a sentence for everything in which the servers differ."""
-    sentences = []
+) -> tuple[Reason, ...]:
+    """Return everything in which the servers differ."""
+    found = []
     for name, called in _TOLD.items():
         values = [getattr(told, name) for told in facts]
         if any(value != values[0] for value in values):
@@ -89,8 +90,8 @@ def replica_cautions(
                 f"{_plain(value)} at {server.url}"
                 for server, value in zip(servers, values, strict=True)
             )
-            sentences.append(f"the servers differ in {called}: {said}")
-    return tuple(sentences)
+            found.append(Reason("replicas-differ", f"the servers differ in {called}: {said}"))
+    return tuple(found)
 
 
 def _plain(value: object) -> str:

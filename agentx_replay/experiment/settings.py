@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from agentx_replay.endpoint.kernel_stamps import Timestamps
 from agentx_replay.endpoint.scrape import MetricsPage
 from agentx_replay.plan.selection import ContextPolicy
+from agentx_replay.reason import Reason
 from agentx_replay.replay.driver import Progress
 from agentx_replay.replay.instrument import ClientLoad
 from agentx_replay.replay.ports import Clock, Endpoint
@@ -64,7 +65,7 @@ class Target:
 
     open: Callable[[Clock], Endpoint]
     facts: Mapping[str, Any]
-    cautions: tuple[str, ...] = ()
+    warnings: tuple[Reason, ...] = ()
     max_context: int | None = None
     virtual: bool = False
     endpoint: "EndpointSettings | None" = None

@@ -21,16 +21,16 @@ from agentx_replay.errors import UsageError
 from agentx_replay.experiment.job import Job, Refusal
 from agentx_replay.experiment.part import Look, Played
 from agentx_replay.experiment.pipe import framed, next_message
+from agentx_replay.reason import Reason
 from agentx_replay.replay.coordinator import HANG_AFTER_S, Coordinator
 from agentx_replay.replay.driver import ReplayResult
 from agentx_replay.replay.page import Cells, page_bytes
 from agentx_replay.replay.ports import Clock
-from agentx_replay.replay.window import WindowResult
+from agentx_replay.replay.window import INTERRUPTED, WindowResult
 
 LANES_A_WORKER: dict[Timestamps, int] = {"kernel": 128, "process": 64}
 """With the kernel's timestamps, a quarter of what a core's CPU could carry: what counts is then how
 long requests that are due at one instant wait for each other. A process's own get later, too."""
-INTERRUPTED = "interrupted"
 _LEAVE_TIMEOUT_S = 10.0
 _NS = 1_000_000_000
 
@@ -156,18 +156,18 @@ def _conclude(worker: _Worker, message: Played | Refusal | None, coordinator: Co
             coordinator.stop(message.result.failure)
     elif isinstance(message, Refusal):
         worker.refusal = message
-        coordinator.stop(message.what)
+        coordinator.stop(Reason(message.code, message.what))
     else:
         coordinator.stop(died(worker.number, worker.process.wait()))
 
 
-def died(number: int, exit_code: int) -> str:
+def died(number: int, exit_code: int) -> Reason:
     """Say how a worker died; a negative exit code is a signal's."""
     how = f"by signal {-exit_code}" if exit_code < 0 else f"with exit code {exit_code}"
-    return f"worker {number} died {how}, so its lanes ended early"
+    return Reason("worker-died", f"worker {number} died {how}, so its lanes ended early")
 
 
-def joint_result(results: list[ReplayResult], stopped: str | None) -> ReplayResult:
+def joint_result(results: list[ReplayResult], stopped: Reason | None) -> ReplayResult:
     """Return the outcome of a level from its workers', which opened their windows together.
 
     ``stopped`` is why all were told to stop, None where they were not.

@@ -23,6 +23,7 @@ from agentx_replay.prompts.probes import (
 from agentx_replay.prompts.template import CHATML, CHATML_TOOLS, TemplateCost
 from agentx_replay.prompts.template_cost import flat_cost
 from agentx_replay.prompts.vocabulary import common_words, opening_words
+from agentx_replay.reason import Reason
 
 PROBES = 40
 MOST_MESSAGES = 60
@@ -61,7 +62,7 @@ class Calibration:
 
     ``words`` are one token each; ``ids``, where prompts are sent as token ids, is theirs in the
     same order, the opening word's before them. ``api`` is what it was made for, ``counted_by``
-    names the way the server was asked. ``warnings`` are sentences for a person.
+    names the way the server was asked. ``warnings`` are what a person must mind.
     """
 
     words: tuple[str, ...]
@@ -73,7 +74,7 @@ class Calibration:
     model: str
     api: Api
     ids: tuple[int, ...] = ()
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Reason, ...] = ()
 
     @property
     def exact(self) -> bool:
@@ -98,15 +99,16 @@ class Calibration:
         proof, words = self.verification, f"{len(self.words):,} {self.source}"
         if self.cost.tool_messages:
             words += ", tool messages"
+        said = [warning.text for warning in self.warnings]
         if not proof.probes:
-            return [f"prompt lengths assumed, not measured ({words})", *self.warnings]
+            return [f"prompt lengths assumed, not measured ({words})", *said]
         share = f"exact on {proof.exact} of {proof.probes} probes"
         if not self.exact:
             share = f"NOT {share}, off by up to {proof.largest_error_tokens:+,} tokens"
-        return [f"prompt lengths {share} ({words}, counted by {self.counted_by})", *self.warnings]
+        return [f"prompt lengths {share} ({words}, counted by {self.counted_by})", *said]
 
 
-def assumed(model: str, api: Api, *warnings: str, tool_messages: bool = False) -> Calibration:
+def assumed(model: str, api: Api, *warnings: Reason, tool_messages: bool = False) -> Calibration:
     """Return what holds where nothing was asked: the built-in words, ChatML's cost or none."""
     chatml = CHATML_TOOLS if tool_messages else CHATML
     return Calibration(
@@ -303,7 +305,7 @@ def _read(document: Mapping[str, Any]) -> Calibration:
         model=_text(document, "model"),
         api=api,
         ids=ids,
-        warnings=_texts(document, "warnings"),
+        warnings=_warnings(document),
     )
 
 
@@ -326,6 +328,14 @@ def _texts(document: Mapping[str, Any], key: str) -> tuple[str, ...]:
     if not all(isinstance(value, str) for value in values):
         raise ValueError(f"its {key} are not all texts")
     return values
+
+
+def _warnings(document: Mapping[str, Any]) -> tuple[Reason, ...]:
+    """Return those that have a code: an older version wrote texts, and every use warns anew."""
+    values = [each for each in _list(document, "warnings") if not isinstance(each, str)]
+    if not all(isinstance(each, Mapping) and each.keys() == {"code", "text"} for each in values):
+        raise ValueError("its warnings are not all codes and texts")
+    return tuple(Reason(_text(each, "code"), _text(each, "text")) for each in values)
 
 
 def _numbers(kind: type[_T], document: Mapping[str, Any], key: str) -> _T:

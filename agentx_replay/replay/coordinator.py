@@ -7,6 +7,7 @@ hangs, and whether the level stops. It looks at the shared page every 5 ms and r
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from agentx_replay.reason import Reason
 from agentx_replay.replay.idle import system_shift_ns
 from agentx_replay.replay.member import LOOK_EVERY_NS
 from agentx_replay.replay.page import Cells, CoordinatorRow, Reading, WorkerRow
@@ -23,9 +24,10 @@ that honest work ever kept a loop is under a second.
 """
 
 
-def hung(number: int, silent_s: float) -> str:
+def hung(number: int, silent_s: float) -> Reason:
     """Say that a worker hangs."""
-    return f"worker {number} hung (it did not move for {silent_s:g} s), so its lanes ended early"
+    what = f"worker {number} hung (it did not move for {silent_s:g} s), so its lanes ended early"
+    return Reason("worker-hung", what)
 
 
 @dataclass(slots=True)
@@ -75,7 +77,7 @@ class Coordinator:
         self._released = 0
         self._last: list[Reading | None] = []
         self._timer: TimerHandle | None = None
-        self.reason: str | None = None
+        self.reason: Reason | None = None
 
     def start(self) -> None:
         """Begin to look."""
@@ -86,7 +88,7 @@ class Coordinator:
         if self._timer is not None:
             self._timer.cancel()
 
-    def stop(self, reason: str) -> None:
+    def stop(self, reason: Reason) -> None:
         """Tell every worker to start nothing more; the first reason counts."""
         if self.reason is None:
             self.reason = reason

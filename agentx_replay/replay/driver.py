@@ -7,13 +7,14 @@ from enum import StrEnum
 
 from agentx_replay.plan.graph import StepId
 from agentx_replay.plan.plan import Plan
+from agentx_replay.reason import Reason
 from agentx_replay.replay.lane import Lane, LaneContext, PromptSources
 from agentx_replay.replay.peers import Alone, Meeting, Peers
 from agentx_replay.replay.ports import Clock, Endpoint, Recorder
 from agentx_replay.replay.timers import TimerQueue
 from agentx_replay.replay.traffic import Traffic
 from agentx_replay.replay.warmup import Warmed, WarmUp, WarmupError, longest_lead_s
-from agentx_replay.replay.window import Window, WindowResult, earliest_offset_s
+from agentx_replay.replay.window import INTERRUPTED, Window, WindowResult, earliest_offset_s
 from agentx_replay.wording import counted
 
 _NS = 1_000_000_000
@@ -51,7 +52,7 @@ class ReplayResult:
 
     start_ns: int
     window: WindowResult | None
-    failure: str | None = None
+    failure: Reason | None = None
     interrupted: bool = False
 
 
@@ -105,7 +106,7 @@ class Replay:
             barrier = await self._warm_up()
         except WarmupError as error:
             await self._abandon()
-            failure = None if self._interrupted else f"warm-up failed: {error}"
+            failure = None if self._interrupted else error.reason
             return ReplayResult(start_ns, None, failure, self._interrupted)
         finally:
             timeout.cancel()
@@ -148,9 +149,9 @@ class Replay:
         """A person stops the run: start nothing more, drain, end. In the warm-up: end at once."""
         self._interrupted = True
         if self._window is not None:
-            self._window.stop("interrupted")
+            self._window.stop(INTERRUPTED)
         else:
-            self._traffic.fail(WarmupError("interrupted"))
+            self._traffic.fail(WarmupError(INTERRUPTED))
 
     def leave(self) -> None:
         """Stop, and end what is in flight now."""
@@ -164,9 +165,8 @@ class Replay:
 
     def _warmup_timed_out(self) -> None:
         late, seconds = self._traffic.in_flight, self._scenario.warmup_timeout_s
-        self._traffic.fail(
-            WarmupError(f"{counted(late, 'request')} had not returned after {seconds:g} s")
-        )
+        what = f"warm-up failed: {counted(late, 'request')} had not returned after {seconds:g} s"
+        self._traffic.fail(WarmupError(Reason("warm-up-timed-out", what)))
 
     async def _abandon(self) -> None:
         """End what the failed warm-up left in flight, and wait until it is recorded."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from agentx_replay.reason import Reason
 from agentx_replay.replay.idle import WorkerState
 from agentx_replay.replay.page import Cells, CoordinatorRow, WorkerRow
 from agentx_replay.replay.peers import Meeting
@@ -66,7 +67,7 @@ class Member:
         self._told_skipped_ns = self._coordinator.skipped_ns
         return self._told_skipped_ns
 
-    def failing(self, ended: int, failed: int) -> str | None:  # noqa: ARG002 - the port's signature
+    def failing(self, ended: int, failed: int) -> Reason | None:  # noqa: ARG002 - the port's signature
         """The coordinator decides over all workers."""
         return None
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from agentx_replay.reason import Reason
 from agentx_replay.replay.idle import WorkerState, system_shift_ns
 from agentx_replay.replay.ports import Clock
 
@@ -37,7 +38,7 @@ class Peers(Protocol):
     def tell(self, state: WorkerState) -> int:
         """Say how it stands here; return how much idle time the system cap has skipped in all."""
 
-    def failing(self, ended: int, failed: int) -> str | None:
+    def failing(self, ended: int, failed: int) -> Reason | None:
         """Return why the level stops, given this worker's counts; None where others decide."""
 
 
@@ -58,7 +59,7 @@ class Alone:
         """Apply the system cap to this one state."""
         return state.skipped_ns + system_shift_ns([state], self._system_cap_ns)
 
-    def failing(self, ended: int, failed: int) -> str | None:
+    def failing(self, ended: int, failed: int) -> Reason | None:
         """Return why the level stops, if too many failed."""
         return failing(ended, failed, self._concurrency)
 
@@ -69,14 +70,15 @@ def too_many_failed(failed: int, ended: int, concurrency: int) -> bool:
     return enough and failed > FAILED_SHARE_TO_STOP * ended
 
 
-def failing(ended: int, failed: int, concurrency: int) -> str | None:
-    """Return in words that too many failed, None where not."""
+def failing(ended: int, failed: int, concurrency: int) -> Reason | None:
+    """Return that too many failed, None where not."""
     if not too_many_failed(failed, ended, concurrency):
         return None
-    return f"{failed} of {ended} requests failed, over {FAILED_SHARE_TO_STOP:.0%} of them"
+    what = f"{failed} of {ended} requests failed, over {FAILED_SHARE_TO_STOP:.0%} of them"
+    return Reason("too-many-failed", what)
 
 
-def all_failing(states: Iterable[WorkerState], concurrency: int) -> str | None:
+def all_failing(states: Iterable[WorkerState], concurrency: int) -> Reason | None:
     """The same over all workers."""
     counted = list(states)
     ended, failed = sum(s.ended for s in counted), sum(s.failed for s in counted)

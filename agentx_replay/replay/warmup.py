@@ -8,6 +8,7 @@ and joins hold, and a lane that drains a tree takes the next session. Idle caps 
 from dataclasses import dataclass
 
 from agentx_replay.plan.graph import StepId
+from agentx_replay.reason import Reason
 from agentx_replay.replay.lane import Lane
 from agentx_replay.replay.play import Due
 from agentx_replay.replay.ports import Dispatch, Phase, Response, Status
@@ -28,7 +29,11 @@ class Warmed:
 
 
 class WarmupError(Exception):
-    """The warm-up cannot give a sound start; the message says why."""
+    """The warm-up cannot give a sound start; ``reason`` says why."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(reason.text)
+        self.reason = reason
 
 
 def longest_lead_s(lanes: list[Lane]) -> float:
@@ -137,7 +142,7 @@ class WarmUp:
             return False
         reason = response.error_text or response.status.value
         what = f"request {dispatch.request_id} of session {dispatch.session_id} failed: {reason}"
-        self._traffic.fail(WarmupError(what))
+        self._traffic.fail(WarmupError(Reason("warm-up-failed", f"warm-up failed: {what}")))
         return True
 
     def _now_ns(self, lane: Lane) -> int:

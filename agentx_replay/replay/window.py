@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass, field
 
 from agentx_replay.plan.graph import StepId
+from agentx_replay.reason import Reason
 from agentx_replay.replay.idle import WorkerState, idle_since_ns, tree_shift_ns
 from agentx_replay.replay.lane import Lane
 from agentx_replay.replay.peers import Peers
@@ -24,6 +25,9 @@ PREPARE_AHEAD_NS = 100_000_000
 """How long before its timer a stream's connection is seen to (metrics.md)."""
 
 
+INTERRUPTED = Reason("run-interrupted", "interrupted")
+
+
 @dataclass(frozen=True, slots=True)
 class WindowResult:
     """When the window opened, closed and had drained, in ns; why it closed early, if it did."""
@@ -33,7 +37,7 @@ class WindowResult:
     drained_ns: int
     nominal_close_ns: int
     system_skipped_s: float
-    stopped: str | None = None
+    stopped: Reason | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +112,7 @@ class Window:
         self._wake = Alarm(self._clock, traffic.guard(self.pump))
         self._ahead = Alarm(self._clock, traffic.guard(self._prepare))
         self._failed = self._ended = 0
-        self._stopped: str | None = None
+        self._stopped: Reason | None = None
         self._open_ns = self._nominal_close_ns = self._close_ns = 0
         self.is_open = False
 
@@ -129,7 +133,7 @@ class Window:
             stopped=self._stopped,
         )
 
-    def stop(self, reason: str) -> None:
+    def stop(self, reason: Reason) -> None:
         """Close early: start nothing more, drain what is in flight."""
         if self.is_open:
             self._stopped = reason

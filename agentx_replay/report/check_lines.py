@@ -3,10 +3,11 @@
 from typing import Any
 
 from agentx_replay.analysis.client_error import Ceiling, Driven
+from agentx_replay.reason import Reason
 from agentx_replay.wording import counted
 
 
-def server_lines(facts: dict[str, Any], cautions: tuple[str, ...]) -> list[str]:
+def server_lines(facts: dict[str, Any], warnings: tuple[Reason, ...]) -> list[str]:
     """Return what was found out about a server; ``facts`` are those of a target."""
     limit = facts["max_model_len"]
     kept = facts["keep_alive_s"]
@@ -22,7 +23,7 @@ def server_lines(facts: dict[str, Any], cautions: tuple[str, ...]) -> list[str]:
     )
     lines = [f"server {facts['url']} ({facts['server'] or 'does not name itself'})"]
     lines += [f"  {name + ':':20}{value}" for name, value in said]
-    return lines + [f"  note: {caution}" for caution in cautions]
+    return lines + [f"  warning: {warning.text}" for warning in warnings]
 
 
 def _yes(fact: bool) -> str:

@@ -83,6 +83,12 @@ def _names(what: str, none: str | None) -> _Phrase:
     return said
 
 
+def _warnings(values: Sequence[Any]) -> str | None:
+    """Say the warnings; an older version wrote texts."""
+    texts = [each if isinstance(each, str) else each["text"] for each in values]
+    return f"warnings: {', '.join(texts)}" if texts else None
+
+
 def _start(fraction: Sequence[float]) -> str:
     return f"first sessions begin between {fraction[0]:.0%} and {fraction[1]:.0%} of their length"
 
@@ -164,7 +170,7 @@ _PROMPTS: dict[str, _Phrase] = {
     "counted_by": lambda value: f"counted by {value}" if value else None,
     "model": lambda value: f"for the model {value}",
     "api": lambda value: f"by the {value} API",
-    "warnings": _names("warnings:", None),
+    "warnings": _warnings,
 }
 _SERVER: dict[str, _Phrase] = {
     "kind": str,

@@ -15,7 +15,7 @@ from agentx_replay.errors import UsageError
 
 _FREE = "free some space; what was written so far stays"
 _PERMISSIONS = "choose another --out or change its permissions"
-_FAULTS = {
+FAULTS = {
     errno.ENOSPC: ("disk-full", "the disk is full", _FREE),
     errno.EDQUOT: ("disk-quota", "the disk quota is used up", _FREE),
     errno.EFBIG: ("file-size-limit", "a file grew over the limit", "raise the limit (ulimit -f)"),
@@ -35,7 +35,7 @@ def explain(error: OSError, path: Path) -> UsageError:
     """Return what an error of the disk at ``path`` means to a person."""
     happened = error.strerror or str(error)
     other = ("disk-refuses", happened, "check the disk, or choose another --out")
-    code, happened, way_out = _FAULTS.get(error.errno or 0, other)
+    code, happened, way_out = FAULTS.get(error.errno or 0, other)
     return UsageError(code, f"cannot write {path}: {happened}", way_out)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from fidelity_cases import KEPT, OF
+from raised_codes import codes_of
 from record_cases import SECOND, dispatch, prompt, recorded, response
 
 from agentx_replay.analysis import findings
@@ -49,7 +50,7 @@ def test_every_code_is_of_one_rule_and_in_the_documentation() -> None:
     told = re.findall(
         r"^\| `([a-z-]+)` \| (?:invalid|incomp|warn|broken)", METRICS_PAGE.read_text(), re.MULTILINE
     )
-    assert sorted(told) == sorted(written)
+    assert sorted(told) == sorted({*written, *codes_of("Reason")})
 
 
 # --- is the measurement sound --------------------------------------------------------------------
@@ -60,7 +61,8 @@ def test_every_code_is_of_one_rule_and_in_the_documentation() -> None:
     [
         (COMPLETE, Conduct(), True, []),
         (COMPLETE, Conduct(), False, ["window-never-opened"]),
-        (PointStatus.FAILED, Conduct(failure="refused"), False, ["run-failed"]),
+        (PointStatus.FAILED, Conduct(False, "1", "worker-hung"), False, ["worker-hung"]),
+        (PointStatus.FAILED, Conduct(failure="of an older version"), False, ["run-failed"]),
         (PointStatus.INTERRUPTED, Conduct(interrupted=True), True, ["run-interrupted"]),
         (PointStatus.INTERRUPTED, Conduct(interrupted=True), False, ["run-interrupted"]),
         (COMPLETE, Conduct(True, "stopped"), True, ["run-interrupted", "run-failed"]),

@@ -91,10 +91,11 @@ def test_a_point_without_facts_is_named(tmp_path: Path) -> None:
 
 
 def test_a_point_whose_window_never_opened_has_no_numbers() -> None:
-    failed = replace(FACTS, window=None, conduct=Conduct(failure="warm-up failed: refused"))
+    failed = replace(FACTS, window=None, conduct=Conduct(False, "refused", "warm-up-failed"))
     point = measured(failed)
     assert point.summary is None
-    assert point.texts(Kind.INVALID) == ("warm-up failed: refused",)
+    assert point.texts(Kind.INVALID) == ("refused",)
+    assert point.has("warm-up-failed")
     row = point_row(point)
     assert row["total_tokens_per_s"] is None
     assert row["requests"] == 0

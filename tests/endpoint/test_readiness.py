@@ -79,7 +79,7 @@ def test_two_requests_tell_all() -> None:
         usage_reported=True,
         cached_tokens_reported=True,
     )
-    assert facts.cautions() == ()
+    assert facts.warnings() == ()
     assert requests[0].startswith(b"GET /v1/models HTTP/1.1\r\n")
     asked = orjson.loads(requests[1].partition(b"\r\n\r\n")[2])
     assert (asked["max_completion_tokens"], asked["max_tokens"]) == (7, 5)
@@ -103,22 +103,18 @@ def test_fields_that_are_refused_together_are_tried_alone(refusals: int, field: 
 def test_an_early_end_means_ignore_eos_is_not_honoured() -> None:
     facts, _ = ask([ONE], [completion(3, "stop")])
     assert not facts.ignore_eos
-    assert [sentence[:40] for sentence in facts.cautions()] == [
-        "the server ends before the requested len"
-    ]
+    assert [warning.code for warning in facts.warnings()] == ["server-ends-early"]
 
 
 def test_no_usage_is_told_and_leaves_the_rest_unknown() -> None:
     facts, _ = ask([ONE], [[HEAD, chunk(token("x", "length") + DONE), LAST_CHUNK]])
     assert not facts.usage_reported
-    assert facts.cautions() == ("the server reports no usage, so no run on it can be valid",)
+    assert [warning.code for warning in facts.warnings()] == ["server-without-usage"]
 
 
 def test_no_cached_tokens_is_told() -> None:
     facts, _ = ask([ONE], [completion(7, cached=False)])
-    assert facts.cautions() == (
-        "the server does not report cached tokens, so the cache hit cannot be measured",
-    )
+    assert [warning.code for warning in facts.warnings()] == ["server-without-cached-tokens"]
 
 
 HANGING: Answer = [Move.HANG]

@@ -1,6 +1,7 @@
 """Calibrating against servers of every kind: what is found, what it costs, what is said."""
 
 import json
+import re
 from dataclasses import replace
 from itertools import count, cycle
 from pathlib import Path
@@ -71,6 +72,10 @@ def chatml(path: str, body: Body) -> Reply:
     return completion(body, chatml_count(body)) if path == CHAT else NOT_FOUND
 
 
+def codes(found: Calibration) -> list[str]:
+    return [warning.code for warning in found.warnings]
+
+
 # --- servers that can be calibrated against -----------------------------------------------------
 
 
@@ -139,7 +144,8 @@ def test_words_of_a_tokenizers_file_are_checked_by_the_server() -> None:
     assert found.exact
     assert len(server.asked) <= 90
     assert words[100] not in found.words
-    assert "of 500 words of tokenizer.json are not one token each" in found.warnings[0]
+    assert codes(found) == ["words-left-out"]
+    assert "1 of 500 words of tokenizer.json" in found.warnings[0].text
 
 
 def test_tokenize_that_says_other_than_usage_is_not_believed() -> None:
@@ -273,11 +279,8 @@ def test_a_calibration_of_the_other_kind_of_messages_is_refused(
 def test_a_server_that_reports_no_usage_is_assumed_and_told() -> None:
     found, _ = calibrated(lambda path, body: completion(body, None))
     assert found.cost.assumed
-    assert found.lines() == [
-        "prompt lengths assumed, not measured (1,234 built-in words)",
-        "the server tells no prompt lengths (no usage, no /tokenize): words and template are "
-        "assumed",
-    ]
+    assert (found.verification.probes, len(found.words)) == (0, 1_234)
+    assert codes(found) == ["lengths-not-told"]
 
 
 def test_usage_only_without_streaming_calibrates_and_is_told() -> None:
@@ -289,9 +292,7 @@ def test_usage_only_without_streaming_calibrates_and_is_told() -> None:
     found, _ = calibrated(whole_only)
     assert found.exact
     assert found.counted_by == "usage, not streamed"
-    assert found.warnings == (
-        "the server reports usage only when not streaming: no run on it can be checked",
-    )
+    assert codes(found) == ["usage-not-streamed"]
 
 
 def test_a_prompt_whose_length_changes_from_request_to_request_is_not_called_exact() -> None:
@@ -309,8 +310,7 @@ def test_a_prompt_whose_length_changes_from_request_to_request_is_not_called_exa
     assert (found.cost, found.exact) == (CHATML, False)
     assert found.verification.exact == found.verification.probes - 1
     assert "NOT exact" in found.lines()[0]
-    (said,) = [each for each in found.warnings if "left out" not in each]
-    assert said.startswith("the length of a prompt changes from request to request")
+    assert [code for code in codes(found) if code != "words-left-out"] == ["lengths-change"]
 
 
 def test_a_server_that_counts_a_cached_prompt_otherwise_is_told() -> None:
@@ -328,10 +328,8 @@ def test_a_server_that_counts_a_cached_prompt_otherwise_is_told() -> None:
     assert (found.verification.exact, found.verification.largest_error_tokens) == (41, -303)
     assert not found.exact
     # 300 words, the opening one, and 8 of template.
-    assert found.warnings == (
-        "the server counts 309 prompt tokens the first time and 6 the second for the same "
-        "prompt: its usage does not tell the length of a prompt",
-    )
+    assert codes(found) == ["usage-changes"]
+    assert re.findall(r"\d+", found.warnings[0].text) == ["309", "6"]
 
 
 def test_a_busy_server_is_waited_for() -> None:
@@ -365,7 +363,6 @@ def test_a_template_that_says_the_date_is_told_with_its_error() -> None:
     assert not found.exact
     assert 0 < abs(found.verification.largest_error_tokens) <= 6
     assert found.verification.exact > 0
-    assert found.lines()[0].startswith("prompt lengths NOT exact on ")
 
 
 def test_a_tokenizer_without_such_words_is_told_with_the_tokens_a_word() -> None:
@@ -378,7 +375,8 @@ def test_a_tokenizer_without_such_words_is_told_with_the_tokens_a_word() -> None
     # Sixty went into words; sixteen are left to the proof, and that is the least.
     assert len(server.asked) <= 100
     assert found.verification.probes == 16
-    assert any("a word is 5.00 tokens" in warning for warning in found.warnings)
+    assert codes(found)[-1] == "words-not-one-token"
+    assert "5.00 tokens" in found.warnings[-1].text
 
 
 @pytest.mark.parametrize("most_words", [4, 12])
@@ -388,7 +386,7 @@ def test_a_server_that_refuses_all_but_the_shortest_prompts_is_assumed(most_word
 
     found, _ = calibrated(refusing)
     assert found.cost.assumed
-    assert "the server refuses the prompts of a calibration" in found.warnings[0]
+    assert codes(found) == ["calibration-refused"]
 
 
 def test_a_server_that_refuses_conversations_is_assumed() -> None:

@@ -17,8 +17,8 @@ from agentx_replay.errors import UsageError
 from agentx_replay.experiment.replicas import (
     ask_replicas,
     check_lengths,
-    replica_cautions,
     replica_pages,
+    replica_warnings,
 )
 from agentx_replay.prompts.calibration import Calibration, Verification, assumed
 from agentx_replay.prompts.template import TemplateCost
@@ -124,18 +124,18 @@ def test_what_the_servers_differ_in_is_said() -> None:
     servers = [settings("http://a"), settings("http://b"), settings("http://c")]
     other = replace(FACTS, max_model_len=4096, cached_tokens_reported=False)
     unknown = replace(FACTS, max_model_len=None)
-    assert replica_cautions(servers, [FACTS, other, unknown]) == (
-        "the servers differ in context limit: 8192 at http://a/v1, 4096 at http://b/v1, "
-        "not told at http://c/v1",
-        "the servers differ in reporting cached tokens: yes at http://a/v1, no at http://b/v1, "
-        "yes at http://c/v1",
-    )
+    limit, cached = replica_warnings(servers, [FACTS, other, unknown])
+    assert limit.code == cached.code == "replicas-differ"
+    values = "8192 at http://a/v1, 4096 at http://b/v1, not told at http://c/v1"
+    assert limit.text.endswith(f" context limit: {values}")
+    values = "yes at http://a/v1, no at http://b/v1, yes at http://c/v1"
+    assert cached.text.endswith(f" cached tokens: {values}")
 
 
 def test_what_says_nothing_of_a_server_may_differ_without_a_word() -> None:
     servers = [settings("http://a"), settings("http://b")]
     other = replace(FACTS, served_models=("m", "n"), keep_alive_s=5.0)
-    assert replica_cautions(servers, [FACTS, other]) == ()
+    assert replica_warnings(servers, [FACTS, other]) == ()
 
 
 # --- one length ---------------------------------------------------------------------------------

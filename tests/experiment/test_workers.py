@@ -27,10 +27,11 @@ from agentx_replay.experiment.workers import (
     workers_for,
 )
 from agentx_replay.prompts.calibration import assumed
+from agentx_replay.reason import Reason
 from agentx_replay.replay.clock import real_clock
-from agentx_replay.replay.coordinator import HANG_AFTER_S
+from agentx_replay.replay.coordinator import HANG_AFTER_S, hung
 from agentx_replay.replay.driver import ReplayResult
-from agentx_replay.replay.window import WindowResult
+from agentx_replay.replay.window import INTERRUPTED, WindowResult
 from agentx_replay.results.compaction import compact, request_files
 from agentx_replay.results.layout import instrument_parts
 from agentx_replay.results.parquet import read_parquet
@@ -163,7 +164,7 @@ def test_a_worker_that_dies_fails_the_level_and_what_it_had_written_stays(tmp_pa
     # A part is written every 4 s, so that its first is on disk when it dies.
     orders = Orders(tmp_path, deadly_lane=1, dies_after_s=6.0)
     crew = run(jobs(tmp_path, 2, orders, window_s=600.0))
-    assert crew.result.failure == "worker 1 died by signal 9, so its lanes ended early"
+    assert crew.result.failure == died(1, -9)
     assert not crew.result.interrupted
     assert crew.played[0] is not None
     assert crew.played[1] is None
@@ -177,9 +178,7 @@ def test_a_worker_that_hangs_fails_the_level_and_what_it_had_written_stays(tmp_p
     """It is stopped by a signal: alive, its pipe open, its loop still."""
     orders = Orders(tmp_path, deadly_lane=1, dies_after_s=6.0, deadly_signal=signal.SIGSTOP)
     crew = run(jobs(tmp_path, 2, orders, window_s=600.0), hang_after_s=3.0)
-    assert crew.result.failure == (
-        "worker 1 hung (it did not move for 3 s), so its lanes ended early"
-    )
+    assert crew.result.failure == hung(1, 3.0)
     assert not crew.result.interrupted
     assert crew.played[0] is not None
     assert crew.played[1] is None
@@ -192,7 +191,8 @@ def test_a_warm_up_that_fails_at_one_worker_fails_the_level(tmp_path: Path) -> N
     crew = run(jobs(tmp_path, 2, Orders(tmp_path, failing_lane=1)))
     assert crew.result.window is None
     assert crew.result.failure is not None
-    assert crew.result.failure.startswith("warm-up failed: request r-c6-l1-p0-s0-t")
+    assert crew.result.failure.code == "warm-up-failed"
+    assert " r-c6-l1-p0-s0-t" in crew.result.failure.text
 
 
 def test_sessions_that_changed_meanwhile_are_refused(tmp_path: Path) -> None:
@@ -234,8 +234,10 @@ def test_how_many_workers_play_a_level(
 
 
 def test_a_death_is_told_by_its_signal_or_its_exit_code() -> None:
-    assert died(3, -11) == "worker 3 died by signal 11, so its lanes ended early"
-    assert died(0, 1) == "worker 0 died with exit code 1, so its lanes ended early"
+    signalled, ended = died(3, -11), died(0, 1)
+    assert signalled.code == ended.code == "worker-died"
+    assert signalled.text.startswith("worker 3 died by signal 11,")
+    assert ended.text.startswith("worker 0 died with exit code 1,")
 
 
 def test_the_joint_window_lasts_from_the_common_opening_to_the_last_end() -> None:
@@ -243,8 +245,9 @@ def test_the_joint_window_lasts_from_the_common_opening_to_the_last_end() -> Non
     other = ReplayResult(4, WindowResult(100, 201, 220, 200, 1.5))
     joint = WindowResult(100, 201, 230, 200, 1.5)
     assert joint_result([one, other], None) == ReplayResult(4, joint)
-    stopped = dataclasses.replace(joint, stopped="interrupted")
-    assert joint_result([one, other], "interrupted") == ReplayResult(4, stopped, interrupted=True)
-    failed = dataclasses.replace(joint, stopped="why")
-    assert joint_result([one, other], "why") == ReplayResult(4, failed, failure="why")
-    assert joint_result([], "why") == ReplayResult(0, None, failure="why")
+    stopped = dataclasses.replace(joint, stopped=INTERRUPTED)
+    assert joint_result([one, other], INTERRUPTED) == ReplayResult(4, stopped, interrupted=True)
+    why = Reason("worker-died", "why")
+    failed = dataclasses.replace(joint, stopped=why)
+    assert joint_result([one, other], why) == ReplayResult(4, failed, failure=why)
+    assert joint_result([], why) == ReplayResult(0, None, failure=why)

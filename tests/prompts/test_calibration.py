@@ -5,6 +5,7 @@ from dataclasses import asdict, replace
 
 import pytest
 from asked_probes import answered, templated
+from golden_files import Goldens
 from refusals import refuses
 
 from agentx_replay.errors import UsageError
@@ -26,6 +27,7 @@ from agentx_replay.prompts.probes import Conversation, Count, Ids, Probe, ProbeM
 from agentx_replay.prompts.template import CHATML, TemplateCost
 from agentx_replay.prompts.template_cost import flat_cost
 from agentx_replay.prompts.vocabulary import common_words
+from agentx_replay.reason import Reason
 
 WIDE = Room(context_tokens=131_072, affordable_tokens=20_000)
 
@@ -133,6 +135,7 @@ def test_no_two_probes_are_alike_so_no_cache_knows_them() -> None:
 
 # --- the value ----------------------------------------------------------------------------------
 
+WARNING = Reason("words-left-out", "so")
 EXACT = Calibration(
     words=("acid", "army"),
     opening="able",
@@ -145,34 +148,26 @@ EXACT = Calibration(
 )
 
 
-def test_an_exact_calibration_is_one_line() -> None:
-    assert EXACT.lines() == [
-        "prompt lengths exact on 40 of 40 probes (2 built-in words, counted by /tokenize)"
-    ]
-
-
-def test_one_that_is_not_says_by_how_much_and_every_warning() -> None:
-    missed = replace(EXACT, verification=Verification(40, 31, -2, 4_096, 60), warnings=("so",))
-    assert missed.lines() == [
-        "prompt lengths NOT exact on 31 of 40 probes, off by up to -2 tokens "
-        "(2 built-in words, counted by /tokenize)",
-        "so",
-    ]
-
-
-def test_one_that_was_never_made_says_so() -> None:
-    told = assumed("tiny", "chat", "the server tells nothing").lines()
-    assert told == [
-        "prompt lengths assumed, not measured (1,234 built-in words)",
-        "the server tells nothing",
-    ]
+def test_it_is_told_in_a_line_with_how_far_it_is_off_and_every_warning(goldens: Goldens) -> None:
+    missed = replace(EXACT, verification=Verification(40, 31, -2, 4_096, 60), warnings=(WARNING,))
+    never_made = assumed("tiny", "chat", WARNING)
+    lines = [*EXACT.lines(), *missed.lines(), *never_made.lines()]
+    assert [(each.exact, len(each.lines())) for each in (EXACT, missed, never_made)] == [
+        (True, 1), (False, 2), (False, 2),
+    ]  # fmt: skip
+    goldens.check_text("words/calibration", "\n".join(lines) + "\n")
 
 
 def test_a_calibration_reads_back_equal() -> None:
-    with_ids = replace(EXACT, ids=(7, 8, 9), warnings=("one",), api="completions")
+    with_ids = replace(EXACT, ids=(7, 8, 9), warnings=(WARNING,), api="completions")
     tools = replace(CHATML, tool_messages=True, call=18, result=17, first_call=-1)
     for calibration in (EXACT, with_ids, replace(EXACT, cost=tools)):
         assert from_document(as_document(calibration), "c.json") == calibration
+
+
+def test_warnings_without_codes_of_an_older_version_are_left_out() -> None:
+    older = as_document(EXACT) | {"warnings": ["words left out"]}
+    assert from_document(older, "c.json") == EXACT
 
 
 def test_one_of_plain_messages_says_nothing_of_tools_as_before_there_were_any() -> None:
@@ -214,7 +209,7 @@ def test_its_summary_has_numbers_in_place_of_lists() -> None:
         ({"ids": ["7", "8", "9"]}, "not one token id a word"),
         ({"ids": [True, 8, 9]}, "not one token id a word"),
         ({"ids": {}}, "its ids are no list"),
-        ({"warnings": [1]}, "its warnings are not all texts"),
+        ({"warnings": [1]}, "its warnings are not all codes and texts"),
         ({"cost": []}, "its cost has not the fields with_system"),
         ({"cost": asdict(CHATML) | {"user": "6"}}, "its cost.user is '6'"),
         ({"cost": asdict(CHATML) | {"user": 6.5}}, "its cost.user is 6.5"),

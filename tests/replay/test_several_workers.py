@@ -16,11 +16,12 @@ from virtual_replay import SCENARIO, S, replay
 from virtual_workers import SHORT, from_each_start, shared_replay
 
 from agentx_replay.plan.graph import Join, SessionGraph, Spawn, StepId
-from agentx_replay.replay.coordinator import Coordinator
+from agentx_replay.replay.coordinator import Coordinator, hung
 from agentx_replay.replay.member import Member
 from agentx_replay.replay.page import CoordinatorRow, WorkerRow, page_bytes
 from agentx_replay.replay.ports import Dispatch, Status
 from agentx_replay.replay.virtual_time import run_virtual, virtual_clock
+from agentx_replay.replay.window import INTERRUPTED
 
 FROM_THE_MIDDLE = dataclasses.replace(
     SCENARIO,
@@ -121,7 +122,8 @@ def test_the_failures_of_all_workers_together_stop_the_level() -> None:
         status=lambda d: Status.FAILED if d.lane and d.turn < 3 else Status.OK,
     )
     # Each second both end one. 3 failures: of 20 that is 15 %.
-    assert run.reason == "3 of 20 requests failed, over 10% of them"
+    assert run.reason is not None
+    assert run.reason.code == "too-many-failed"
     assert len(run.log.requests) == 22  # the two under way drain
 
 
@@ -155,9 +157,7 @@ def watched(beats: Callable[[float], int], for_s: float) -> list[tuple[float, in
         play()
         coordinator.start()
         await asyncio.sleep(for_s)
-        assert coordinator.reason == (
-            "worker 0 hung (it did not move for 2 s), so its lanes ended early" if found else None
-        )
+        assert coordinator.reason == (hung(0, 2.0) if found else None)
         return found
 
     return run_virtual(main())
@@ -204,7 +204,7 @@ def test_a_worker_that_is_slow_does_not_hang() -> None:
 def test_a_stop_reaches_every_worker_in_the_window() -> None:
     of = graph([step(i, i, gap_s=0.0) for i in range(50)])
     run = shared_replay([of, of], lanes=2, workers=2, stop_at_s=5.5)
-    assert run.reason == "interrupted"
+    assert run.reason == INTERRUPTED
     assert all(result.interrupted and result.window for result in run.results)
     assert max(r.send_ns for _, r in run.log.requests) < 5.6 * S
 
