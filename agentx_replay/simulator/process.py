@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import IO, cast
 
 import orjson
@@ -36,21 +37,31 @@ def serve(config: ServerConfig, announce: Callable[[str], None], *, end_with_std
 async def _serve(
     config: ServerConfig, announce: Callable[[str], None], *, end_with_stdin: bool
 ) -> None:
+    async with running_server(config) as running:
+        await until_ended(partial(announce, running.url), end_with_stdin=end_with_stdin)
+
+
+async def until_ended(announce: Callable[[], None], *, end_with_stdin: bool) -> None:
+    """Announce that requests can come, and wait for the end as ``serve`` says."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     if end_with_stdin:
         loop.add_reader(sys.stdin.fileno(), _stop_at_end_of_stdin, stop)
-    async with running_server(config) as running:
-        announce(running.url)
-        await stop.wait()
+    announce()
+    await stop.wait()
 
 
 def _stop_at_end_of_stdin(stop: asyncio.Event) -> None:
     if not os.read(sys.stdin.fileno(), 4096):
         asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
         stop.set()
+
+
+def say(**line: str) -> None:
+    """Print the one line of a child: its URL, or what is wrong."""
+    print(orjson.dumps(line).decode(), flush=True)
 
 
 def config_from_json(text: str) -> ServerConfig:
@@ -77,7 +88,34 @@ class SimulatorProcess:
             self.process.communicate()
 
 
-def first_line(process: "subprocess.Popen[bytes]") -> bytes:
+def launch_simulator(config: ServerConfig) -> SimulatorProcess:
+    """Start a simulator in a child process and return when it answers.
+
+    Raises UsageError with what the child said where it could not start.
+    """
+    return launch("agentx_replay.simulator", orjson.dumps(asdict(config)).decode())
+
+
+def launch(module: str, *arguments: str) -> SimulatorProcess:
+    """Start a module as a child that serves, as ``launch_simulator`` does."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", module, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,  # Ctrl-C is the parent's to handle
+    )
+    said = orjson.loads(_first_line(process) or b"{}")
+    if "url" in said:
+        return SimulatorProcess(said["url"], process.pid, process)
+    process.communicate()
+    raise UsageError(
+        said.get("code", "simulator-ended"),
+        said.get("what", "the simulator ended before it could serve"),
+        said.get("what_to_do", "see what it wrote to standard error"),
+    )
+
+
+def _first_line(process: "subprocess.Popen[bytes]") -> bytes:
     """Return what a child says first. It is ended where nobody waits for it any more: it would
     tell that nobody reads it, after its parent's last word.
     """
@@ -87,25 +125,3 @@ def first_line(process: "subprocess.Popen[bytes]") -> bytes:
         process.kill()
         process.wait()
         raise
-
-
-def launch_simulator(config: ServerConfig) -> SimulatorProcess:
-    """Start a simulator in a child process and return when it answers.
-
-    Raises UsageError with what the child said where it could not start.
-    """
-    process = subprocess.Popen(
-        [sys.executable, "-m", "agentx_replay.simulator", orjson.dumps(asdict(config)).decode()],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        start_new_session=True,  # Ctrl-C is the parent's to handle
-    )
-    said = orjson.loads(first_line(process) or b"{}")
-    if "url" in said:
-        return SimulatorProcess(said["url"], process.pid, process)
-    process.communicate()
-    raise UsageError(
-        said.get("code", "simulator-ended"),
-        said.get("what", "the simulator ended before it could serve"),
-        said.get("what_to_do", "see what it wrote to standard error"),
-    )

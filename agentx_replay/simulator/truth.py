@@ -9,7 +9,7 @@ Memory is bounded: the oldest records go first.
 
 from array import array
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 _EVENT_BYTES = 12
@@ -40,17 +40,8 @@ class ResponseTruth:
 
     def as_json(self) -> dict[str, Any]:
         """Return the record as plain values."""
-        return {
-            "number": self.number,
-            "request_id": self.request_id,
-            "received_ns": self.received_ns,
-            "prompt_tokens": self.prompt_tokens,
-            "max_tokens": self.max_tokens,
-            "cached_tokens": self.cached_tokens,
-            "sent_ns": self.sent_ns.tolist(),
-            "tokens": self.tokens.tolist(),
-            "end": self.end,
-        }
+        events = {"sent_ns": self.sent_ns.tolist(), "tokens": self.tokens.tolist()}
+        return asdict(self) | events
 
 
 class TruthLog:

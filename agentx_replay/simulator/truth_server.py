@@ -9,17 +9,15 @@ was sent since it was last asked.
 
     python -m agentx_replay.simulator.truth_server
 
-It prints its URL, serves the loopback alone, and ends when its standard input does.
+It prints its URL as JSON, serves the loopback alone, and ends when its standard input does.
 """
 
 import asyncio
 import heapq
-import os
 import socket
-import subprocess
-import sys
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 
 import orjson
@@ -31,7 +29,7 @@ from agentx_replay.simulator.api import http_response
 from agentx_replay.simulator.connection import Connection, HttpRequest, Limits
 from agentx_replay.simulator.events import DONE, Events, Usage
 from agentx_replay.simulator.listening import listen
-from agentx_replay.simulator.process import SimulatorProcess, first_line
+from agentx_replay.simulator.process import SimulatorProcess, launch, say, until_ended
 from agentx_replay.simulator.truth import ResponseTruth, TruthLog
 from agentx_replay.simulator.wire import LAST_CHUNK, chunk, stream_head
 
@@ -113,32 +111,16 @@ class TruthServer:
 
 
 async def _serve() -> None:
-    loop = asyncio.get_running_loop()
-    stop = asyncio.Event()
-
-    def at_end_of_input() -> None:
-        if not os.read(sys.stdin.fileno(), 4096):
-            loop.remove_reader(sys.stdin.fileno())
-            stop.set()
-
-    loop.add_reader(sys.stdin.fileno(), at_end_of_input)
-    with real_clock(loop) as clock:
+    with real_clock(asyncio.get_running_loop()) as clock:
         listener = await listen("127.0.0.1", 0, TruthServer(clock).connect)
-        print(f"http://127.0.0.1:{listener.port}", flush=True)
-        await stop.wait()
+        url = f"http://127.0.0.1:{listener.port}"
+        await until_ended(partial(say, url=url), end_with_stdin=True)
         await listener.close()
 
 
 def launch_truth_server() -> SimulatorProcess:
     """Start a truth server in a child process and return when it answers."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "agentx_replay.simulator.truth_server"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        start_new_session=True,  # Ctrl-C is the parent's to handle
-    )
-    url = first_line(process).decode().strip()
-    return SimulatorProcess(url, process.pid, process)
+    return launch("agentx_replay.simulator.truth_server")
 
 
 if __name__ == "__main__":
