@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -80,10 +81,12 @@ def test_while_the_simulator_starts_its_child_says_nothing(command: str, child: 
     started_child = int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text())
     os.kill(started_child, signal.SIGSTOP)
     process.send_signal(signal.SIGINT)
-    assert process.wait(60) == INTERRUPTED
-    with suppress(ProcessLookupError):
-        os.kill(started_child, signal.SIGCONT)
-    rest = process.stderr.read()  # to the end of both
+    with ThreadPoolExecutor(1) as reader:  # a full pipe would keep the parent from ending
+        reading = reader.submit(process.stderr.read)  # to the end of both
+        assert process.wait(60) == INTERRUPTED
+        with suppress(ProcessLookupError):
+            os.kill(started_child, signal.SIGCONT)
+    rest = reading.result()
     process.communicate()
     assert "agentx-replay: interrupted" in rest
     assert "Traceback" not in rest
