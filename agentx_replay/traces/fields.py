@@ -38,13 +38,15 @@ class Fields:
     place: str
     values: dict[str, Any]
 
-    def whole(self, key: str, *, least: int = 0, default: int | None = None) -> int:
-        """Return a whole number from ``least`` to ``MOST_TOKENS``; ``default`` if it is absent."""
+    def whole(
+        self, key: str, *, least: int = 0, most: int = MOST_TOKENS, default: int | None = None
+    ) -> int:
+        """Return a whole number from ``least`` to ``most``; ``default`` if it is absent."""
         value = self.values.get(key)
         if value is None and default is not None:
             return default
-        if type(value) is not int or not least <= value <= MOST_TOKENS:
-            raise self.bad(key, f"a whole number from {least} to {MOST_TOKENS}")
+        if type(value) is not int or not least <= value <= most:
+            raise self.bad(key, f"a whole number from {least} to {most}")
         return value
 
     def seconds(self, key: str) -> float:

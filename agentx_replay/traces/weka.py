@@ -7,8 +7,9 @@ directories are ``corpus.py``'s; what times mean is ``dialect.py``'s; how equal 
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, pairwise
+from typing import Any
 
 from agentx_replay.traces.block_index import BlockIndex, Placement
 from agentx_replay.traces.dialect import MarkerTimes, completions, inner_times_are_relative
@@ -25,7 +26,6 @@ from agentx_replay.traces.model import (
 
 _MOST_BLOCK_TOKENS = 65_536
 _SCOPES = ("", "local", "global")
-_SUBAGENT = "subagent"
 _LAUNCHED = "async_launched"
 
 
@@ -46,48 +46,23 @@ _SUBAGENT_KEYS = _keys(
 
 
 @dataclass(frozen=True, slots=True)
-class _Request:
-    """A request as its file writes it. ``ids`` is not yet known to be a list of numbers."""
+class _Written:
+    """A request as its file writes it: ``told`` are fields of a ``RecordedRequest``, by name.
+
+    ``ids`` is not yet known to be a list of numbers.
+    """
 
     place: str
-    t_s: float
-    duration_s: float | None
-    think_time_s: float | None
-    model: str
-    input_tokens: int
-    output_tokens: int
+    told: dict[str, Any]
     ids: IdText
 
 
 @dataclass(frozen=True, slots=True)
-class _Marker:
-    """A subagent marker as its file writes it."""
+class _Item:
+    """An entry of the file: a subagent and its requests, or one request of the main agent."""
 
-    t_s: float
-    agent_id: str
-    kind: str
-    status: str
-    duration_s: float | None
-    tool_tokens: int
-    system_tokens: int
-    requests: tuple[_Request, ...]
-
-    @property
-    def times(self) -> MarkerTimes:
-        first = self.requests[0].t_s if self.requests else None
-        return MarkerTimes(self.t_s, self.duration_s, self.status == _LAUNCHED, first)
-
-
-_Item = _Request | _Marker
-
-
-@dataclass(frozen=True, slots=True)
-class _Spawn:
-    """How a marker is read: whether it is the completion, and what its inner times count from."""
-
-    is_completion: bool
-    spawn_s: float
-    inner_zero_s: float
+    agent: Subagent | None
+    requests: tuple[_Written, ...]
 
 
 def read_session(raw: bytes, source: str) -> Session:
@@ -98,11 +73,10 @@ def read_session(raw: bytes, source: str) -> Session:
     ``source`` and the field for anything that is not a session.
     """
     top, id_texts = _parse(raw, source)
-    block_size = _block_size(top)
-    items = _items(top, id_texts)
-    spawns, relative = _spawns(items)
-    requests, blocks = _recorded(items, spawns, block_size, source)
-    entries = tuple(_entries(items, spawns, iter(requests)))
+    block_size = top.whole("block_size", least=1, most=_MOST_BLOCK_TOKENS)
+    items, relative = _spawned(_items(top, id_texts))
+    requests, blocks = _recorded(items, block_size, source, relative=relative)
+    entries = tuple(_entries(items, iter(requests)))
     return Session(
         id=_session_id(top),
         block_size=block_size,
@@ -125,13 +99,6 @@ def _parse(raw: bytes, source: str) -> tuple[Fields, list[IdText]]:
     if not isinstance(values, dict):
         raise bad_trace(source, f"a trace is a JSON object, this is {shown(values)}")
     return Fields(source, "", values), id_texts
-
-
-def _block_size(top: Fields) -> int:
-    block_size = top.whole("block_size", least=1)
-    if block_size > _MOST_BLOCK_TOKENS:
-        raise top.bad("block_size", f"a whole number from 1 to {_MOST_BLOCK_TOKENS}")
-    return block_size
 
 
 def _session_id(top: Fields) -> str:
@@ -164,153 +131,130 @@ class _IdLists:
 def _items(top: Fields, id_texts: Sequence[IdText]) -> list[_Item]:
     lists = _IdLists(id_texts)
     items = [_item(fields, lists) for fields in top.objects("requests")]
-    if not _flat(items):
+    if not any(item.requests for item in items):
         raise bad_trace(top.source, "requests holds no request")
     return items
 
 
 def _item(fields: Fields, lists: _IdLists) -> _Item:
-    if fields.values.get("type") != _SUBAGENT:
-        return _request(fields, lists)
+    if not _is_subagent(fields.values):
+        return _Item(None, (_written(fields, lists),))
     milliseconds = fields.optional_number("duration_ms")
-    return _Marker(
-        t_s=fields.seconds("t"),
+    marker_t_s = fields.seconds("t")
+    agent = Subagent(
         agent_id=fields.text("agent_id"),
         kind=fields.text("subagent_type"),
         status=fields.text("status"),
+        marker_t_s=marker_t_s,
+        marker_is_completion=False,
+        spawn_s=marker_t_s,
         duration_s=None if milliseconds is None else milliseconds / 1000,
         tool_tokens=fields.whole("tool_tokens", default=0),
         system_tokens=fields.whole("system_tokens", default=0),
-        requests=tuple(_inner_request(inner, lists) for inner in fields.objects("requests")),
+        requests=(),
     )
+    return _Item(agent, tuple(_written(inner, lists) for inner in fields.objects("requests")))
 
 
-def _inner_request(fields: Fields, lists: _IdLists) -> _Request:
-    if fields.values.get("type") == _SUBAGENT:
+def _is_subagent(values: Mapping[str, Any]) -> bool:
+    return values.get("type") == "subagent"
+
+
+def _written(fields: Fields, lists: _IdLists) -> _Written:
+    if _is_subagent(fields.values):
         raise bad_trace(fields.source, f"{fields.place} is a subagent inside a subagent")
-    return _request(fields, lists)
-
-
-def _request(fields: Fields, lists: _IdLists) -> _Request:
-    return _Request(
-        place=fields.place,
-        t_s=fields.seconds("t"),
-        duration_s=fields.optional_number("api_time"),
-        think_time_s=fields.optional_number("think_time"),
-        model=fields.text("model"),
-        input_tokens=fields.whole("in", least=1),
-        output_tokens=fields.whole("out"),
-        ids=lists.take(fields),
-    )
-
-
-def _flat(items: Sequence[_Item]) -> list[_Request]:
-    return [r for item in items for r in (item.requests if isinstance(item, _Marker) else (item,))]
+    told = {
+        "t_s": fields.seconds("t"),
+        "duration_s": fields.optional_number("api_time"),
+        "think_time_s": fields.optional_number("think_time"),
+        "model": fields.text("model"),
+        "input_tokens": fields.whole("in", least=1),
+        "output_tokens": fields.whole("out"),
+    }
+    return _Written(fields.place, told, lists.take(fields))
 
 
 def _unknown_keys(top: Fields) -> tuple[tuple[str, int], ...]:
     """Return the keys that no reader knows, as ``request.foo``, with how often each occurs."""
     counts = Counter(top.values.keys() - _SESSION_KEYS)
-    for item in top.values["requests"]:
-        if item.get("type") != _SUBAGENT:
-            counts.update(f"request.{key}" for key in item.keys() - _REQUEST_KEYS)
-            continue
-        counts.update(f"subagent.{key}" for key in item.keys() - _SUBAGENT_KEYS)
-        for inner in item["requests"]:
-            counts.update(f"request.{key}" for key in inner.keys() - _REQUEST_KEYS)
+    entries = top.values["requests"]
+    inner = (request for e in entries if _is_subagent(e) for request in e["requests"])
+    for values in (*entries, *inner):
+        agent = _is_subagent(values)
+        kind, known = ("subagent", _SUBAGENT_KEYS) if agent else ("request", _REQUEST_KEYS)
+        counts.update(f"{kind}.{key}" for key in values.keys() - known)
     return tuple(sorted(counts.items()))
 
 
 # What it means
 
 
-def _spawns(items: Sequence[_Item]) -> tuple[dict[int, _Spawn], bool]:
-    """Return how each marker is read, by its place in the file, and whether times are relative."""
-    markers = {place: item for place, item in enumerate(items) if isinstance(item, _Marker)}
-    times = [marker.times for marker in markers.values()]
+def _spawned(items: Sequence[_Item]) -> tuple[list[_Item], bool]:
+    """Return the items with their subagents' spawns, and whether inner times count from these."""
+    times = [_times(item.agent, item.requests) for item in items if item.agent is not None]
     relative = inner_times_are_relative(times)
-    main_starts_s = [item.t_s for item in items if isinstance(item, _Request)]
-    verdicts = completions(times, main_starts_s, relative=relative)
-    spawns = {}
-    for (place, marker), is_completion in zip(markers.items(), verdicts, strict=True):
-        spawn_s = marker.t_s - (marker.duration_s or 0.0) if is_completion else marker.t_s
-        spawns[place] = _Spawn(is_completion, spawn_s, spawn_s if relative else 0.0)
-    return spawns, relative
+    main_starts_s = [item.requests[0].told["t_s"] for item in items if item.agent is None]
+    verdicts = iter(completions(times, main_starts_s, relative=relative))
+    return [
+        item if item.agent is None else replace(item, agent=_at_spawn(item.agent, next(verdicts)))
+        for item in items
+    ], relative
 
 
-def _starts_s(items: Sequence[_Item], spawns: Mapping[int, _Spawn]) -> list[float]:
-    """Return each request's start from the session's zero, in file order."""
-    starts: list[float] = []
-    for place, item in enumerate(items):
-        if isinstance(item, _Marker):
-            zero_s = spawns[place].inner_zero_s
-            starts += [zero_s + request.t_s for request in item.requests]
-        else:
-            starts.append(item.t_s)
-    return starts
+def _times(agent: Subagent, requests: Sequence[_Written]) -> MarkerTimes:
+    first = requests[0].told["t_s"] if requests else None
+    return MarkerTimes(agent.marker_t_s, agent.duration_s, agent.status == _LAUNCHED, first)
+
+
+def _at_spawn(agent: Subagent, is_completion: bool) -> Subagent:
+    ran_s = (agent.duration_s or 0.0) if is_completion else 0.0
+    return replace(agent, marker_is_completion=is_completion, spawn_s=agent.marker_t_s - ran_s)
 
 
 def _recorded(
-    items: Sequence[_Item], spawns: Mapping[int, _Spawn], block_size: int, source: str
+    items: Sequence[_Item], block_size: int, source: str, *, relative: bool
 ) -> tuple[list[RecordedRequest], BlockTrie]:
     """Return the requests in file order, and the trie they make in recorded order."""
-    written = _flat(items)
-    starts_s = _starts_s(items, spawns)
+    starts_s = [
+        written.told["t_s"] + (item.agent.spawn_s if item.agent is not None and relative else 0.0)
+        for item in items
+        for written in item.requests
+    ]
+    written = [written for item in items for written in item.requests]
     blocks = BlockIndex()
     requests: dict[int, RecordedRequest] = {}
     for rank, index in enumerate(sorted(range(len(written)), key=lambda i: (starts_s[i], i))):
-        request = written[index]
         requests[index] = RecordedRequest(
             index=index,
             recorded_order=rank,
-            t_s=request.t_s,
             start_s=starts_s[index],
-            duration_s=request.duration_s,
-            think_time_s=request.think_time_s,
-            model=request.model,
-            input_tokens=request.input_tokens,
-            output_tokens=request.output_tokens,
-            **_placed(blocks, request, block_size, source)._asdict(),
+            **written[index].told,
+            **_placed(blocks, written[index], block_size, source)._asdict(),
         )
     return [requests[index] for index in range(len(written))], blocks.trie()
 
 
-def _placed(blocks: BlockIndex, request: _Request, block_size: int, source: str) -> Placement:
-    field = f"{request.place}.hash_ids"
+def _placed(blocks: BlockIndex, written: _Written, block_size: int, source: str) -> Placement:
+    field = f"{written.place}.hash_ids"
     try:
-        placement = blocks.enter(request.ids)
+        placement = blocks.enter(written.ids)
     except ValueError as error:
         raise bad_trace(source, f"{field} is not a list of whole numbers: {error}") from None
-    most = -(-request.input_tokens // block_size)
+    tokens = written.told["input_tokens"]
+    most = -(-tokens // block_size)
     if placement.block_count > most:
         raise bad_trace(
             source,
-            f"{field} has {placement.block_count} ids, {request.input_tokens} tokens have"
-            f" at most {most} blocks",
+            f"{field} has {placement.block_count} ids, {tokens} tokens have at most {most} blocks",
         )
     return placement
 
 
-def _entries(
-    items: Sequence[_Item], spawns: Mapping[int, _Spawn], requests: Iterator[RecordedRequest]
-) -> Iterator[Entry]:
+def _entries(items: Sequence[_Item], requests: Iterator[RecordedRequest]) -> Iterator[Entry]:
     """Yield the file's entries, taking the recorded requests in file order."""
-    for place, item in enumerate(items):
-        if isinstance(item, _Request):
-            yield next(requests)
-            continue
-        yield Subagent(
-            agent_id=item.agent_id,
-            kind=item.kind,
-            status=item.status,
-            marker_t_s=item.t_s,
-            marker_is_completion=spawns[place].is_completion,
-            spawn_s=spawns[place].spawn_s,
-            duration_s=item.duration_s,
-            tool_tokens=item.tool_tokens,
-            system_tokens=item.system_tokens,
-            requests=tuple(islice(requests, len(item.requests))),
-        )
+    for item in items:
+        taken = tuple(islice(requests, len(item.requests)))
+        yield taken[0] if item.agent is None else replace(item.agent, requests=taken)
 
 
 def _notes(
