@@ -2,7 +2,7 @@
 
     python -m benchmarks.due_together [--requests 256 1024] [--rounds 5] [--write]
 
-Each request is of a play of its own, whose stream says a tenth of a second ahead when it is due,
+Each request is of a play of its own, whose stream says half a second ahead when it is due,
 as the replay does; then all are sent, each when its turn comes. The server reads and answers
 in a process of its own (``request_side.py``). ``--write`` replaces
 ``benchmarks/results/due_together.json``.

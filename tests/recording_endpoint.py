@@ -54,7 +54,7 @@ class RecordingEndpoint:
 
     async def send(self, dispatch: Dispatch) -> Response:
         send_ns = self._clock.now_ns()
-        body = self._chat.request(dispatch)
+        body = b"".join(self._chat.request(dispatch))
         self._notes.write(f"{dispatch.request_id} {sha256(body).hexdigest()}\n")
         self._die_if_told(dispatch)
         cut = await self._answered()

@@ -1,7 +1,7 @@
 """The OpenAI chat completions request as bytes, ready for a connection.
 
 What does not change from request to request is built once; a request adds its ids, its output
-limit and its messages, joined once. Not for: what the messages say (the prompts room), or sending.
+limit and its messages. Not for: what the messages say (the prompts room), or sending.
 """
 
 from collections.abc import Mapping
@@ -27,13 +27,18 @@ class ChatRequests:
         self._limit_field = settings.max_tokens_field.encode()
         self._session_headers = settings.session_headers
 
-    def request(self, dispatch: Dispatch) -> bytes:
-        """Return the whole HTTP request for a dispatch; builds its messages."""
+    def request(self, dispatch: Dispatch) -> tuple[bytes, ...]:
+        """Return the HTTP request for a dispatch, in pieces; builds its messages."""
         ids = id_headers(dispatch, session=self._session_headers)
-        return self.build(ids, dispatch.max_tokens, dispatch.prompt.messages_json())
+        return self._pieces(ids, dispatch.max_tokens, dispatch.prompt.messages_json())
 
     def build(self, ids: dict[str, str], max_tokens: int, messages_json: bytes) -> bytes:
         """Return the whole HTTP request for a JSON array of messages."""
+        return b"".join(self._pieces(ids, max_tokens, messages_json))
+
+    def _pieces(
+        self, ids: dict[str, str], max_tokens: int, messages_json: bytes
+    ) -> tuple[bytes, ...]:
         limit = b'"%b":%d,"messages":' % (self._limit_field, max_tokens)
         return post(self._head_start, ids, (self._body_start, limit, messages_json, b"}"))
 
@@ -55,12 +60,14 @@ def id_headers(dispatch: Dispatch, *, session: bool) -> dict[str, str]:
     return ids
 
 
-def post(head_start: bytes, headers: dict[str, str], body: tuple[bytes, ...]) -> bytes:
-    """Return a whole request with a JSON body given in parts, joined once."""
+def post(head_start: bytes, headers: dict[str, str], body: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    """Return a request with a JSON body given in parts: its pieces. A body is often long, and to
+    join it costs more than to send it.
+    """
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     length = sum(map(len, body))
     head = f"{lines}Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
-    return b"".join((head_start, head.encode(), *body))
+    return head_start, head.encode(), *body
 
 
 def body_start(settings: EndpointSettings, more: Mapping[str, int]) -> bytes:

@@ -19,7 +19,7 @@ from agentx_replay.endpoint.connection import Connection, Ending, Exchange
 from agentx_replay.endpoint.kernel_stamps import timestamps_here
 from agentx_replay.endpoint.outcome import Connected, response_of, short
 from agentx_replay.endpoint.settings import EndpointSettings
-from agentx_replay.endpoint.stamped_socket import Address, Wire, connect
+from agentx_replay.endpoint.stamped_socket import Address, Pieces, Wire, connect
 from agentx_replay.replay.ports import Clock, Dispatch, ErrorCategory, Response, Status
 
 _NS = 1_000_000_000
@@ -139,7 +139,7 @@ class Client:
 
     # --- one request --------------------------------------------------------------------------
 
-    async def request(self, stream_id: str, request: bytes) -> Response:
+    async def request(self, stream_id: str, request: Pieces) -> Response:
         """Send the bytes of one request on the stream's connection; return the response."""
         asked_ns = self._now_ns()
         try:
@@ -165,7 +165,7 @@ class Client:
         )
 
     async def exchange(
-        self, stream_id: str, request: bytes, *, streamed: bool = True
+        self, stream_id: str, request: Pieces, *, streamed: bool = True
     ) -> tuple[Exchange, Connected, int]:
         """Send the bytes and wait for the end; raises ConnectError. See the module on retries.
 
@@ -190,7 +190,7 @@ class Client:
         exchange.send_ns = first.send_ns
         return exchange, made.connected, 1
 
-    async def _pass(self, connection: Connection, request: bytes, streamed: bool) -> Exchange:
+    async def _pass(self, connection: Connection, request: Pieces, streamed: bool) -> Exchange:
         """Pass one request over a connection; a caller that gives up closes it."""
         exchange = connection.exchange(request, streamed=streamed)
         timer = self._start_timer(connection)

@@ -25,12 +25,17 @@ class CompletionRequests:
         self._body_start = body_start(settings, more)
         self._session_headers = settings.session_headers
 
-    def request(self, dispatch: Dispatch) -> bytes:
-        """Return the whole HTTP request for a dispatch; builds its prompt."""
+    def request(self, dispatch: Dispatch) -> tuple[bytes, ...]:
+        """Return the HTTP request for a dispatch, in pieces; builds its prompt."""
         ids = id_headers(dispatch, session=self._session_headers)
-        return self.build(ids, dispatch.max_tokens, dispatch.prompt.messages_json())
+        return self._pieces(ids, dispatch.max_tokens, dispatch.prompt.messages_json())
 
     def build(self, ids: dict[str, str], max_tokens: int, prompt_json: bytes) -> bytes:
         """Return the whole HTTP request for a prompt in JSON: a string or a list of token ids."""
+        return b"".join(self._pieces(ids, max_tokens, prompt_json))
+
+    def _pieces(
+        self, ids: dict[str, str], max_tokens: int, prompt_json: bytes
+    ) -> tuple[bytes, ...]:
         limit = b'"max_tokens":%d,"prompt":' % max_tokens
         return post(self._head_start, ids, (self._body_start, limit, prompt_json, b"}"))

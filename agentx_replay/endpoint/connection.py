@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from agentx_replay.endpoint.http_response import Body, HttpResponse
-from agentx_replay.endpoint.stamped_socket import StampedSocket, Wire
+from agentx_replay.endpoint.stamped_socket import Pieces, StampedSocket, Wire
 from agentx_replay.endpoint.timing import ReadTimes
 
 _NS = 1_000_000_000
@@ -94,7 +94,7 @@ class Connection:
         self.closed: asyncio.Future[None] = wire.loop.create_future()
         sock.start(self)
 
-    def exchange(self, request: bytes, *, streamed: bool) -> Exchange:
+    def exchange(self, request: Pieces, *, streamed: bool) -> Exchange:
         """Send a request, already framed, and return its exchange, under way.
 
         ``streamed`` is whether a success is to be an event stream.

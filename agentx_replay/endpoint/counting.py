@@ -261,7 +261,7 @@ def _answered(exchange: Exchange, settings: EndpointSettings) -> Exchange:
 
 
 def _request(settings: EndpointSettings, path: str, body: bytes) -> bytes:
-    return post(head_start(settings, "POST", path), {}, (body,))
+    return b"".join(post(head_start(settings, "POST", path), {}, (body,)))
 
 
 def _messages(probe: Text | Conversation) -> list[dict[str, Any]]:

@@ -47,6 +47,9 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 Address = tuple[int, tuple[Any, ...]]
 """A family, and an address of it."""
 
+Pieces = bytes | tuple[bytes, ...]
+"""Bytes to send one after the other."""
+
 _now_ns = time.monotonic_ns
 """Global, for an attribute that is called is looked up by name each time."""
 
@@ -202,7 +205,8 @@ class StampedSocket:
         self._receive = sock.recvmsg
         self._secure = secure
         self._owner: SocketOwner | None = None
-        self._unsent = self._outgoing = memoryview(b"")
+        self._unsent = memoryview(b"")
+        self._outgoing: list[bytes | memoryview] = []
         self._sending = self._blocked = False
         self.reads: list[Any] = []
         self.bounds: list[int] = []
@@ -288,7 +292,7 @@ class StampedSocket:
             self._end(error)
             return
         if reply := secure.to_send():
-            self._outgoing = memoryview(bytes(self._outgoing) + reply)
+            self._outgoing.append(reply)
             self._write()
         if not said:
             self.silent_reads += 1
@@ -343,15 +347,20 @@ class StampedSocket:
 
     # --- sending ------------------------------------------------------------------------------
 
-    def send(self, request: bytes) -> None:
+    def send(self, request: Pieces) -> None:
         """Send; the owner is told when the kernel has taken the last byte."""
-        self._unsent = memoryview(request)
+        pieces = (request,) if isinstance(request, bytes) else request
+        if self._secure is None:
+            self._outgoing += pieces
+        else:
+            self._unsent = memoryview(b"".join(pieces))
         self._sending = True
         self._write()
 
     def stop_sending(self) -> None:
         """Send no more."""
-        self._unsent = self._outgoing = memoryview(b"")
+        self._unsent = memoryview(b"")
+        self._outgoing.clear()
         self._sending = False
         self._unblock()
 
@@ -359,9 +368,10 @@ class StampedSocket:
         """Write until the kernel takes no more."""
         try:
             while self._outgoing or self._unsent:
-                if not self._outgoing:
-                    self._outgoing = self._next_piece()
-                self._outgoing = self._outgoing[self._sock.send(self._outgoing) :]
+                if not self._outgoing and self._secure is not None:
+                    piece, self._unsent = self._unsent[:_WRITE_BYTES], self._unsent[_WRITE_BYTES:]
+                    self._outgoing.append(self._secure.encrypted(piece))
+                self._outgoing = _behind(self._outgoing, self._sock.sendmsg(self._outgoing))
         except BlockingIOError:
             if not self._blocked:
                 self._blocked = True
@@ -374,13 +384,6 @@ class StampedSocket:
                 self._sending = False
                 if self._owner is not None:
                     self._owner.sent(_now_ns())
-
-    def _next_piece(self) -> memoryview:
-        if self._secure is None:
-            piece, self._unsent = self._unsent, memoryview(b"")
-            return piece
-        piece, self._unsent = self._unsent[:_WRITE_BYTES], self._unsent[_WRITE_BYTES:]
-        return memoryview(self._secure.encrypted(piece))
 
     def _unblock(self) -> None:
         if self._blocked and not self.closed:
@@ -427,6 +430,15 @@ class StampedSocket:
         owner = self._owner
         if owner is not None and not self.closed:
             owner.lost(error)
+
+
+def _behind(pieces: list[bytes | memoryview], size: int) -> list[bytes | memoryview]:
+    """Return what pieces hold behind their first ``size`` bytes."""
+    for place, piece in enumerate(pieces):
+        if size < len(piece):
+            return [memoryview(piece)[size:], *pieces[place + 1 :]]
+        size -= len(piece)
+    return []
 
 
 async def connect(

@@ -21,8 +21,9 @@ from agentx_replay.replay.traffic import Traffic
 from agentx_replay.scenario import Scenario
 
 _NS = 1_000_000_000
-PREPARE_AHEAD_NS = 100_000_000
-"""How long before its timer a stream's connection is seen to (metrics.md)."""
+PREPARE_AHEAD_NS = 500_000_000
+"""How long before its timer a stream's connection is seen to (metrics.md), and its prompt composed:
+a thousand prompts of 60 kB take 0.2 s."""
 
 
 INTERRUPTED = Reason("run-interrupted", "interrupted")

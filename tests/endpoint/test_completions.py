@@ -21,7 +21,7 @@ def test_a_request_has_its_prompt_as_it_stands_and_max_tokens() -> None:
     sent = CompletionRequests(SETTINGS).request(
         dispatch(request_id="r", prompt=prompt, max_tokens=5)
     )
-    head, _, body = sent.partition(b"\r\n\r\n")
+    head, _, body = b"".join(sent).partition(b"\r\n\r\n")
     assert head.startswith(b"POST /v1/completions HTTP/1.1\r\nHost: server\r\n")
     assert b"\r\nX-Correlation-ID: s\r\nX-Request-ID: r\r\nX-Session-ID: p\r\n" in head
     assert f"Content-Length: {len(body)}".encode() in head

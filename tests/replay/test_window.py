@@ -261,21 +261,21 @@ def prepared(run: Outcome) -> list[tuple[float, int, str, float]]:
     return [(at / S, lane, stream, due / S) for at, lane, stream, due in run.endpoint.prepared]
 
 
-def test_the_endpoint_is_told_of_each_stream_100_ms_before_its_timer() -> None:
+def test_the_endpoint_is_told_of_each_stream_500_ms_before_its_timer() -> None:
     child = (Spawn(StepId(0, 0), at_issue=True, offset_s=4.0), [step(4, 5)])
     of = graph([step(0, 2), step(2, 30, gap_s=7.0)], child)
     run = replay([of], scenario=dataclasses.replace(SCENARIO, window_s=20.0))
     # 0–1, the child at 4, and at 1 + 7 = 8 the second; its tree has drained at 9: the next play's
     # first request goes at once and was not seen coming. Its child follows at 13, and 9 + 1 + 7.
     assert prepared(run) == [
-        (3.9, 0, "t-c1-l0-p0-s1", 4.0),
-        (7.9, 0, "t-c1-l0-p0-s0", 8.0),
-        (12.9, 0, "t-c1-l0-p1-s1", 13.0),
-        (16.9, 0, "t-c1-l0-p1-s0", 17.0),
+        (3.5, 0, "t-c1-l0-p0-s1", 4.0),
+        (7.5, 0, "t-c1-l0-p0-s0", 8.0),
+        (12.5, 0, "t-c1-l0-p1-s1", 13.0),
+        (16.5, 0, "t-c1-l0-p1-s0", 17.0),
     ]
 
 
-def test_a_timer_less_than_100_ms_away_is_told_at_once() -> None:
+def test_a_timer_less_than_500_ms_away_is_told_at_once() -> None:
     of = graph([step(0, 0), step(1, 2, gap_s=0.03)])
     run = replay([of], scenario=dataclasses.replace(SCENARIO, window_s=1.5))
     assert prepared(run) == [(1.0, 0, "t-c1-l0-p0-s0", 1.03)]
@@ -286,7 +286,7 @@ def test_an_idle_cap_brings_the_telling_forward_with_the_timer() -> None:
     rules = dataclasses.replace(SCENARIO, system_idle_cap_s=10.0, window_s=15.0)
     run = replay([of], scenario=rules)
     # Idle from 1 s: what was due at 51 is due at 11.
-    assert prepared(run) == [(10.9, 0, "t-c1-l0-p0-s0", 11.0)]
+    assert prepared(run) == [(10.5, 0, "t-c1-l0-p0-s0", 11.0)]
     assert (11.0, 0, 0, 0, 1) in run.log.sent()
 
 
@@ -304,4 +304,4 @@ def test_no_connection_is_made_for_what_the_window_will_not_send() -> None:
     run = replay([of], scenario=dataclasses.replace(SCENARIO, window_s=50.0))
     assert prepared(run) == []
     run = replay([of], scenario=dataclasses.replace(SCENARIO, window_s=50.5))
-    assert prepared(run) == [(49.9, 0, "t-c1-l0-p0-s0", 50.0)]
+    assert prepared(run) == [(49.5, 0, "t-c1-l0-p0-s0", 50.0)]
