@@ -32,7 +32,6 @@ class Text:
 
     @property
     def message_count(self) -> int:
-        """One."""
         return 1
 
 
@@ -50,7 +49,6 @@ class Ids:
 
     @property
     def message_count(self) -> int:
-        """One."""
         return 1
 
 
@@ -67,12 +65,10 @@ class Conversation:
 
     @property
     def has_system(self) -> bool:
-        """Whether it opens with a system message."""
         return self.messages[0][0] == "system"
 
     @property
     def message_count(self) -> int:
-        """Messages in it."""
         return len(self.messages)
 
     def as_sent(self) -> list[dict[str, Any]]:
@@ -108,7 +104,6 @@ class ProbeMaker:
     tool_messages: bool = False
 
     def drawn(self, count: int) -> list[str]:
-        """Return ``count`` random words."""
         return self.rng.choices(self.words, k=count)
 
     def conversation(self, messages: Sequence[tuple[Role, int]]) -> Conversation:

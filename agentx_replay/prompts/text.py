@@ -55,7 +55,6 @@ class Wording:
 
     @property
     def width(self) -> int:
-        """Bytes a word."""
         return int(self.table.shape[1])
 
     def around(self, role: Role, place: int) -> tuple[bytes, bytes]:

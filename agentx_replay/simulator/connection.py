@@ -144,7 +144,6 @@ class Connection:
     # The parser's side.
 
     def on_message_begin(self) -> None:
-        """Start a request."""
         self._between_requests = False
         self._begin_request()
 
@@ -157,12 +156,10 @@ class Connection:
         self._body_bytes = 0
 
     def on_url(self, url: bytes) -> None:
-        """Take a piece of the target."""
         self._url += url
         self._count_header(len(url))
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take the one header that matters here."""
         self._count_header(len(name) + len(value))
         if name.lower() == b"x-request-id":
             self._request_id = value

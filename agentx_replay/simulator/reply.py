@@ -40,15 +40,12 @@ class WholeReply:
         """Say nothing yet."""
 
     def started(self, cached_tokens: int) -> None:
-        """Remember what was cached."""
         self._cached_tokens = cached_tokens
 
     def step(self, tokens: int) -> None:
-        """Count."""
         self._tokens += tokens
 
     def last(self, tokens: int) -> None:
-        """Say everything."""
         prompt_tokens = len(self._completion.tokens)
         usage = Usage(prompt_tokens, self._cached_tokens, self._tokens + tokens)
         self._wire.whole(self._events.whole(usage))
@@ -82,11 +79,9 @@ class StreamReply:
         self._said_tokens = 0
 
     def accepted(self) -> None:
-        """Send the headers."""
         self._wire.head()
 
     def started(self, cached_tokens: int) -> None:
-        """Say who speaks."""
         self._cached_tokens = cached_tokens
         if self._completion.chat:
             self._wire.event(self._events.role())

@@ -115,12 +115,10 @@ class Server:
         self._streaming: dict[Sequence, Reply] = {}
 
     def connect(self, accepted: socket.socket) -> None:
-        """Serve a new connection."""
         limits = Limits(self._config.keep_alive_s, self._config.max_body_bytes)
         self._connections.add(Connection(self, limits, accepted))
 
     def disconnect(self) -> None:
-        """Close every connection at once."""
         for connection in list(self._connections):
             connection.reset()
 

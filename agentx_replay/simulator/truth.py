@@ -34,12 +34,10 @@ class ResponseTruth:
     end: str = "running"
 
     def sent(self, now_ns: int, tokens: int) -> None:
-        """Note an event that is being written now."""
         self.sent_ns.append(now_ns)
         self.tokens.append(tokens)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the record as plain values."""
         events = {"sent_ns": self.sent_ns.tolist(), "tokens": self.tokens.tolist()}
         return asdict(self) | events
 

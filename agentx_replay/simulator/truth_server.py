@@ -60,7 +60,6 @@ class TruthServer:
         self._requests = 0
 
     def connect(self, accepted: socket.socket) -> None:
-        """Serve a new connection, which its event loop keeps."""
         Connection(self, _LIMITS, accepted)
 
     def handle(self, connection: Connection, request: HttpRequest) -> None:
@@ -119,7 +118,6 @@ async def _serve() -> None:
 
 
 def launch_truth_server() -> SimulatorProcess:
-    """Start a truth server in a child process and return when it answers."""
     return launch("agentx_replay.simulator.truth_server")
 
 

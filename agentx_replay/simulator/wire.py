@@ -48,12 +48,10 @@ class Wire:
         self._frame = b""
 
     def whole(self, body: bytes) -> None:
-        """Send a response that is not streamed, and end."""
         self.connection.send(http_response(200, body, keep_alive=self.keep_alive))
         self.connection.finish(keep_alive=self.keep_alive)
 
     def head(self) -> None:
-        """Send the headers of a stream."""
         self.connection.send(stream_head(keep_alive=self.keep_alive))
 
     def event(self, payload: bytes, tokens: int = 0) -> None:
@@ -66,6 +64,5 @@ class Wire:
         self.connection.send(self._frame)
 
     def end(self) -> None:
-        """End the stream."""
         self.connection.send(LAST_CHUNK)
         self.connection.finish(keep_alive=self.keep_alive)

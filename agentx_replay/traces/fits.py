@@ -17,7 +17,6 @@ class LogNormal:
     sigma: float
 
     def draw(self, rng: Random) -> float:
-        """Return one value."""
         return rng.lognormvariate(self.mu, self.sigma)
 
 
@@ -28,7 +27,6 @@ class Mixture:
     parts: tuple[tuple[float, LogNormal], ...]
 
     def draw(self, rng: Random) -> float:
-        """Return one value."""
         weights = [weight for weight, _ in self.parts]
         [part] = rng.choices([part for _, part in self.parts], weights)
         return part.draw(rng)

@@ -104,22 +104,18 @@ class CorpusStatistics:
 
     @property
     def output_tokens(self) -> int:
-        """Generated tokens of all requests."""
         return sum(session.output_tokens for session in self.sessions)
 
     @property
     def subagents(self) -> int:
-        """Subagents of all sessions."""
         return sum(session.subagents for session in self.sessions)
 
     @property
     def resets(self) -> int:
-        """Resets of all sessions."""
         return sum(session.resets for session in self.sessions)
 
     @property
     def edits(self) -> int:
-        """Edits of all sessions."""
         return sum(session.edits for session in self.sessions)
 
     @property
