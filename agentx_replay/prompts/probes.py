@@ -9,7 +9,7 @@ count of None means that the server would not take the prompt. Not for: what to 
 import random
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from agentx_replay.prompts.chat_messages import chat_message
 from agentx_replay.prompts.template import Role
@@ -18,38 +18,28 @@ Count = int | None
 """Tokens of a prompt as the server counts them, None where it refused it."""
 
 
+class _Flat:
+    """A prompt that is no conversation: one message, and no template around it."""
+
+    __slots__ = ()
+    has_system: ClassVar[bool] = False
+    message_count: ClassVar[int] = 1
+
+
 @dataclass(frozen=True, slots=True)
-class Text:
+class Text(_Flat):
     """Plain text: an opening word and ``words`` more."""
 
     text: str
     words: int
 
-    @property
-    def has_system(self) -> bool:
-        """Never: it is no conversation."""
-        return False
-
-    @property
-    def message_count(self) -> int:
-        return 1
-
 
 @dataclass(frozen=True, slots=True)
-class Ids:
+class Ids(_Flat):
     """Token ids: an opening one and ``words`` more."""
 
     ids: tuple[int, ...]
     words: int
-
-    @property
-    def has_system(self) -> bool:
-        """Never: it is no conversation."""
-        return False
-
-    @property
-    def message_count(self) -> int:
-        return 1
 
 
 @dataclass(frozen=True, slots=True)
