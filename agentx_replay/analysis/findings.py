@@ -158,21 +158,38 @@ _LESS_GATHERING = (
     "let proxies pass events on at once: haproxy `option http-no-delay`, nginx `proxy_buffering "
     "off`, lighttpd `server.stream-response-body = 2`, and no compression of event streams"
 )
+_TO_DO = "stop what else runs on this machine, or give the run more --workers"
 _TELL_TOKENS = "have the server tell usage in every event (vLLM: `continuous_usage_stats`)"
 
 
 def arrivals(of: ItlError, counts: Counts) -> Iterator[Finding]:
     """Judge whether what happened between server and client leaves an ITL to be measured."""
     if of.in_one_arrival > MAX_SHARE * counts.measured:
-        yield _invalid(
-            "responses-in-one-arrival",
-            f"{of.in_one_arrival} of {counted(counts.measured, 'response')} of several tokens "
-            f"arrived in one read, over {MAX_SHARE:.0%}; {_LESS_GATHERING}",
-        )
+        yield from _in_one_arrival(of, counts)
     if of.gathered_error is not None and of.gathered_error > MAX_ITL_ERROR:
         yield _invalid("arrivals-gathered", _gathered(of, of.gathered_error))
     if of.unshown_range is not None and of.unshown_range > MAX_ITL_ERROR:
         yield _invalid("tokens-unshown", _unshown(of))
+
+
+def _in_one_arrival(of: ItlError, counts: Counts) -> Iterator[Finding]:
+    """Name who is the cause; where both are, both together are over the limit."""
+    for code, who, number, remedy in (
+        (
+            "responses-in-one-arrival",
+            "",
+            of.in_one_arrival - of.read_late,
+            _LESS_GATHERING,
+        ),
+        ("responses-read-late", "client: ", of.read_late, _TO_DO),
+    ):
+        if number:
+            yield _invalid(
+                code,
+                f"{who}{number} of {counted(counts.measured, 'response')} of several tokens "
+                f"{'were read at once, late' if who else 'arrived in one read'} "
+                f"(limit {MAX_SHARE:.0%}, whoever the cause); {remedy}",
+            )
 
 
 def slight_itl_error(of: ItlError) -> Iterator[Finding]:
@@ -205,9 +222,6 @@ def _unshown(of: ItlError) -> str:
         f"P90 ITL is between {least_ms:.2f} and {most_ms:.2f} ms (limit {MAX_ITL_ERROR:.1%}), "
         f"throughput counts all tokens; {_TELL_TOKENS}"
     )
-
-
-_TO_DO = "stop what else runs on this machine, or give the run more --workers"
 
 
 def saturation(of: InstrumentReport) -> Iterator[Finding]:

@@ -38,7 +38,8 @@ tokens after an event's first, of DeepSeek V3, in prose, code and JSON."""
 class ItlError:
     """Bounds on the P90 response ITL of a level, over its measured responses.
 
-    ``in_one_arrival`` responses of several tokens came in one read, and have no ITL.
+    ``in_one_arrival`` responses of several tokens came in one read, and have no ITL; ``read_late``
+    of them because this client was late.
     ``gathered`` responses had reads of several events, up to ``most_events``, that neither the
     engine nor this client explains; they move the P90 by at most ``gathered_error``, relatively.
     ``unshown`` responses have completion tokens of which no event tells whether they came between
@@ -47,6 +48,7 @@ class ItlError:
     """
 
     in_one_arrival: int = 0
+    read_late: int = 0
     gathered: int = 0
     most_events: int = 0
     gathered_error: float | None = None
@@ -69,10 +71,11 @@ def itl_error(ok: Responses, accept_length: float | None) -> ItlError:
     """
     itl = response_itl(ok)
     has = ~np.isnan(itl.itl_ns)
-    whole = int(((visible_tokens(ok) > 1) & (ok.arrival_counts == 1)).sum())
+    is_whole = (visible_tokens(ok) > 1) & (ok.arrival_counts == 1)
+    whole, read_late = int(is_whole.sum()), int((is_whole & _client_was_late(ok)).sum())
     hidden = int(hides_reasoning(ok).sum())
     if not has.any():
-        return ItlError(in_one_arrival=whole, hidden_reasoning=hidden)
+        return ItlError(in_one_arrival=whole, read_late=read_late, hidden_reasoning=hidden)
     some, itl_ns, later = ok.where(has), itl.itl_ns[has], itl.later_tokens[has]
     is_gathered = _gathered(some, later, accept_length)
     ends_ns = some.gap_after_first_ns + some.gap_before_last_ns
@@ -90,6 +93,7 @@ def itl_error(ok: Responses, accept_length: float | None) -> ItlError:
     )
     return ItlError(
         in_one_arrival=whole,
+        read_late=read_late,
         gathered=int(is_gathered.sum()),
         most_events=int(some.most_events[is_gathered].max(initial=0)),
         gathered_error=max(high - p90, p90 - low) / p90,
@@ -98,6 +102,15 @@ def itl_error(ok: Responses, accept_length: float | None) -> ItlError:
         most_s=slow,
         hidden_reasoning=hidden,
     )
+
+
+def _client_was_late(ok: Responses) -> Mask:
+    """Return whose reads of several events are this client's doing: none was made in time; where
+    that is not known, a timestamp is only an upper bound.
+    """
+    unknown = np.isnan(ok.gathered_reads)
+    late: Mask = np.where(unknown, ok.late_events > 0, ok.gathered_reads == 0)
+    return late & (ok.event_counts > 1)
 
 
 def _gathered(some: Responses, later: Floats, accept_length: float | None) -> Mask:

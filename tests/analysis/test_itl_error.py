@@ -123,6 +123,22 @@ def test_over_one_response_in_a_hundred_in_one_arrival_is_not_valid() -> None:
     assert error_of(whole, single).in_one_arrival == 1
 
 
+def test_a_response_that_a_late_client_read_at_once_is_not_a_proxys() -> None:
+    others = [one_by_one(50)] * 90
+    late, bound = read((0, 30), gathered_reads=0), read((0, 30), late_events=30)
+    assert codes(*others, late, late) == ["responses-read-late"]
+    assert codes(*others, bound, bound) == ["responses-read-late"]
+    assert codes(*others, read((0, 30), gathered_reads=1, late_events=30)) == [
+        "responses-in-one-arrival"
+    ]
+    # A single event of several tokens is nobody's reading.
+    single = read((0, 1), completion_tokens=8, gathered_reads=0)
+    assert codes(*others, single) == ["responses-in-one-arrival"]
+    # One of each of 100 is over the limit only together: both are named.
+    both = [*[one_by_one(50)] * 98, late, read((0, 30), gathered_reads=1)]
+    assert codes(*both) == ["responses-in-one-arrival", "responses-read-late"]
+
+
 # --- tokens that no event shows -------------------------------------------------------------------
 
 
