@@ -22,10 +22,11 @@ class Arrivals:
 
     ``arrival_counts`` arrivals, of which ``crowded_arrivals`` have several events and the fullest
     ``most_events``. ``first_arrival_events``, ``first_arrival_tokens`` and ``first_arrival_bytes``
-    are what the first brought, ``told_tokens`` and ``text_bytes`` what all did (NaN where tokens
-    are not told, texts not recorded). ``gap_after_first_ns`` and ``gap_before_last_ns`` are the
-    gaps between arrivals at both ends, ``gap_variation`` the coefficient of variation of all but
-    the last (a last arrival brings what is left), ``longest_gap`` the longest over the median
+    are what the first brought, ``last_arrival_events`` and ``fewest_inner_events`` what the last
+    did and each in between at least, ``told_tokens`` and ``text_bytes`` what all did (NaN where
+    tokens are not told, texts not recorded). ``gap_after_first_ns`` and ``gap_before_last_ns`` are
+    the gaps between arrivals at both ends, ``gap_variation`` the coefficient of variation of all
+    but the last (a last arrival brings what is left), ``longest_gap`` the longest over the median
     (computed where asked for).
     """
 
@@ -35,6 +36,8 @@ class Arrivals:
     first_arrival_events: Counts
     first_arrival_tokens: Floats
     first_arrival_bytes: Floats
+    last_arrival_events: Floats
+    fewest_inner_events: Floats
     told_tokens: Floats
     text_bytes: Floats
     gap_after_first_ns: Floats
@@ -91,6 +94,8 @@ def arrivals_of(
         first_arrival_events=np.nan_to_num(at(first, some, events.astype(float))).astype(np.int64),
         first_arrival_tokens=at(first, some, by_arrival(tokens)),
         first_arrival_bytes=at(first, some, by_arrival(text_bytes)),
+        last_arrival_events=at(last, two, events.astype(float)),
+        fewest_inner_events=_fewest(of[is_inner], events[is_inner], responses),
         told_tokens=whole(tokens),
         text_bytes=whole(text_bytes),
         gap_after_first_ns=at(first + 1, two, gap_ns),
@@ -98,6 +103,15 @@ def arrivals_of(
         gap_variation=_variation(of[is_inner], gap_ns[is_inner] / _NS, responses),
         longest_gap=_longest(of[is_later], gap_ns[is_later], wants_longest_gap),
     )
+
+
+def _fewest(of: Counts, events: Counts, responses: int) -> Floats:
+    """Return the fewest events among each response's arrivals, NaN for none."""
+    found = np.full(responses, np.nan)
+    starts = np.flatnonzero(begins(of))
+    if len(starts):
+        found[of[starts]] = np.minimum.reduceat(events, starts)
+    return found
 
 
 def _variation(of: Counts, gap_s: Floats, responses: int) -> Floats:

@@ -40,8 +40,9 @@ class ItlError:
 
     ``in_one_arrival`` responses of several tokens came in one read, and have no ITL; ``read_late``
     of them because this client was late.
-    ``gathered`` responses had reads of several events, up to ``most_events``, that neither the
-    engine nor this client explains; they move the P90 by at most ``gathered_error``, relatively.
+    ``gathered`` responses may be off because they had reads of several events, up to
+    ``most_events``, that neither the engine's counters nor this client explains; they move the P90
+    by at most ``gathered_error``, relatively.
     ``unshown`` responses have completion tokens of which no event tells whether they came between
     the others; the P90 lies between ``least_s`` and ``most_s`` whether they did or not.
     ``hidden_reasoning`` responses had reasoning that no event brought. None where there is no ITL.
@@ -78,8 +79,8 @@ def itl_error(ok: Responses, accept_length: float | None) -> ItlError:
         return ItlError(in_one_arrival=whole, read_late=read_late, hidden_reasoning=hidden)
     some, itl_ns, later = ok.where(has), itl.itl_ns[has], itl.later_tokens[has]
     is_gathered = _gathered(some, later, accept_length)
-    ends_ns = some.gap_after_first_ns + some.gap_before_last_ns
-    error = np.where(is_gathered, ends_ns / (some.last_token_ns - some.first_token_ns), 0.0)
+    error = np.where(is_gathered, _off_by_ns(some, is_gathered) / _span_ns(some), 0.0)
+    is_gathered &= error > 0.0
     fewest, most = _later_tokens(some, later, accept_length)
     p90, low, high, fast, slow = (
         percentiles(values, (0.9,))[0] / _NS
@@ -118,19 +119,42 @@ def _gathered(some: Responses, later: Floats, accept_length: float | None) -> Ma
 
     The client says so of each read, or else it is taken to be so of more reads than its own lag
     brings about by accident. An engine that writes a step's tokens, or a few steps' events, at once
-    is told by its counters, or by how regularly it does.
+    is told by its counters.
     """
     share = some.crowded_arrivals / some.arrival_counts
     known = ~np.isnan(some.gathered_reads)
     gathered = np.where(known, some.gathered_reads > 0, share > ACCIDENTAL_SHARE)
     gathered &= some.crowded_arrivals > 0
-    regular = (some.gap_variation < REGULAR_VARIATION) & (some.most_events <= REGULAR_EVENTS)
-    gathered &= ~regular
     if accept_length is not None and gathered.any():
         reads = (some.arrival_counts[gathered] - 1).sum()
         if later[gathered].sum() <= MORE_THAN_ACCEPTED * accept_length * reads:
             return np.zeros(len(some), bool)
     return np.asarray(gathered, bool)
+
+
+def _span_ns(some: Responses) -> Floats:
+    return some.last_token_ns - some.first_token_ns
+
+
+def _off_by_ns(some: Responses, gathered: Mask) -> Floats:
+    """Return by how much (last arrival − first arrival) of gathered responses may be off, at most.
+
+    In general by the gaps at both ends. Where reads come regularly and bring few events, whether an
+    engine or a timer makes them, events are as far apart as in the reads in between. The last
+    read's may then have waited for what its gap exceeds theirs by: for nothing where it came as
+    soon as they did. Where reads do not all bring as many, a timer may also have run out up to one
+    event's time after the last event of either end.
+    """
+    regular = gathered & (some.gap_variation < REGULAR_VARIATION)
+    regular &= some.most_events <= REGULAR_EVENTS
+    inner = some.event_counts - some.first_arrival_events - some.last_arrival_events
+    inner = np.where(regular, inner, np.nan)  # regular responses have reads in between
+    event_ns = (_span_ns(some) - some.gap_before_last_ns) / inner
+    most = inner[regular] / (some.arrival_counts[regular] - 2)
+    uneven = most.max(initial=0.0) > some.fewest_inner_events[regular].min(initial=np.inf)
+    waited_ns = np.maximum(some.gap_before_last_ns - some.last_arrival_events * event_ns, 0.0)
+    ends_ns = some.gap_after_first_ns + some.gap_before_last_ns
+    return np.where(regular, waited_ns + uneven * event_ns, ends_ns)
 
 
 def _later_tokens(

@@ -78,19 +78,37 @@ EIGHT = [(80 * k, 8) for k in range(6)]
 
 
 @pytest.mark.parametrize(
-    ("reads", "gathered"),
+    ("reads", "error"),
     [
-        (EIGHT, 0),
-        ([(0, 1), *((80 * k, 8) for k in range(1, 6)), (420, 2)], 0),  # the last brings the rest
-        ([(80 * k, 9) for k in range(6)], 1),
-        ([(0, 8), (80, 8), (200, 8), (240, 8), (400, 8)], 1),
-        ([(0, 8), (80, 8)], 1),  # one gap is not regular
+        (EIGHT, 0.0),
+        ([(0, 1), *((80 * k, 8) for k in range(1, 6)), (420, 2)], 0.0),  # the rest, at once
+        # A timer of 80 ms: two events of 10 ms waited for 60 more.
+        ([(0, 1), *((80 * k, 8) for k in range(1, 6)), (480, 2)], 60 / 480),
+        # One of 45 ms: 9 events in 2 reads, so 10 ms an event; 5 waited, and up to 10 at the ends.
+        ([(0, 4), (45, 4), (90, 5), (135, 4), (180, 5), (225, 4)], 15 / 225),
+        # Irregular, or of more events, or of one gap: the gaps at both ends.
+        ([(80 * k, 9) for k in range(6)], 160 / 400),
+        ([(0, 8), (80, 8), (200, 8), (240, 8), (400, 8)], 240 / 400),
+        ([(0, 8), (80, 8)], 160 / 80),
     ],
 )
-def test_reads_of_up_to_8_events_at_regular_times_are_the_engines(
-    reads: list[tuple[int, int]], gathered: int
+def test_regular_reads_are_off_by_what_their_last_events_may_have_waited(
+    reads: list[tuple[int, int]], error: float
 ) -> None:
-    assert error_of(read(*reads, gathered_reads=5)).gathered == gathered
+    of = error_of(read(*reads, gathered_reads=5))
+    assert of.gathered_error == pytest.approx(error)
+    assert of.gathered == (error > 0)
+
+
+def test_a_timer_shows_in_the_uneven_reads_of_the_other_responses() -> None:
+    even = read(*((45 * k, 5) for k in range(5)), gathered_reads=5)  # 9 ms an event
+    assert error_of(even).gathered_error == pytest.approx(0.0)
+    uneven = read((0, 4), (45, 4), (90, 5), (135, 4), (180, 5), (225, 5), gathered_reads=6)
+    # 9 and 225/23 = 9.7826 ms, or up to 9 · 189/180 = 9.45 and 9.7826 · 235/225 = 10.2174: nine
+    # tenths of the way from one to the other, 10.1407 in place of 9.7043.
+    of = error_of(even, uneven)
+    assert of.gathered == 2
+    assert of.gathered_error == pytest.approx(0.04496, abs=1e-5)
 
 
 @pytest.mark.parametrize(("accept_length", "gathered"), [(4.0, 0), (3.0, 1), (None, 1)])
