@@ -35,8 +35,8 @@ def with_late_fidelity(run: Run) -> tuple[Run, list[str]]:
                 continue
             except UsageError as error:
                 untold.append(
-                    f"concurrency {level.point.name} has no fidelity report: {error.what}; "
-                    f"{error.what_to_do}"
+                    f"concurrency {level.point.name} has no fidelity report: {error.what} "
+                    f"[{error.code}]; {error.what_to_do}"
                 )
         levels.append(level)
     return replace(run, levels=tuple(levels)), untold

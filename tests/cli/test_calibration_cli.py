@@ -53,7 +53,9 @@ def test_completions_are_calibrated_by_token_ids(tmp_path: Path) -> None:
 
 def test_without_a_wire_lengths_are_assumed_and_said_to_be(tmp_path: Path) -> None:
     said = run(*SHORT, "--virtual", "--out", str(tmp_path / "virtual")).stderr
-    assert "prompt lengths assumed, not measured (1,234 built-in words)\n" in said
+    assert "(1,234 built-in words)\n" in said
+    sweep = json.loads((tmp_path / "virtual" / "sweep.json").read_text())
+    assert sweep["calibration"]["verification"]["probes"] == 0
 
 
 def test_a_run_resumed_with_another_api_names_it_not_the_calibration_taken_along(

@@ -2,12 +2,14 @@
 
 import hashlib
 import json
+import re
 import struct
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_line import finished, finished_alone
+from golden_files import Goldens
 from small_corpus import corpus, request, session, subagent
 
 
@@ -164,29 +166,18 @@ def test_near_duplicates_are_named_and_left_out_on_demand(tmp_path: Path) -> Non
     ]
 
 
-def test_the_text_says_what_the_json_does(tmp_path: Path) -> None:
+def test_the_text_says_what_the_json_does(tmp_path: Path, goldens: Goldens) -> None:
     text = planned("--traces", write(tmp_path), "--concurrency", "4", *HALFWAY)
-    assert "3 sessions over 4 lanes" in text
-    said = " ".join(text.split())
-    assert (
-        "warm-up: 4 primers (each stream's last request before t*, one token) 896 tokens in "
-        "then 4 requests without pauses (1 a lane), one token each"
-    ) in said
     # Of the five requests of one, again, other and one again the last three: three times
     # 3 + 4 + 5 blocks and 9 + 10 + 11; outputs of 5, 5, 9 and 5 tokens.
-    assert "first sessions from t* on: 12 requests, 4,224 tokens in, 72 out" in said
-    assert (
-        "window 20 s, drain up to 10 s: at least 20 s and what the warm-up takes, at most 30.5 min:"
-        " a warm-up is given up after 30.0 min"
-    ) in said
-    assert "levels:" not in text
-    assert "primer main" in text
+    assert ": 12 requests, 4,224 tokens in, 72 out" in " ".join(text.split())
+    goldens.check_text("words/plan", text.replace(str(tmp_path), "PLACE"))
     assert max(map(len, text.splitlines())) <= 100
 
 
 def test_several_levels_have_their_time_together(tmp_path: Path) -> None:
     text = planned("--traces", write(tmp_path), "--concurrency", "1,2,4")
-    assert "all 3 levels: at least 60 s and what the warm-ups take, at most 91.5 min" in text
+    assert re.search(r" 3 levels: [^,]* 60 s [^,]*, [^,]* 91\.5 min", text)
 
 
 def test_a_simulated_plan_has_the_table_of_its_run(tmp_path: Path) -> None:
@@ -203,10 +194,8 @@ def test_starts_are_in_the_time_and_the_totals(tmp_path: Path) -> None:
     arguments = ("--traces", write(tmp_path), "--concurrency", "1,2", "--starts", "3")
     text = planned(*arguments)
     # Twice 20 s at least and 30.5 min at most, three times.
-    assert (
-        "all 2 levels, 3 starts of each: at least 2.0 min and what the warm-ups take, at "
-        "most 183.0 min"
-    ) in " ".join(text.split())
+    times = r" 2 levels, 3 starts [^:]*: [^,]* 2\.0 min [^,]*, [^,]* 183\.0 min"
+    assert re.search(times, " ".join(text.split()))
     found = document(*arguments)
     assert (found["starts"], found["least_s"], found["most_s"]) == (3, 120.0, 10_980.0)
 
@@ -214,10 +203,11 @@ def test_starts_are_in_the_time_and_the_totals(tmp_path: Path) -> None:
 def test_what_one_level_sends_is_told_for_all_its_starts(tmp_path: Path) -> None:
     text = planned("--traces", write(tmp_path), "--concurrency", "4", "--starts", "2", *HALFWAY)
     # Of the level above twice: 4 primers and 4 requests without pauses, 12 requests, 4,224 tokens.
-    assert (
-        "the level, 2 starts of each: at least 40 s and what the warm-ups take, at most 61.0 "
-        "min in all 16 requests of warm-ups, and first sessions of 24 requests, 8,448 tokens in"
-    ) in " ".join(text.split())
+    parts = (
+        r" 2 starts [^:]*: [^,]* 40 s [^,]*, [^,]* 61\.0 min ",
+        r" 16 requests [^,]*, [^,]* 24 requests, 8,448 tokens in",
+    )
+    assert re.search("[^,]*".join(parts), " ".join(text.split()))
     assert max(map(len, text.splitlines())) <= 100
 
 
@@ -232,8 +222,7 @@ def test_a_plan_with_live_history_says_so_and_counts_the_text_that_is_kept(tmp_p
     kept_bytes = 2 * ((6 + 2) * 64 * 5 + 120 * 16)
     assert fed_level["text_bytes"] - level["text_bytes"] == kept_bytes
     assert fed_level["fingerprint"] == level["fingerprint"]
-    told = planned("--live-history", *arguments)
-    assert "Later prompts say what the server answered: not comparable" in told
+    assert "not comparable" in planned("--live-history", *arguments)
 
 
 def test_a_plan_says_what_its_starts_would_show(tmp_path: Path) -> None:

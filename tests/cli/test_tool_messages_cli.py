@@ -9,6 +9,7 @@ import pytest
 from calibration_line import exact_by
 from command_line import finished
 
+BUILTIN_WORDS, BY = "1,234 built-in words", "counted by "
 SHORT = ("--concurrency", "1", "--override", "window_s=1.0", "--override", "grace_s=5.0")
 
 
@@ -22,7 +23,7 @@ def with_tools(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str
 
 def test_its_lengths_are_exact_and_say_of_what(with_tools: tuple[Path, str, str]) -> None:
     out, _, said = with_tools
-    assert exact_by(said) == "1,234 built-in words, tool messages, counted by /tokenize"
+    assert exact_by(said) == f"{BUILTIN_WORDS}, tool messages, {BY}/tokenize"
     errors = f"select distinct prompt_length_error from '{out}/*/requests*/*.parquet'"
     assert duckdb.execute(errors).fetchall() == [(0,)]
 
@@ -52,7 +53,7 @@ def test_a_run_that_sent_them_is_not_resumed_without(with_tools: tuple[Path, str
     assert "[resume-differs]" in ended.stderr
     assert "[calibration-of-other" not in ended.stderr
     other = finished("sweep", *SHORT, *resume, "--live-history")
-    assert "tool messages was True and is False; feeding live output" in other.stderr
+    assert other.stderr.count(" and is ") == 2
 
 
 def test_on_record_they_are_left_out_and_the_server_is_calibrated_anew(
@@ -61,9 +62,9 @@ def test_on_record_they_are_left_out_and_the_server_is_calibrated_anew(
     out = shutil.copytree(with_tools[0], tmp_path / "mixed")
     resume = ("--resume", "--override", "--out", str(out))
     ended = finished("sweep", "--concurrency", "2", *SHORT[2:], *resume)
-    assert exact_by(ended.stderr) == "1,234 built-in words, counted by /tokenize"
+    assert exact_by(ended.stderr) == f"{BUILTIN_WORDS}, {BY}/tokenize"
     (again,) = json.loads((out / "sweep.json").read_text())["resumed"]
-    assert again["differences"][0] == "sending tool messages was True and is False"
+    assert again["differences"][0].endswith(" tool messages was True and is False")
 
 
 def test_completions_have_no_messages(tmp_path: Path) -> None:
@@ -76,7 +77,9 @@ def test_completions_have_no_messages(tmp_path: Path) -> None:
 def test_without_a_wire_their_cost_is_assumed_and_the_same_plan_is_played(tmp_path: Path) -> None:
     out = tmp_path / "virtual"
     ended = finished("run", *SHORT, "--virtual", "--tool-messages", "--json", "--out", str(out))
-    assert "prompt lengths assumed, not measured (1,234 built-in words, tool" in ended.stderr
+    assert f"({BUILTIN_WORDS}, tool messages)" in ended.stderr
+    calibration = json.loads((out / "sweep.json").read_text())["calibration"]
+    assert calibration["verification"]["probes"] == 0
     (point,) = json.loads(ended.stdout)["points"]
     assert "--tool-messages" in point["incomparable_reasons"]
 
@@ -86,4 +89,4 @@ def test_a_plan_says_it(tmp_path: Path) -> None:
     config.write_text("tool-messages = true")
     told = json.loads(finished("plan", "--config", str(config), "--json").stdout)
     assert told["tool_messages"] is True
-    assert "sent as tool calls" in finished("plan", "--tool-messages").stdout
+    assert "tool calls" in finished("plan", "--tool-messages").stdout

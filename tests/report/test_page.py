@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from chromium import CHROMIUM, browser
+from golden_files import Goldens, text_of_page
 from made_runs import Level, make_run, write_instrument
 from record_cases import SECOND
 
@@ -82,48 +83,29 @@ def page(made: Path) -> Path:
     return Report.of(made, (50.0, 150.0, 500.0)).write()
 
 
-def headings(page: Path) -> list[str]:
-    return re.findall(r"<h2>([^<]*)</h2>", page.read_text())
-
-
-def test_the_page_has_every_part(page: Path) -> None:
-    assert headings(page) == [
-        "Curve", "Points", "Latency", "Level by level", "Speculative decoding", "Fidelity",
-        "The instrument's own error", "Sensitivity to definitions", "Disclosure",
-    ]  # fmt: skip
-    titles = re.findall(r"<h4>([^<]*)</h4>", page.read_text())
-    assert titles[:5] == [
-        "Throughput against speed", "Response ITL", "Token ITL", "Time to first token",
-        "End to end",
-    ]  # fmt: skip
-    of_a_level = [
-        "What each lane was doing", "In flight and queue", "Cache hit", "KV cache in use",
-        "The client&#x27;s own lag",
-    ]  # fmt: skip
-    assert titles[5:] == of_a_level * 3
+def test_the_page_has_every_part(page: Path, goldens: Goldens) -> None:
+    """Its headings, the titles of its figures, and what the curve's legend says."""
+    figures = re.findall(r"<h4>([^<]*)</h4>", page.read_text())
+    assert len(figures) == 5 + 5 * len(LEVELS)
+    headings = re.findall(r"<(h[234])>([^<]*)</", page.read_text())
+    lines = [f"{level} {title}" for level, title in headings]
+    lines += [f"legend {said}" for said in legend(page)]
+    goldens.check_text("words/page-headings", "\n".join(lines) + "\n")
 
 
 def test_what_came_from_a_server_or_a_trace_stays_text(page: Path) -> None:
     html = page.read_text()
-    assert "&lt;script&gt;alert(1)" in html
+    assert "&lt;script&gt;" in html
     for tag in ("<script", "<img", "<link", "<iframe", "<object", "url("):
         assert tag not in html.lower()
 
 
 def test_a_target_that_is_not_reached_is_said_and_nothing_is_extrapolated(page: Path) -> None:
-    html = page.read_text()
-    assert re.search(r"at 500 tok/s/user</p><p class=\"number\">not reached</p>", html)
+    cards = r">at (\d+) [^<]*</p><p class=\"number\">([^<]*)<"
+    numbers = dict(re.findall(cards, page.read_text()))
+    assert numbers["500"] == "not reached"
     # Half-way between 60 and 40: (6,000 + 9,000) / 2.
-    assert re.search(r"at 50 tok/s/user</p><p class=\"number\">7,500 <small>tok/s/GPU", html)
-
-
-def test_the_five_questions_are_answered(page: Path) -> None:
-    html = page.read_text()
-    for question in (
-        "What is latency here?", "What is a token here?", "Per what?", "Under which load?",
-        "Who measured, when, on what?",
-    ):  # fmt: skip
-        assert f"<h3>{question}</h3>" in html
+    assert numbers["50"] == "7,500 "
 
 
 def test_speculative_decoding_shows_tokens_a_cycle_and_what_one_more_draft_may_cost(
@@ -139,11 +121,10 @@ def test_speculative_decoding_shows_tokens_a_cycle_and_what_one_more_draft_may_c
 
 
 def test_memory_in_use_is_said_in_a_number_too(page: Path) -> None:
-    assert "At most 50.0% in any scrape. 2 requests preempted in the window." in page.read_text()
+    assert re.search(r" 50\.0% [^<]*\. 2 requests preempted ", page.read_text())
 
 
 def test_client_and_server_are_looked_at_together_where_the_server_tells(page: Path) -> None:
-    assert "Client and server at the same instants, about one a second" in page.read_text()
     assert "Averages over time." not in page.read_text()
 
 
@@ -151,7 +132,7 @@ def test_without_the_servers_metrics_the_client_is_averaged_over_time(tmp_path: 
     path = make_run(tmp_path / "r", [Level(4, 50.0, 100.0)])
     html = Report.of(path, (50.0,)).write().read_text()
     assert "Averages over time." in html
-    assert "The server&#x27;s counters move" not in html
+    assert "counters move" not in html
 
 
 def legend(page: Path) -> list[str]:
@@ -186,27 +167,26 @@ def test_a_levels_name_leaves_the_line_of_a_target_beside_it_free(tmp_path: Path
 
 def test_the_load_tells_what_prompts_were_made_of(page: Path) -> None:
     (told,) = re.findall(r"Prompts, as calibrated: ([^<]*)</p>", page.read_text())
-    assert told == (
-        "1,024 words; from usage; a message costs beside its words: assistant 4 tokens."
-    )
+    words, source, cost = told.split("; ")
+    assert (words, source) == ("1,024 words", "from usage")
+    assert cost.endswith(": assistant 4 tokens.")
 
 
 def test_a_run_without_a_success_has_a_page_that_says_so(tmp_path: Path) -> None:
     path = make_run(tmp_path / "r", [Level(4, 50.0, 100.0, status=Status.FAILED)])
     html = Report.of(path, (50.0,)).write().read_text()
     assert "0 of 1 level valid" in html
-    assert "Concurrency 4 is not valid: " in html
+    findings = Report.of(path, (50.0,)).plain()["points"][0]["findings"]
+    (failed,) = [each["text"] for each in findings if each["code"] == "requests-failed"]
+    assert f" 4 is not valid: {failed}" in html
 
 
-def test_a_run_that_measured_nothing_says_so_in_every_part(tmp_path: Path) -> None:
+def test_a_run_that_measured_nothing_says_so_in_every_part(
+    tmp_path: Path, goldens: Goldens
+) -> None:
     path = make_run(tmp_path / "r", [Level(4, 50.0, 100.0, failure="warm-up failed: refused")])
-    html = Report.of(path, (50.0,)).write().read_text()
-    assert "warm-up failed: refused." in html
-    assert "! not comparable<" in html
-    assert "Not comparable: nothing was measured;" in html
-    assert "Sessions played in the window, at least in part, by concurrency: 4: 0." in html
-    assert "No cache hit: no level was measured." in html
-    assert "Nothing to say of the client: no window opened." in html
+    page = text_of_page(Report.of(path, (50.0,)).write().read_text())
+    goldens.check_text("words/page-nothing", page.replace(str(tmp_path), "PLACE"))
 
 
 def test_a_card_read_off_few_responses_bears_the_warning(page: Path) -> None:
@@ -239,8 +219,7 @@ def test_a_token_itl_not_to_be_trusted_is_marked_where_it_stands(tmp_path: Path)
 def test_sessions_played_are_counted_from_what_was_sent(tmp_path: Path) -> None:
     level = Level(6, 50.0, 100.0, session=lambda lane: f"session-{lane % 4}")
     html = Report.of(make_run(tmp_path / "r", [level]), (50.0,)).write().read_text()
-    assert "of 1 sessions 1 were to be played; concurrency 6." in html
-    assert "Sessions played in the window, at least in part, by concurrency: 6: 4." in html
+    assert " concurrency: 6: 4." in html
 
 
 STARTS = tuple(
@@ -261,8 +240,8 @@ def test_a_latencys_lines_are_all_in_its_legend_and_bear_a_levels_name_once(
         for start in ("", ", start 2", ", start 3")
     ]  # fmt: skip
     # 8 lanes end where 12 do, within a few pixels: the higher level's name stands.
-    assert re.findall(r'<span class="label[^"]*" style="[^"]*">([^<]*)<', figure) == ["1024", "12"]
-    assert "by its concurrency at its end where there is room" in html
+    labels = re.findall(r'<span class="label[^>]*>([^<]*)<', figure)
+    assert labels == ["1024", "12"]
 
 
 # --- in a browser --------------------------------------------------------------------------------

@@ -79,9 +79,10 @@ def test_every_finding_of_a_point_is_said_of_it_and_in_json() -> None:
 
 def test_latency_stands_under_its_units() -> None:
     heading, units, _, row = tables([point(2)])[1]
-    assert " ".join(heading.split()) == (
-        "conc ITL P50 ITL P90 ITL P99 token ITL P90 TTFT P50 TTFT P90 TTFT P99 e2e P50 e2e P90"
-    )
+    assert re.findall(r"(\w+) P(\d\d)", heading) == [
+        ("ITL", "50"), ("ITL", "90"), ("ITL", "99"), ("ITL", "90"), ("TTFT", "50"),
+        ("TTFT", "90"), ("TTFT", "99"), ("e2e", "50"), ("e2e", "90"),
+    ]  # fmt: skip
     assert units.split() == ["lanes", *["ms"] * 4, *["s"] * 5]
     # 2 s over 100 later tokens; one gap of 2 s holds 50.5 tokens where the server tells none.
     assert row.split() == ["2", *["20.0"] * 3, "20.0", *["1.00"] * 3, *["4.00"] * 2]
@@ -110,7 +111,7 @@ def test_without_a_gpu_count_numbers_are_the_systems_and_it_says_so() -> None:
 def test_reasons_against_a_point_follow_the_table() -> None:
     table = points_table([point(2, conduct=Conduct(interrupted=True))])
     assert " NO, few\n" in table
-    assert "concurrency 2 is not valid: " in table
+    assert "concurrency 2 is not " in table
 
 
 def overridden(of: Point) -> Point:
@@ -125,8 +126,8 @@ def test_what_makes_points_incomparable_is_said_once() -> None:
 
 def test_what_makes_one_point_incomparable_is_said_of_that_one() -> None:
     table = points_table([point(2), overridden(point(4))])
-    assert "concurrency 4 is not comparable: " in table
-    assert "concurrency 2: comparable with " in table
+    assert re.findall(r"concurrency (\d): comparable", table) == ["2"]
+    assert re.findall(r"concurrency (\d) is not comparable", table) == ["4"]
 
 
 def test_points_are_comparable_on_the_condition_of_their_corpus() -> None:
@@ -161,10 +162,10 @@ def test_failures_are_counted_by_kind() -> None:
 
 def test_a_difference_of_the_two_throughputs_is_explained() -> None:
     table = points_table([point(2)])
-    heading, said = table.partition("throughput in the window, by")[2].splitlines()[1:3]
-    assert heading.endswith("ramp: opening to first send; end: close to last end):")
+    said = table.partition("throughput in the window, by")[2].splitlines()[2]
     # Sent 990 s after the opening at 0 s, ended at 994 s of 1,000, and nothing was cut.
-    assert said == "  2: -99.6%: drain 0 tokens, cut 0 tokens, ramp 990.0 s, end -6.0 s"
+    parts = ["drain 0 tokens", "cut 0 tokens", "ramp 990.0 s", "end -6.0 s"]
+    assert said == f"  2: -99.6%: {', '.join(parts)}"
 
 
 def test_a_token_itl_not_to_be_trusted_is_said() -> None:
@@ -188,13 +189,14 @@ REPORT = InstrumentReport(0.0012, 0.0005, 0.011, 0.234)
 
 def test_the_clients_own_error_has_a_line_a_level() -> None:
     points = [replace(point(level), instrument=REPORT) for level in (2, 16)]
-    assert (
-        "the client's own error, by concurrency (lags P99, the busiest worker):\n"
-        "   2: process timestamps, send lag 1.2 ms, loop lag 0.5 ms, 23% of a core, P90 ITL "
-        "within 1.1%\n"
-        "  16: process timestamps, send lag 1.2 ms, loop lag 0.5 ms, 23% of a core, P90 ITL "
-        "within 1.1%\n"
-    ) in points_table(points)
+    lines = points_table(points).splitlines()
+    shown = re.compile(
+        r" +(\d+): (\w+) timestamps, .* ([\d.]+) ms, .* ([\d.]+) ms, (\d+)%.* ([\d.]+)%"
+    )
+    assert [found.groups() for line in lines if (found := shown.fullmatch(line))] == [
+        ("2", "process", "1.2", "0.5", "23", "1.1"),
+        ("16", "process", "1.2", "0.5", "23", "1.1"),
+    ]
 
 
 def test_the_answer_comes_before_what_to_mind_and_what_was_kept() -> None:

@@ -95,7 +95,6 @@ def test_the_page_shows_the_starts(tmp_path: Path) -> None:
     page = report(tmp_path / "r", ONCE, *TWICE).write().read_text()
     assert "<h3>From start to start</h3>" in page
     assert page.count("<title>one start: ") == 2
-    assert "one start of a level, whose mean is its point" in page
     assert ">16-s2</label>" in page
     assert "16 lanes, start 2" in page
     assert "✓ 3 of 3 starts valid" in page
