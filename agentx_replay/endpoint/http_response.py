@@ -28,8 +28,6 @@ _PROTOCOL = b"HTTP/"
 _NOT_HTTP = "the answer is not HTTP"
 _OK = 200
 _PARSER_ERRORS = (httptools.HttpParserError, httptools.HttpParserUpgrade)
-_EVENT_ENDS = (b"\n\n\r\n", b"\n\n", b"\r\n\r\n\r\n", b"\r\r\r\n")
-"""How a read ends whose last bytes are those of an event, in a chunk or bare."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

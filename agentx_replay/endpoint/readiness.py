@@ -28,7 +28,6 @@ _MESSAGES = b'[{"role":"user","content":"Count from one to one hundred."}]'
 _PROMPT = b'"One, two, three, four,"'
 _STREAM = "readiness"
 _UNUSABLE = 3
-_NOT_FOUND = 404
 _OK = 200
 _MODELS_SHOWN = 5
 

@@ -8,7 +8,7 @@ are in ``fits.py``; how a trace is read is ``weka.py``'s.
 
 import gzip
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count, islice
 from pathlib import Path
 from random import Random
@@ -86,29 +86,6 @@ SMALL = Limits(
     most_subagents=2,
 )
 """For the smallest servers, with 4,096 tokens of context."""
-
-_LEAST_PEAK_TOKENS = 2_048
-
-
-def limits_for(peak_tokens: int) -> Limits:
-    """Return limits for servers with so many tokens of context, shaped like the kinds above.
-
-    Sessions shrink more slowly than the context does, so that small ones still have turns to
-    keep apart. Raises ``UsageError`` below 2,048 tokens.
-    """
-    if peak_tokens < _LEAST_PEAK_TOKENS:
-        raise UsageError(
-            "context-too-small",
-            f"sessions cannot be generated for {peak_tokens} tokens of context",
-            f"allow at least {_LEAST_PEAK_TOKENS}",
-        )
-    return replace(
-        LARGE,
-        peak_tokens=peak_tokens,
-        scale=min(1.0, (peak_tokens / LARGE.peak_tokens) ** 0.6),
-        output_tokens=(1, peak_tokens // 20),
-    )
-
 
 _BUNDLED = (("small", 6, SMALL), ("medium", 16, MEDIUM), ("large", 14, LARGE))
 
