@@ -7,6 +7,7 @@ event whose text could be anything but a JSON string that is not empty.
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ import orjson
 
 _LINE = b"data: "
 _BLANK = b"\n\n"
+_CHUNK_END = b"\r\n"
 _MARK = "\x00text\x00"
 _DELTA_TEXTS = ("content", "reasoning_content", "reasoning")
 _TEXT = re.compile(rb'(?=.)(?>[ !#-\[\]-~]*)(?:\\["\\/bfnrt](?>[ !#-\[\]-~]*)){0,64}')
@@ -42,13 +44,56 @@ class Alike:
         if not piece.startswith(start) or not piece.endswith(end):
             return None
         text = piece[len(start) : -len(end)]
-        if text in _PLAIN:
-            return text
-        if _TEXT.fullmatch(text) is None:
-            return None
-        if len(_PLAIN) < _MOST_PLAIN and len(text) <= _LONGEST_PLAIN:
-            _PLAIN.add(text)
-        return text
+        return text if text in _PLAIN or _is_plain(text) else None
+
+
+class AlikeChunks:
+    """Socket reads that are one chunk each, of one event that is ``alike``: told by their bytes.
+
+    What stands before the text in such a read is learnt from one that the parser found to be one
+    whole chunk. A read of the same length that begins and ends alike has the same chunk size, so it
+    is one whole chunk, too, and the parser need not see it if it was between two chunks.
+    """
+
+    __slots__ = ("_alike", "_starts")
+
+    def __init__(self) -> None:
+        self._alike: Alike | None = None
+        self._starts: dict[int, bytes] = {}
+
+    def learn(self, read: bytes, piece: bytes, alike: Alike) -> None:
+        """Learn from a read that was one chunk, of that piece."""
+        text = alike.text_of(piece)
+        if alike != self._alike:
+            self._alike = alike
+            self._starts.clear()
+        if text is not None and read.endswith(piece + _CHUNK_END):
+            self._starts[len(read)] = read[: len(read) - len(text + alike.end + _CHUNK_END)]
+
+    def texts(self, reads: Iterable[bytes], alike: Alike) -> list[bytes]:
+        """Return the texts of the first of these reads, up to one that is not known to be alike."""
+        texts: list[bytes] = []
+        if alike is not self._alike and alike != self._alike:
+            return texts
+        starts, end = self._starts, alike.end + _CHUNK_END
+        behind = len(end)
+        for read in reads:
+            start = starts.get(len(read))
+            if start is None or not read.startswith(start) or not read.endswith(end):
+                break
+            text = read[len(start) : -behind]
+            if text not in _PLAIN and not _is_plain(text):
+                break
+            texts.append(text)
+        return texts
+
+
+def _is_plain(text: bytes) -> bool:
+    if _TEXT.fullmatch(text) is None:
+        return False
+    if len(_PLAIN) < _MOST_PLAIN and len(text) <= _LONGEST_PLAIN:
+        _PLAIN.add(text)
+    return True
 
 
 def alike_of(piece: bytes) -> Alike | None:

@@ -99,7 +99,7 @@ class CompletionStream:
         self._learn_at = 1
         self._place = 0
         self._places: list[int] = []
-        self._kinds: list[int] = []
+        self._kinds = bytearray()
         self._texts: list[Text] = []
         self._told: dict[int, tuple[int, int]] = {}
         self._followed: list[int] = []
@@ -124,16 +124,24 @@ class CompletionStream:
         """Whether the rest need not be waited for; an error of the server ends by itself."""
         return self.too_large or self.malformed is not None
 
+    @property
+    def alike(self) -> Alike | None:
+        """What the next event may have in common with those before; None inside of an event."""
+        return None if self._carry else self._alike
+
+    def take_alike(self, texts: list[bytes], place: int) -> None:
+        """Take events that are ``alike``, one a read, the first in the read of that place."""
+        self._places += range(place, place + len(texts))
+        self._kinds += bytes((self._alike_kind,)) * len(texts)
+        self._texts += texts
+
     def feed(self, piece: bytes, place: int) -> None:
         """Read the events that the piece completes, in the read of that place."""
-        alike = self._alike
-        if alike is not None and not self._carry:
-            text = alike.text_of(piece)
-            if text is not None:
-                self._places.append(place)
-                self._kinds.append(self._alike_kind)
-                self._texts.append(text)
-                return
+        alike = self.alike
+        text = None if alike is None else alike.text_of(piece)
+        if text is not None:
+            self.take_alike([text], place)
+            return
         if self.too_large:
             return
         if self._carry and place != self._place:
@@ -225,7 +233,7 @@ class CompletionStream:
 
     def result(self, reads: ReadTimes) -> ParsedStream:
         """Return what all events together say, whose reads were made at these times."""
-        kinds = np.array(self._kinds, np.int8)
+        kinds, places = np.array(self._kinds, np.int8), np.array(self._places, np.int64)
         used, ids = np.full((2, len(kinds)), _UNKNOWN, np.int64)
         for at, told in self._told.items():
             used[at], ids[at] = told
@@ -236,7 +244,7 @@ class CompletionStream:
             lengths, said = text_bytes(texts), pieces(texts)
         if self._reasoning is not None:
             thought = pieces(self._texts[place] for place in np.flatnonzero(kinds == _REASONING))
-        arrivals_ns, uncertainty_ns = event_times(reads, self._places, self._followed)
+        arrivals_ns, uncertainty_ns = event_times(reads, places, self._followed)
         stream = ParsedStream(
             arrival_ns=arrivals_ns[counts],
             arrival_tokens=tokens,
@@ -252,7 +260,7 @@ class CompletionStream:
             text_pieces=said,
             reasoning_tokens=self._reasoning,
             reasoning_pieces=thought,
-            gathered_reads=gathered_reads(reads, np.array(self._places, np.int64)[counts]),
+            gathered_reads=gathered_reads(reads, places[counts]),
         )
         answer = self._answer.answer(stream) if self._answer is not None else None
         return stream if answer is None else replace(stream, answer=answer)

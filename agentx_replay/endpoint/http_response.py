@@ -9,10 +9,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import httptools
 
+from agentx_replay.endpoint.alike import AlikeChunks
 from agentx_replay.endpoint.completion_stream import CompletionStream, ParsedStream
 from agentx_replay.endpoint.decode import Decoder, Identity, UndecodableError, decoder_for
 from agentx_replay.endpoint.timing import ReadTimes
@@ -23,6 +25,9 @@ _STEP_BYTES = 4_096
 _ENCODED_STEP_BYTES = 256
 _READS_A_LOOK = 16
 """As many reads are parsed between two looks at the clock."""
+
+_ALIKE_A_LOOK = 256
+"""The same for reads that the parser need not see."""
 
 _PROTOCOL = b"HTTP/"
 _NOT_HTTP = "the answer is not HTTP"
@@ -121,7 +126,7 @@ class HttpResponse:
             lenient_optional_cr_before_lf=True,
             lenient_spaces_after_chunk_size=True,
         )
-        self._waiting: deque[bytes | memoryview] = deque()
+        self._waiting: deque[Any] = deque()
         self._place = -1
         self._inside_read = False
         self._start = b""
@@ -130,6 +135,8 @@ class HttpResponse:
         self._body_bytes = 0
         self._step_bytes = _STEP_BYTES
         self._flows = False
+        self._between_chunks = False
+        self._alike_chunks = AlikeChunks()
         self._decoder: Decoder = Identity()
         self._malformed: str | None = None
         self._sink: CompletionStream | PlainText | None = None
@@ -158,6 +165,11 @@ class HttpResponse:
         waiting, pieces, parse = self._waiting, self._pieces, self._parser.feed_data
         reads = 0
         while waiting:
+            was_between = self._between_chunks
+            if was_between and not self._inside_read and self._take_alike():
+                if time.monotonic_ns() >= until_ns:
+                    return bool(waiting)
+                continue
             data = waiting.popleft()
             if self._inside_read or len(data) > self._step_bytes:
                 data = self._beginning_of(data)
@@ -173,6 +185,8 @@ class HttpResponse:
                 feed, place = self._feed, self._place
                 for piece in pieces:
                     feed(piece, place)
+                if was_between and self._between_chunks and len(pieces) == 1:
+                    self._learn_alike(data, pieces[0])
                 pieces.clear()
             reads += 1
             if (self._inside_read or reads % _READS_A_LOOK == 0) and (
@@ -180,6 +194,29 @@ class HttpResponse:
             ):
                 return bool(waiting)
         return False
+
+    def _take_alike(self) -> bool:
+        """Take the next reads, while each is one chunk of one event as there were before; return
+        whether any was.
+        """
+        sink = self._sink
+        alike = sink.alike if isinstance(sink, CompletionStream) else None
+        if alike is None or not isinstance(sink, CompletionStream):
+            return False
+        waiting = self._waiting
+        texts = self._alike_chunks.texts(islice(waiting, _ALIKE_A_LOOK), alike)
+        sink.take_alike(texts, self._place + 1)
+        self._place += len(texts)
+        for _ in texts:
+            waiting.popleft()
+        return bool(texts)
+
+    def _learn_alike(self, data: bytes | memoryview, piece: bytes) -> None:
+        """Learn from a read that was one whole chunk."""
+        sink = self._sink
+        alike = sink.alike if isinstance(sink, CompletionStream) else None
+        if alike is not None and not self._inside_read and isinstance(data, bytes):
+            self._alike_chunks.learn(data, piece, alike)
 
     def _beginning_of(self, data: bytes | memoryview) -> bytes | memoryview:
         """Return the beginning of a long read, or of what is left of one; the rest waits."""
@@ -274,6 +311,14 @@ class HttpResponse:
         except UndecodableError as error:
             self._malformed = str(error)
 
+    def on_chunk_header(self) -> None:
+        """A chunk has begun; the last one, of no bytes, too."""
+        self._between_chunks = False
+
+    def on_chunk_complete(self) -> None:
+        """A chunk has ended."""
+        self._between_chunks = self._flows
+
     def on_message_complete(self) -> None:
         """Note where the response ended; what may follow is not its body."""
         if self.head is not None and self.complete_at is None:
@@ -282,6 +327,7 @@ class HttpResponse:
             self._pieces.clear()
             self.complete_at = self._place
             self._flows, self._feed = False, _forget
+            self._between_chunks = False
 
     # --- the end ------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ one segment. Pure; times in ns of the monotonic clock.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -51,20 +52,15 @@ class ReadTimes:
 
     def per_read(self, name: str) -> Times | int:
         """Return a fact of each read's interval; one for all where it is the same."""
-        known = {getattr(each, name) for each in set(self.intervals)}
-        if len(known) == 1:
-            return int(known.pop())
-        return np.array([getattr(each, name) for each in self.intervals], np.int64)
+        facts: list[int] = list(map(attrgetter(name), self.intervals))
+        return facts[0] if len(set(facts)) == 1 else np.array(facts, np.int64)
 
 
-def event_times(
-    reads: ReadTimes, places: Sequence[int], followed: Sequence[int]
-) -> tuple[Times, Times]:
+def event_times(reads: ReadTimes, at: Times, followed: Sequence[int]) -> tuple[Times, Times]:
     """Return when events arrived at the latest, and how much earlier each may have: one entry an
-    event. ``places`` are those of their reads in ``reads``, ``followed`` the reads in which more
+    event. ``at`` are the places of their reads in ``reads``, ``followed`` the reads in which more
     came after their last event.
     """
-    at = np.array(places, np.int64)
     if not len(at):
         return at, at
     ns = reads.ns()
@@ -88,7 +84,7 @@ def gathered_reads(reads: ReadTimes, places: NDArray[np.int64]) -> int:
     """Return how many reads brought several of the events of these places although the client was
     in time: somebody else had gathered them.
     """
-    several = np.unique(places[1:][places[1:] == places[:-1]])
+    several = set(places[1:][places[1:] == places[:-1]].tolist())
     return sum(1 for at in several if reads.one_segment_each or reads.intervals[at].prompt)
 
 

@@ -1,13 +1,15 @@
 """Token events that differ in their text alone are told without a parse, and exactly those."""
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
+from http_reads import parsed
 from hypothesis import example, given
 from hypothesis import strategies as st
-from scripted_server import DONE, event, token, usage
+from scripted_server import DONE, LAST_CHUNK, chunk, event, token, usage
 from stamped_stream import StampedStream
 
 from agentx_replay.endpoint.alike import alike_of
@@ -171,3 +173,71 @@ def test_a_stream_means_what_it_means_to_the_plain_parser(pieces: list[bytes]) -
         sink.feed(piece, at_ns)
     sink.end()
     assert _told(sink.result()) == _told(_plainly(pieces))
+
+
+# --- reads of one chunk each ----------------------------------------------------------------------
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def _cut(pieces: Sequence[bytes], more: set[int], fewer: set[int]) -> list[tuple[bytes, bytes]]:
+    """Return a read a chunk, each with what of it is body: but for ``more`` cuts, after so many
+    bytes, and with ``fewer`` of the cuts between chunks left out.
+    """
+    raw, is_body, ends = b"", [], set()
+    for piece in pieces:
+        framed = chunk(piece)
+        head = len(framed) - len(piece) - 2
+        is_body += [False] * head + [True] * len(piece) + [False] * 2
+        raw += framed
+        ends.add(len(raw))
+    ends -= {sorted(ends)[each] for each in fewer if each < len(ends) - 1}
+    at = sorted({0, len(raw)} | ends | {each for each in more if each < len(raw)})
+    return [
+        (raw[a:b], bytes(byte for byte, body in zip(raw[a:b], is_body[a:b], strict=True) if body))
+        for a, b in itertools.pairwise(at)
+    ]
+
+
+TOKENS = [BEFORE + text + BEHIND for text in (b"a", b"b", b"c", b"dd", b"e", b"ff", b"g")]
+
+
+@example(TOKENS, set(), set())
+@example(TOKENS, set(), {3})
+@example(TOKENS, {5 * 78 + 20}, set())
+@example([*TOKENS, DONE, *TOKENS], set(), set())
+@given(streams, st.sets(st.integers(1, 1000), max_size=3), st.sets(st.integers(0, 12), max_size=3))
+def test_every_event_belongs_to_the_read_that_completed_it(
+    pieces: list[bytes], more: set[int], fewer: set[int]
+) -> None:
+    """Whatever of a response the HTTP parser is not shown, because it is alike."""
+    reads = _cut([piece for piece in pieces if piece], more, fewer)
+    sink, splitter = StampedStream(), EventSplitter()
+    sink.feed(b"", 0)  # the head
+    for place, (_, piece) in enumerate(reads, 1):
+        events = splitter.feed(piece)
+        if not events:
+            sink.feed(b"", place)
+        for each in events:
+            sink.read(each, place)
+    for each in splitter.rest():
+        sink.read(each, len(reads) + 1)
+    response = parsed(CHUNKED, *(read for read, _ in reads), LAST_CHUNK, streamed=True)
+    assert (response.complete_at, response.excess, response.fault) == (len(reads) + 1, False, None)
+    body = response.body(complete=True)
+    assert body is not None
+    assert body.stream is not None
+    assert _told(body.stream) == _told(sink.result())
+
+
+def test_a_read_that_is_like_the_others_but_for_its_size_is_no_whole_chunk() -> None:
+    longer = chunk(TOKENS[0]).replace(b"%x" % len(TOKENS[0]), b"%x" % (len(TOKENS[0]) + 2), 1)
+    response = parsed(CHUNKED, *map(chunk, TOKENS), longer, chunk(TOKENS[0]), streamed=True)
+    assert (response.fault or "").startswith("a body that is not framed as HTTP says (")
+
+
+def test_bytes_inside_of_a_chunk_that_look_like_one_are_none() -> None:
+    framed = chunk(TOKENS[0])
+    reads = (b"%x\r\n" % len(framed), framed, b"\r\n" + LAST_CHUNK)
+    response = parsed(CHUNKED, *map(chunk, TOKENS), *reads, streamed=True)
+    assert (response.complete_at, response.fault) == (len(TOKENS) + 3, None)

@@ -31,7 +31,7 @@ def kernel(*reads: tuple[float, PollInterval], sent_ms: float = 0.0) -> ReadTime
 
 def in_ms(times: ReadTimes, places: list[int], followed: list[int]) -> list[tuple[float, float]]:
     """Each event's time and uncertainty, in ms."""
-    ns, uncertainty_ns = event_times(times, places, followed)
+    ns, uncertainty_ns = event_times(times, np.array(places, np.int64), followed)
     return [(at / MS, off / MS) for at, off in zip(ns, uncertainty_ns, strict=True)]
 
 
