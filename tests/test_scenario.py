@@ -105,7 +105,7 @@ def test_a_missing_rule_and_a_missing_file_are_told(tmp_path: Path) -> None:
     path.write_text("window_s = 5")
     with refuses("rule-missing"):
         load_scenario(str(path))
-    with refuses("file-unreadable"):
+    with refuses("file-unreadable", "none.toml"):
         load_scenario(str(tmp_path / "none.toml"))
 
 

@@ -10,6 +10,8 @@ from types import FrameType
 INTERRUPTED_EXIT_CODE = 130
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _ONCE_MORE = "(once more to leave at once)"
+DRAINING = f"stopping: draining what is in flight {_ONCE_MORE}"
+WHEN_WRITTEN = f"stopping when this level is written {_ONCE_MORE}"
 
 
 class Interrupts:
@@ -48,7 +50,7 @@ class Interrupts:
         def drain() -> None:
             if self._drain is not None:  # else it has ended by itself
                 stop()
-                self._say(f"stopping: draining what is in flight {_ONCE_MORE}")
+                self._say(DRAINING)
 
         def drain_soon() -> None:
             loop.call_soon_threadsafe(drain)  # what a handler interrupts may be half done
@@ -68,4 +70,4 @@ class Interrupts:
         if self._drain is not None:
             self._drain()
         else:
-            self._say(f"stopping when this level is written {_ONCE_MORE}")
+            self._say(WHEN_WRITTEN)

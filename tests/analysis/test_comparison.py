@@ -289,7 +289,7 @@ def test_systems_are_compared_whole_where_no_run_has_a_gpu_count(tmp_path: Path)
 
 def test_a_price_per_gpu_needs_a_gpu_count(tmp_path: Path) -> None:
     runs = [contender(tmp_path / n, MI355X[2:3], 1.5, gpus=None) for n in ("a", "b")]
-    with refuses("gpu-count-missing"):
+    with refuses("gpu-count-missing", "a has "):
         compare(runs, (50.0,))
 
 
@@ -314,7 +314,7 @@ def test_token_itl_names_no_winner_where_a_client_was_too_slow_for_it(tmp_path: 
 def test_a_run_without_a_valid_point_is_named(tmp_path: Path) -> None:
     failed = [Level(12, 50.0, 100.0, status=Status.FAILED)]
     runs = [contender(tmp_path / "a", MI355X[2:4]), contender(tmp_path / "b", failed)]
-    with refuses("run-without-valid-point"):
+    with refuses("run-without-valid-point", "b has "):
         compare(runs, (50.0,))
 
 

@@ -132,7 +132,7 @@ def test_every_command_with_a_config_file_reads_it_alike(tmp_path: Path) -> None
         options(run, tmp_path, "concurrency = 2.7")
     with refuses("several-levels", "2"):
         options(run, tmp_path, "concurrency = [2, 4]")
-    with refuses("levels-unfit"):
+    with refuses("levels-unfit", "''"):
         options(run, tmp_path, "concurrency = []")
     assert options(run, tmp_path, "concurrency = [2]")["concurrency"] == (2,)
     assert options(plan, tmp_path, "concurrency = [2, 4]")["concurrency"] == (2, 4)

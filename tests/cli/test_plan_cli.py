@@ -170,7 +170,7 @@ def test_the_text_says_what_the_json_does(tmp_path: Path, goldens: Goldens) -> N
     text = planned("--traces", write(tmp_path), "--concurrency", "4", *HALFWAY)
     # Of the five requests of one, again, other and one again the last three: three times
     # 3 + 4 + 5 blocks and 9 + 10 + 11; outputs of 5, 5, 9 and 5 tokens.
-    assert ": 12 requests, 4,224 tokens in, 72 out" in " ".join(text.split())
+    assert "12 requests, 4,224 tokens in, 72 " in " ".join(text.split())
     goldens.check_text("words/plan", text.replace(str(tmp_path), "PLACE"))
     assert max(map(len, text.splitlines())) <= 100
 
@@ -225,12 +225,15 @@ def test_a_plan_with_live_history_says_so_and_counts_the_text_that_is_kept(tmp_p
     assert "not comparable" in planned("--live-history", *arguments)
 
 
+ONE_START = "1 start has no interval"
+
+
 def test_a_plan_says_what_its_starts_would_show(tmp_path: Path) -> None:
     arguments = ("--traces", write(tmp_path), "--concurrency", "2")
     one = " ".join(planned(*arguments).split())
     # t of 4 degrees 2.776 · 0.04 · √(2/3) = 0.0907 and 0.3173, sinh 0.3227; five: 2.306 · √(2/5).
-    assert "3 a side to ±9% to 32%; 5 a side to ±6% to 21%" in one
-    assert "1 start has no interval, and compare names no winner" in one
+    assert re.search(r"\b3 [^±]* ±9% [^;]* 32%; 5 [^±]* ±6% [^;]* 21%", one)
+    assert ONE_START in one
     two = " ".join(planned(*arguments, "--starts", "2", "--simulate").split())
-    assert "1 start has no interval" not in two
-    assert "starts a side would name a winner of two systems 5% apart" in two
+    assert ONE_START not in two
+    assert " 5% apart" in two

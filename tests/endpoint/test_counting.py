@@ -219,7 +219,7 @@ def test_a_server_that_stays_busy_is_told_after_five_times() -> None:
     def busy(path: str, body: Body) -> Reply:
         return Reply(429, {}, headers=("Retry-After: 0",))
 
-    with refuses("server-busy", "429", "5") as raised:
+    with refuses("server-busy", "HTTP 429", "5 times", "--calibration") as raised:
         with_counter(busy, lambda counter: counter.count(TALK, Way.USAGE))
     assert raised.value.exit_code == 3
 

@@ -52,11 +52,12 @@ def test_a_client_that_drives_nothing_says_why(monkeypatch: pytest.MonkeyPatch) 
 def test_no_more_than_4096_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     limit, tried = found(monkeypatch, most=10**6)
     assert (limit.streams, limit.limits) == (4096, ())
-    assert limit.ended == "no more than 4,096 connections are tried"
+    assert " 4,096 connections " in (limit.ended or "")
     assert tried[-1] == 4096
 
 
 def test_a_look_that_takes_too_long_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     limit, tried = found(monkeypatch, most=10**6, budget_s=0.0)
-    assert (limit.streams, limit.ended) == (0, "the 0 s for looking were used up")
+    assert limit.streams == 0
+    assert " 0 s " in (limit.ended or "")
     assert tried == []

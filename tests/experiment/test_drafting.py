@@ -33,9 +33,7 @@ def scraped(directory: Path, drafts: int, accepted: int) -> Path:
 def test_a_server_that_drafts_in_the_window_is_told(tmp_path: Path) -> None:
     # 236 accepted of 100 cycles: 1 + 2.36 tokens each.
     rules = with_drafting(RULES, scraped(tmp_path, 100, 236), WINDOW)
-    assert rules.speculative_decoding == (
-        "the server commits 3.36 tokens a cycle, and does not tell whether acceptance is synthetic"
-    )
+    assert " 3.36 tokens " in (rules.speculative_decoding or "")
 
 
 @pytest.mark.parametrize("window", [WINDOW, None])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from recording_endpoint import Orders, RecordingEndpoint
 
-from agentx_replay.experiment.interrupts import Interrupts
+from agentx_replay.experiment.interrupts import DRAINING, WHEN_WRITTEN, Interrupts
 from agentx_replay.experiment.settings import Settings, Target
 from agentx_replay.experiment.sweep import Sweep
 from agentx_replay.replay.driver import Progress
@@ -84,13 +84,13 @@ def swept(
 def test_a_signal_after_the_replay_waits_for_the_point_and_ends_the_sweep(tmp_path: Path) -> None:
     screen = Screen(over=True)
     assert swept(tmp_path, screen) == ([(1, "complete")], True)
-    assert screen.said == ["stopping when this level is written (once more to leave at once)"]
+    assert screen.said == [WHEN_WRITTEN]
 
 
 def test_a_signal_before_the_replay_stops_it_when_it_begins(tmp_path: Path) -> None:
     screen = Screen(begins=True)
     assert swept(tmp_path, screen) == ([(1, "interrupted")], True)
-    assert screen.said[-1] == "stopping: draining what is in flight (once more to leave at once)"
+    assert screen.said[-1] == DRAINING
 
 
 def test_without_a_signal_all_levels_are_measured(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_signal_in_virtual_time_stops_the_replay_too(tmp_path: Path, at_s: flo
 
     target, screen = Target(open=opened, facts={"kind": "test"}, virtual=True), Screen()
     assert swept(tmp_path, screen, target) == ([(1, "interrupted")], True)
-    assert screen.said == ["stopping: draining what is in flight (once more to leave at once)"]
+    assert screen.said == [DRAINING]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -175,7 +175,7 @@ def test_a_kept_level_with_the_records_of_another_is_refused_before_anything_is_
     before = (out / "sweep.json").read_bytes()
     shutil.rmtree(out / "c0002" / "requests.parquet")
     shutil.copytree(out / "c0004" / "requests.parquet", out / "c0002" / "requests.parquet")
-    with refuses("record-of-other-level"):
+    with refuses("record-of-other-level", "c0002/"):
         sweep(out, Screen(), 1, resume=True)
     assert (out / "sweep.json").read_bytes() == before
 

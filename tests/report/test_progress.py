@@ -48,7 +48,7 @@ def test_of_a_level_that_is_started_it_says_which_start_it_is() -> None:
     screen = ProgressScreen(8, stream)
     screen.level_begins(8, 2, 3)
     screen.show(PROGRESS, RECENT, LOAD)
-    assert stream.getvalue().startswith("c=8, start 2 of 3 window 12 s left | ")
+    assert stream.getvalue().startswith("c=8, start 2 of 3 window ")
 
 
 def test_where_lines_stay_they_are_whole() -> None:

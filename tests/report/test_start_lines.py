@@ -1,5 +1,6 @@
 """What is said of starts on screen, on the page and in JSON; and what of one start is not."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ ONCE = Level(12, 100.0, 5000.0)
 TWICE = (Level(16, 40.0, 9000.0, start=1), Level(16, 60.0, 11_000.0, start=2))
 FAILED = Level(16, 60.0, 11_000.0, status=Status.FAILED, start=3)
 COVERED = "other starting points and sessions of this corpus, same running server"
+STARTS_HEADING = "<h3>From start to start</h3>"
 ONE = "1 start: no interval"
 
 
@@ -48,7 +50,7 @@ def test_one_start_has_no_interval_anywhere(tmp_path: Path) -> None:
     text = found.text()
     assert text.splitlines()[0].split()[:2] == ["conc", "speed"]
     (at_75,) = (line for line in text.splitlines() if line.strip().startswith("75"))
-    assert "6,667  between concurrency 12 and 16; 1 start" in at_75
+    assert re.search(r" 6,667 .* 12 and 16; 1 start", at_75)
     assert "±" not in text
     said = " ".join(text.split())
     assert ONE in said
@@ -58,7 +60,7 @@ def test_one_start_has_no_interval_anywhere(tmp_path: Path) -> None:
     assert [value["interval"] for value in plain["at"]] == [None, None]
     page = found.write().read_text()
     assert ONE in page
-    assert "From start to start" not in page
+    assert STARTS_HEADING not in page
 
 
 def test_lanes_alone_are_told_on_demand(tmp_path: Path) -> None:
@@ -93,7 +95,7 @@ def test_json_has_the_starts_of_each_level_and_target(tmp_path: Path) -> None:
 
 def test_the_page_shows_the_starts(tmp_path: Path) -> None:
     page = report(tmp_path / "r", ONCE, *TWICE).write().read_text()
-    assert "<h3>From start to start</h3>" in page
+    assert STARTS_HEADING in page
     assert page.count("<title>one start: ") == 2
     assert ">16-s2</label>" in page
     assert "16 lanes, start 2" in page

@@ -109,7 +109,7 @@ def test_a_second_copy_under_another_name_is_refused(run: Path) -> None:
 
 def test_records_of_another_run_are_refused(run: Path) -> None:
     RunDirectory(run).write_point(2, stored(run).status, {"run_id": "pepper"})
-    with refuses("record-damaged") as caught:
+    with refuses("record-damaged", "pepper") as caught:
         check_records(stored(run))
     assert str(FILE) in caught.value.what
     assert caught.value.what_to_do == "set it aside"

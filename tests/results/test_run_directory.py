@@ -39,7 +39,7 @@ def test_of_one_that_holds_a_run_it_is_told_how_to_go_on(tmp_path: Path) -> None
 @pytest.mark.parametrize("held", ["", "mine"])
 def test_a_file_in_its_place_is_refused(tmp_path: Path, held: str, resume: bool) -> None:
     (tmp_path / "out").write_text(held)
-    with refuses("out-not-a-directory"):
+    with refuses("out-not-a-directory", str(tmp_path / "out")):
         RunDirectory.create(tmp_path / "out", resume=resume)
 
 
