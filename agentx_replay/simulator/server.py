@@ -34,7 +34,7 @@ from agentx_replay.simulator.events import WORD, Events
 from agentx_replay.simulator.listening import listen
 from agentx_replay.simulator.metrics import CONTENT_TYPE, metrics_page
 from agentx_replay.simulator.prefix_cache import Ids
-from agentx_replay.simulator.reply import Reply, StreamReply, WholeReply
+from agentx_replay.simulator.reply import Reply, StreamReply
 from agentx_replay.simulator.tokens import Renderer, WordRenderer, block_ids
 from agentx_replay.simulator.truth import ResponseTruth, TruthLog
 from agentx_replay.simulator.wire import Wire
@@ -264,7 +264,7 @@ class Server:
         )
         if completion.stream:
             return StreamReply(completion, events, wire, self.engine.model.tokens_per_step)
-        return WholeReply(completion, events, wire)
+        return Reply(completion, events, wire)
 
 
 def _close_truth(truth: ResponseTruth | None, end: str) -> None:
