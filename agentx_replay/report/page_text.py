@@ -368,7 +368,7 @@ _WORDS = (
     "A lane is one of the places at which a session is alive at all times; a play is one replay of "
     "a session on a lane, its subagents included. A reset is a prompt that keeps less than half of "
     "the one before it. Reuse as recorded also counts prompts that a play did not send or not yet, "
-    "such as those before its start. All words are in docs/protocol.md."
+    "such as those before its start. All words are in docs/glossary.md."
 )
 _FIDELITY_ROWS = (
     "requests checked against the recording",
