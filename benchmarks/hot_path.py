@@ -85,14 +85,22 @@ def commands(folder: Path) -> Commands:
     return {"floor": (folder / "epoll_floor",), "agentx-replay": ours}
 
 
-def in_turns(folder: Path, clients: Commands, streams: int, *, burst: bool) -> dict[str, Run]:
+def in_turns(
+    folder: Path,
+    clients: Commands,
+    streams: int,
+    *,
+    burst: bool,
+    every_us: int = INTERVAL_US,
+    start_s: float = START_S,
+) -> dict[str, Run]:
     """Run clients for one round, each against a server of its own, taking turns."""
-    turn_ns = TURN_TOKENS * INTERVAL_US * 1000
-    start_ns = time.monotonic_ns() + round(START_S * 1e9)
+    turn_ns = TURN_TOKENS * every_us * 1000
+    start_ns = time.monotonic_ns() + round(start_s * 1e9)
     window_ns = [start_ns + turn * len(clients) * turn_ns for turn in (FIRST_TURN, LAST_TURN)]
     started: dict[str, tuple[subprocess.Popen[str], subprocess.Popen[str]]] = {}
     for place, (client, command) in enumerate(clients.items()):
-        load = (streams, TOKENS, INTERVAL_US, int(burst), folder / f"{client}.sent")
+        load = (streams, TOKENS, every_us, int(burst), folder / f"{client}.sent")
         turns = (start_ns + place * turn_ns, TURN_TOKENS, len(clients))
         server = _start(folder / "token_server", *load, *turns)
         assert server.stdout is not None
