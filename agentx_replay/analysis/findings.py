@@ -163,11 +163,13 @@ _TELL_TOKENS = "have the server tell usage in every event (vLLM: `continuous_usa
 
 
 def arrivals(of: ItlError, counts: Counts) -> Iterator[Finding]:
-    """Judge whether what happened between server and client leaves an ITL to be measured."""
+    """Judge whether what happened between server and client leaves ITL and TTFT to be measured."""
     if of.in_one_arrival > MAX_SHARE * counts.measured:
         yield from _in_one_arrival(of, counts)
     if of.gathered_error is not None and of.gathered_error > MAX_ITL_ERROR:
         yield _invalid("arrivals-gathered", _gathered(of, of.gathered_error))
+    if of.ttft_error is not None and of.ttft_error > MAX_ITL_ERROR:
+        yield _invalid("first-tokens-gathered", _late_first(of, of.ttft_error))
     if of.unshown_range is not None and of.unshown_range > MAX_ITL_ERROR:
         yield _invalid("tokens-unshown", _unshown(of))
 
@@ -193,10 +195,14 @@ def _in_one_arrival(of: ItlError, counts: Counts) -> Iterator[Finding]:
 
 
 def slight_itl_error(of: ItlError) -> Iterator[Finding]:
-    """Warn of the same where it moves the P90 ITL by little, and of reasoning that is not in it."""
-    error, width = of.gathered_error, of.unshown_range
-    if error is not None and SLIGHT_ITL_ERROR < error <= MAX_ITL_ERROR:
-        yield _warning("some-arrivals-gathered", _gathered(of, error))
+    """Warn of the same where it moves a P90 by little, and of reasoning that is not in it."""
+    for code, error, text in (
+        ("some-arrivals-gathered", of.gathered_error, _gathered),
+        ("some-first-tokens-gathered", of.ttft_error, _late_first),
+    ):
+        if error is not None and SLIGHT_ITL_ERROR < error <= MAX_ITL_ERROR:
+            yield _warning(code, text(of, error))
+    width = of.unshown_range
     if width is not None and of.unshown and width <= MAX_ITL_ERROR:
         yield _warning("some-tokens-unshown", _unshown(of))
     if of.hidden_reasoning:
@@ -212,6 +218,13 @@ def _gathered(of: ItlError, error: float) -> str:
         f"somebody gathered the token events of {counted(of.gathered, 'response')}, up to "
         f"{of.most_events} in one read, which could move the P90 ITL by {error:.1%} "
         f"(limit {MAX_ITL_ERROR:.1%}); {_LESS_GATHERING}"
+    )
+
+
+def _late_first(of: ItlError, error: float) -> str:
+    return (
+        f"somebody gathered the first token events of {counted(of.late_first, 'response')}: the "
+        f"P90 TTFT could be {error:.1%} shorter (limit {MAX_ITL_ERROR:.1%}); {_LESS_GATHERING}"
     )
 
 

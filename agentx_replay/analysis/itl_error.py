@@ -1,5 +1,5 @@
 """How far the P90 response ITL may be off because somebody between server and client gathered
-events, or because tokens were counted that no event showed.
+events, or because tokens were counted that no event showed; and the P90 TTFT, by the former.
 
 Both are bounds from the records alone. Not for: what the client itself does to timestamps
 (instrument.py).
@@ -15,6 +15,7 @@ from agentx_replay.analysis.latency import (
     hides_reasoning,
     response_itl,
     shares_tokens,
+    ttft_ns,
     visible_tokens,
 )
 from agentx_replay.analysis.percentiles import percentiles
@@ -42,7 +43,8 @@ class ItlError:
     of them because this client was late.
     ``gathered`` responses may be off because they had reads of several events, up to
     ``most_events``, that neither the engine's counters nor this client explains; they move the P90
-    by at most ``gathered_error``, relatively.
+    by at most ``gathered_error``, relatively. ``late_first`` of them had first reads of several
+    events, the first of which had waited; they move the P90 TTFT by at most ``ttft_error``.
     ``unshown`` responses have completion tokens of which no event tells whether they came between
     the others; the P90 lies between ``least_s`` and ``most_s`` whether they did or not.
     ``hidden_reasoning`` responses had reasoning that no event brought. None where there is no ITL.
@@ -53,6 +55,8 @@ class ItlError:
     gathered: int = 0
     most_events: int = 0
     gathered_error: float | None = None
+    late_first: int = 0
+    ttft_error: float | None = None
     unshown: int = 0
     least_s: float | None = None
     most_s: float | None = None
@@ -79,6 +83,8 @@ def itl_error(ok: Responses, accept_length: float | None) -> ItlError:
         return ItlError(in_one_arrival=whole, read_late=read_late, hidden_reasoning=hidden)
     some, itl_ns, later = ok.where(has), itl.itl_ns[has], itl.later_tokens[has]
     is_gathered = _gathered(some, later, accept_length)
+    first_waited_ns = np.zeros(len(ok))
+    first_waited_ns[has] = np.where(is_gathered, _first_waited_ns(some), 0.0)
     error = np.where(is_gathered, _off_by_ns(some, is_gathered) / _span_ns(some), 0.0)
     is_gathered &= error > 0.0
     fewest, most = _later_tokens(some, later, accept_length)
@@ -98,6 +104,8 @@ def itl_error(ok: Responses, accept_length: float | None) -> ItlError:
         gathered=int(is_gathered.sum()),
         most_events=int(some.most_events[is_gathered].max(initial=0)),
         gathered_error=max(high - p90, p90 - low) / p90,
+        late_first=int((first_waited_ns > 0.0).sum()),
+        ttft_error=_ttft_error(ttft_ns(ok), first_waited_ns),
         unshown=int((fewest < most).sum()),
         least_s=fast,
         most_s=slow,
@@ -134,6 +142,23 @@ def _gathered(some: Responses, later: Floats, accept_length: float | None) -> Ma
 
 def _span_ns(some: Responses) -> Floats:
     return some.last_token_ns - some.first_token_ns
+
+
+def _ttft_error(waiting_ns: Floats, first_waited_ns: Floats) -> float | None:
+    """Return how much shorter the P90 TTFT may be, relatively; None where it is 0."""
+    came = ~np.isnan(waiting_ns)
+    earliest_ns = np.maximum(waiting_ns - first_waited_ns, 0.0)
+    p90, least = (percentiles(each[came], (0.9,))[0] for each in (waiting_ns, earliest_ns))
+    return (p90 - least) / p90 if p90 > 0 else None
+
+
+def _first_waited_ns(some: Responses) -> Floats:
+    """Return how long the first event of each first read may have waited for the others: an event's
+    mean time for each.
+    """
+    event_ns: Floats = _span_ns(some) / (some.event_counts - some.first_arrival_events)
+    waited_ns: Floats = (some.first_arrival_events - 1) * event_ns
+    return waited_ns
 
 
 def _off_by_ns(some: Responses, gathered: Mask) -> Floats:

@@ -338,6 +338,7 @@ def point_row(point: Point) -> dict[str, Any]:
         "window_s": facts.rules.window_s,
         "interactivity": summary and summary.interactivity,
         "response_itl_gathered_error": summary and summary.itl_error.gathered_error,
+        "ttft_gathered_error": summary and summary.itl_error.ttft_error,
         "response_itl_p90_least_s": summary and summary.itl_error.least_s,
         "response_itl_p90_most_s": summary and summary.itl_error.most_s,
         "cache_hit": summary and summary.cache_hit,

@@ -257,6 +257,12 @@ POINTS: tuple[Column, ...] = (
         "how far the P90 may be off by events that were gathered on their way",
         _NO_RESPONSE,
     ),
+    _number(
+        "ttft_gathered_error",
+        "share",
+        "how much shorter the P90 TTFT may be, for the same reason",
+        _NO_RESPONSE,
+    ),
     _seconds(
         "response_itl_p90_least_s",
         "P90 response ITL if all tokens that no event tells of came between the others",

@@ -130,6 +130,56 @@ def test_an_error_of_half_a_percent_is_a_warning(reads: int, found: list[str]) -
     assert codes(read(*paused(reads), gathered_reads=1)) == found
 
 
+# --- the first token ------------------------------------------------------------------------------
+
+
+def first_read(events: int, at_ms: int, **more: Any) -> Response:
+    """The first read after ``at_ms``, then 100 events 10 ms apart, one a read."""
+    later = ((at_ms + 10 * k, 1) for k in range(1, 101))
+    return read((at_ms, events), *later, **{"gathered_reads": 1} | more)
+
+
+def test_the_first_token_may_have_waited_for_those_that_came_with_it() -> None:
+    # Two others, 10 ms each, of 400 ms.
+    of = error_of(first_read(3, 400))
+    assert of.late_first == 1
+    assert of.ttft_error == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize(
+    ("at_ms", "found"),
+    [
+        (700, ["first-tokens-gathered"]),
+        (900, ["some-first-tokens-gathered"]),
+        (4100, []),
+    ],
+)
+def test_a_ttft_that_may_be_half_a_percent_too_long_is_a_warning(
+    at_ms: int, found: list[str]
+) -> None:
+    # 20 ms of 700, 900 and 4,100: 2.9 %, 2.2 % and 0.49 %; 20 of 1,000 at the ends of the ITL.
+    of = [each for each in codes(first_read(3, at_ms)) if "first" in each]
+    assert of == found
+
+
+def test_a_first_event_of_several_tokens_waited_for_nobody() -> None:
+    drafts = response(
+        arrival_ns=[(100 + 10 * k) * MS for k in range(50)],
+        arrival_tokens=[4] * 50,
+        completion_tokens=200,
+        gathered_reads=0,
+    )
+    assert error_of(drafts).ttft_error == pytest.approx(0.0)
+
+
+def test_first_reads_that_a_late_client_or_the_engine_made_are_not_gathered() -> None:
+    assert error_of(first_read(3, 400, gathered_reads=0)).ttft_error == pytest.approx(0.0)
+    steps = [(100 + 30 * k + k % 2, 3) for k in range(20)]
+    told = error_of(read(*steps, gathered_reads=20), accept_length=3.2)
+    assert told.ttft_error == pytest.approx(0.0)
+    assert error_of(read(*steps, gathered_reads=20)).late_first == 1
+
+
 # --- in one arrival -------------------------------------------------------------------------------
 
 
