@@ -341,8 +341,12 @@ LARGE_PLAY = 0.20
 """Share of the tokens above which one play carries a level, where lanes are more than a few."""
 
 
-def window_length(summary: PointSummary, lanes: int) -> Iterator[Finding]:
-    """Warn of a window in which the level had not settled, and of one play that carries it."""
+def window_length(summary: PointSummary, lanes: int, window_s: float) -> Iterator[Finding]:
+    """Warn of a window in which the level had not settled, and of one play that carries it; a
+    window that is too short to be compared is so of few sessions, and says it by itself.
+    """
+    if window_s < MIN_COMPARABLE_WINDOW_S:
+        return
     found = summary.halves
     if found is not None and found.settled_s is None:
         (itl, later_itl), (rate, later_rate) = found.p90_itl_s, found.tokens_per_s

@@ -101,7 +101,7 @@ class Point:
         found += rules.comparability(facts.rules, summary.counts if summary else None)
         if summary is not None and self.status not in _NOT_TO_ITS_END:
             found += rules.weakness(summary)
-            found += rules.window_length(summary, facts.concurrency)
+            found += rules.window_length(summary, facts.concurrency, facts.rules.window_s)
             found += rules.slight_itl_error(summary.itl_error)
             if self.fidelity is not None and facts.rules.live_history:
                 found += rules.answers_fed_back(self.fidelity)

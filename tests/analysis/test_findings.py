@@ -490,7 +490,6 @@ def test_a_finding_of_several_points_is_one_with_its_levels() -> None:
     assert found == {
         "window-short": (Measurement(2), Measurement(4), Measurement(4, 2)),
         "run-interrupted": (Measurement(4), Measurement(4, 2)),
-        "one-play-carries": (Measurement(4), Measurement(4, 2)),
     }
 
 

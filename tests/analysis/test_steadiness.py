@@ -87,16 +87,23 @@ def test_plays_weigh_by_their_tokens() -> None:
     assert found.effective == pytest.approx(8 / 3)
 
 
-def codes(summary: PointSummary, lanes: int) -> list[str]:
-    return [finding.code for finding in window_length(summary, lanes)]
+def codes(summary: PointSummary, lanes: int, window_s: float = 900) -> list[str]:
+    return [finding.code for finding in window_length(summary, lanes, window_s)]
 
 
 def test_what_has_not_settled_is_a_warning() -> None:
     even = summary_of(lambda _: 0.02, lambda _: 400)
     slower = summary_of(lambda s: 0.02 if s < 64 else 0.03, lambda _: 400)
     assert "not-settled" not in codes(even, 8)
-    (found,) = (each for each in window_length(slower, 8) if each.code == "not-settled")
+    (found,) = (each for each in window_length(slower, 8, 900) if each.code == "not-settled")
     assert "+50%" in found.text
+
+
+def test_a_window_under_900_s_is_no_wonder_if_it_has_not_settled() -> None:
+    slower = summary_of(lambda s: 0.02 if s < 64 else 0.03, lambda _: 400)
+    carried = replace(slower, play_weights=PlayWeights(20, 1.2, 0.9))
+    assert codes(carried, 16) == ["not-settled", "one-play-carries"]
+    assert codes(carried, 16, 899) == []
 
 
 @pytest.mark.parametrize(
