@@ -13,6 +13,9 @@ from agentx_replay.analysis.run import Run
 from agentx_replay.results.compaction import request_files
 from agentx_replay.results.layout import Measurement
 
+_Plans = Mapping[int, str | None]
+"""The plan fingerprints of a level, by start."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fact:
@@ -29,12 +32,15 @@ class Fact:
 class PlansAgainst:
     """The concurrencies on the curves of the first run and another one: where both have the same
     plan, where they have not or it is not known, and which one of the two has alone.
+    ``unequal_starts`` are those of ``different`` where one has starts that the other lacks, and the
+    starts that both have are equal.
     """
 
     same: frozenset[int]
     different: frozenset[int]
     first_alone: frozenset[int]
     other_alone: frozenset[int]
+    unequal_starts: frozenset[int] = frozenset()
 
     @property
     def same_where_shared(self) -> bool:
@@ -46,9 +52,22 @@ def plans_against(first: Run, other: Run) -> PlansAgainst:
     """Return at which levels on their curves two runs have equal plan fingerprints."""
     a, b = _plans(first), _plans(other)
     shared = a.keys() & b.keys()
-    same = frozenset(level for level in shared if a[level] == b[level] and None not in a[level])
+    same = frozenset(
+        level
+        for level in shared
+        if set(a[level].values()) == set(b[level].values()) and None not in a[level].values()
+    )
+    different = frozenset(shared) - same
+    unequal = frozenset(level for level in different if _are_some_of(a[level], b[level]))
     of_one = (frozenset(a.keys() - b.keys()), frozenset(b.keys() - a.keys()))
-    return PlansAgainst(same, frozenset(shared) - same, *of_one)
+    return PlansAgainst(same, different, *of_one, unequal)
+
+
+def _are_some_of(one: _Plans, other: _Plans) -> bool:
+    """Whether two levels have other starts, and the same known plan at each that both have."""
+    both = one.keys() & other.keys()
+    equal = all(one[start] == other[start] is not None for start in both)
+    return bool(both) and equal and one.keys() != other.keys()
 
 
 def same_records(first: Run, other: Run) -> bool:
@@ -76,14 +95,13 @@ def _digest(level: Path) -> bytes:
     return digest.digest()
 
 
-def _plans(run: Run) -> dict[int, set[str | None]]:
-    """Return the plan fingerprints of the starts of each level on the curve: one, but where runs
-    were mixed.
-    """
-    found: dict[int, set[str | None]] = {}
+def _plans(run: Run) -> Mapping[int, _Plans]:
+    """Return the plans of each level on the curve."""
+    found: dict[int, dict[int, str | None]] = {}
     for level in run.levels:
         if level.evidence is not None:
-            found.setdefault(level.point.concurrency, set()).add(level.plan_fingerprint)
+            at = level.point.measurement
+            found.setdefault(at.concurrency, {})[at.start] = level.plan_fingerprint
     return found
 
 
@@ -108,7 +126,11 @@ def same_work(runs: Sequence[Run], plans: Sequence[PlansAgainst]) -> list[Fact]:
 def _said_of_plans(plans: PlansAgainst) -> str:
     if not plans.same and not plans.different:
         return "no common concurrency"
-    parts = [("same at", plans.same), ("different at", plans.different)]
+    parts = [
+        ("same at", plans.same),
+        ("unequal starts at", plans.unequal_starts),
+        ("different at", plans.different - plans.unequal_starts),
+    ]
     parts.append(("in one alone:", plans.first_alone | plans.other_alone))
     return "; ".join(f"{what} {listed(levels)}" for what, levels in parts if levels)
 

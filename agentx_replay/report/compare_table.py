@@ -41,6 +41,7 @@ from agentx_replay.report.numerals import (
 from agentx_replay.report.start_lines import uncertainty
 from agentx_replay.report.unmeasured import left_out
 from agentx_replay.report.verdict_lines import comparability_lines, warnings_at
+from agentx_replay.wording import counted
 
 _WIDTH = 100
 
@@ -260,14 +261,18 @@ def _price_section(comparison: Comparison, source: str | None) -> list[_Section]
 
 def _work_section(comparison: Comparison) -> _Section:
     words = {True: "same", False: "DIFFERENT", None: "not known"}
+    unequal = any(plans.unequal_starts for plans in comparison.plans)
     facts = [[fact.name, words[fact.same], " / ".join(fact.said)] for fact in comparison.same_work]
     if comparison.did_same_work and any(comparison.at_levels_of_one):
         facts[[fact.name for fact in comparison.same_work].index("plan")][1] = "in part"
+    elif all(plans.different == plans.unequal_starts for plans in comparison.plans) and unequal:
+        facts[[fact.name for fact in comparison.same_work].index("plan")][1] = "UNEQUAL STARTS"
     rows = [["what", "is it the same", "said"], *facts]
     if comparison.did_same_work:
         notes = _same_work_notes(comparison)
     else:
         notes = ["NOT KNOWN TO BE THE SAME WORK: the ratios compare runs, not systems."]
+    notes += _unequal_starts(comparison)
     names = [each.name for each in comparison.contenders]
     notes += [
         f"{names[0]} and {name} have the SAME RECORDS: this compares a run with itself."
@@ -290,6 +295,23 @@ def _same_work_notes(comparison: Comparison) -> list[str]:
         f"{first} and {other} replayed the same work by the same rules"
         f"{_shared_alone(first, other, plans) if of_one else ''}."
         for other, plans, of_one in each_pair
+    ]
+
+
+def _unequal_starts(comparison: Comparison) -> list[str]:
+    """Return which runs have fewer starts of a level than others, and the command for the rest."""
+    levels = frozenset().union(*(plans.unequal_starts for plans in comparison.plans))
+    starts = {
+        each.name: max(p.facts.start for p in each.run.points if p.concurrency in levels)
+        for each in comparison.contenders
+        if levels.intersection(p.concurrency for p in each.run.points)
+    }
+    most = max(starts.values(), default=1)
+    return [
+        f"{each.name} has {counted(starts[each.name], 'start')} at concurrency {listed(levels)}, "
+        f"others have {most}: agentx-replay sweep --resume --out {each.run.path} --starts {most}"
+        for each in comparison.contenders
+        if starts.get(each.name, most) < most
     ]
 
 

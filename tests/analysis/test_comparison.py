@@ -236,6 +236,27 @@ def test_the_levels_whose_plans_differ_are_told_from_those_that_do_not(tmp_path:
     assert comparison.same_work[2] == fact
 
 
+def test_a_level_with_more_starts_of_the_same_plans_has_unequal_starts(tmp_path: Path) -> None:
+    one = [replace(level, plan="first") for level in FAST]
+    two = [*one, replace(one[0], start=2, plan="second")]
+    (plans,) = compare(
+        [contender(tmp_path / "a", one), contender(tmp_path / "b", two)], (70.0,)
+    ).plans
+    assert plans == PlansAgainst(
+        same=frozenset({4, 12}),
+        different=frozenset({2}),
+        first_alone=frozenset(),
+        other_alone=frozenset(),
+        unequal_starts=frozenset({2}),
+    )
+    other = [replace(two[0], plan="another"), *two[1:]]
+    (plans,) = compare(
+        [contender(tmp_path / "c", one), contender(tmp_path / "d", other)], (70.0,)
+    ).plans
+    assert plans.different == frozenset({2})
+    assert not plans.unequal_starts
+
+
 def test_prompts_of_tool_messages_are_not_the_same_work_as_plain_ones(tmp_path: Path) -> None:
     runs = [
         contender(tmp_path / "a", MI355X[2:4], tool_messages=True),

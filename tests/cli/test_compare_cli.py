@@ -135,6 +135,18 @@ def test_without_a_ratio_or_without_the_same_work_the_exit_code_is_1(
     assert "NOT KNOWN" in other.stdout
 
 
+def test_unequal_starts_are_named_with_the_command_that_makes_them_equal(tmp_path: Path) -> None:
+    one = (Level(2, 80.0, 1000.0, plan="first"), Level(4, 60.0, 1900.0, plan="first"))
+    two = [*one, *(replace(level, start=2, plan="second") for level in one)]
+    pair = (make_run(tmp_path / "a", one), make_run(tmp_path / "b", two))
+    found = finished("compare", *pair, "--at", "70")
+    said = " ".join(found.stdout.split())
+    assert found.returncode == 1
+    assert "plan UNEQUAL STARTS unequal starts at 2, 4" in said
+    assert "a has 1 start at concurrency 2, 4, others have 2: agentx-replay sweep --resume" in said
+    assert f"--out {pair[0]} --starts 2" in said
+
+
 def test_levels_that_one_run_has_alone_qualify_the_same_work_and_the_ratio(
     tmp_path: Path, goldens: Goldens
 ) -> None:
@@ -147,7 +159,13 @@ def test_levels_that_one_run_has_alone_qualify_the_same_work_and_the_ratio(
     found = json.loads(finished("compare", *pair, "--at", "50", "--json").stdout)
     assert found["at_levels_of_one"] == [True]
     assert found["plans"] == [
-        {"same": [2, 4], "different": [], "first_alone": [12], "other_alone": [6]}
+        {
+            "same": [2, 4],
+            "different": [],
+            "first_alone": [12],
+            "other_alone": [6],
+            "unequal_starts": [],
+        }
     ]
     shared = json.loads(finished("compare", *pair, "--at", "70", "--json").stdout)
     assert shared["at_levels_of_one"] == [False]
