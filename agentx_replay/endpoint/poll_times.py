@@ -1,14 +1,13 @@
 """Between which instants an event loop has looked at its sockets, and what the wall clock said.
 
-A tick every 2 ms while responses come. Between two ticks the loop has polled all its sockets and
-handled what it found, so what is read after a tick arrived after the tick before it: had it come
-sooner, it would have been read. That bounds every timestamp from below, whoever took it. The ticks
-also hold the wall clock, which the kernel stamps with, against the monotonic one, which everything
-else is measured with.
+A tick every 2 ms while responses are due, also while none comes: a first token is bounded by it.
+Between two ticks the loop has polled all its sockets and handled what it found, so what is read
+after a tick arrived after the tick before it: had it come sooner, it would have been read. That
+bounds every timestamp from below, whoever took it. The ticks also hold the wall clock, which the
+kernel stamps with, against the monotonic one, which everything else is measured with.
 """
 
 import asyncio
-import sys
 import time
 from dataclasses import dataclass
 
@@ -22,13 +21,6 @@ SLACK_NS = 2_000_000
 """A timer comes up to a millisecond late by itself: loops count whole ones."""
 
 _TICK_S = 0.002
-_QUIET_TICK_S = 0.032
-"""A process that waits for its server is woken as rarely as that: each time costs it 30 µs."""
-
-_QUIET_TICKS = 16
-_UNREAD = 2
-"""References to an interval in which nothing was read: its owner's, and the one that counts."""
-
 _SURE_NS = 20_000
 
 
@@ -59,7 +51,7 @@ class PollTimes:
     ``late_ns`` is by how much ticks have been late, all together.
     """
 
-    __slots__ = ("_due_ns", "_handle", "_loop", "_offset_ns", "_quiet_ticks", "_ticked_ns",
+    __slots__ = ("_due_ns", "_handle", "_loop", "_offset_ns", "_ticked_ns",
                  "_users", "interval", "late_ns")  # fmt: skip
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -67,7 +59,6 @@ class PollTimes:
         self._users = 0
         self._handle: asyncio.TimerHandle | None = None
         self._due_ns = self._ticked_ns = time.monotonic_ns()
-        self._quiet_ticks = 0
         self._offset_ns = clock_offset_ns(samples=1000) or 0
         self.late_ns = 0
         self.interval = PollInterval(self._ticked_ns, self._offset_ns)
@@ -78,10 +69,6 @@ class PollTimes:
         if self._handle is None:
             now_ns = time.monotonic_ns()
             self._next(now_ns, floor_ns=now_ns)
-        elif self._quiet_ticks >= _QUIET_TICKS:
-            self._handle.cancel()
-            self._quiet_ticks = 0
-            self._next(time.monotonic_ns(), floor_ns=self._ticked_ns)
 
     def end(self) -> None:
         """Say that one user less needs ticks."""
@@ -94,8 +81,6 @@ class PollTimes:
     def _tick(self) -> None:
         now_ns = time.monotonic_ns()
         self.late_ns += max(0, now_ns - self._due_ns - SLACK_NS)
-        unread = sys.getrefcount(self.interval) <= _UNREAD
-        self._quiet_ticks = self._quiet_ticks + 1 if unread else 0
         if self._users:
             self._next(now_ns, floor_ns=self._ticked_ns)
         else:
@@ -115,9 +100,8 @@ class PollTimes:
                 interval.step_ns = step_ns
             self._offset_ns = offset_ns
         self._ticked_ns = now_ns
-        tick_s = _TICK_S if self._quiet_ticks < _QUIET_TICKS else _QUIET_TICK_S
-        self._due_ns = now_ns + round(tick_s * 1e9)
-        self._handle = self._loop.call_later(tick_s, self._tick)
+        self._due_ns = now_ns + round(_TICK_S * 1e9)
+        self._handle = self._loop.call_later(_TICK_S, self._tick)
 
 
 def clock_offset_ns(samples: int = 3) -> int | None:

@@ -93,26 +93,10 @@ def test_a_step_of_the_wall_clock_makes_the_times_about_it_late_and_uncertain(
     loop.close()
 
 
-def test_a_loop_that_reads_nothing_is_woken_rarely_until_it_sends_or_reads(
-    clocks: Clocks,
-) -> None:
-    loop = Timers()
-    polls = PollTimes(loop)
-    polls.begin()
-    for _ in range(15):
-        loop.next()
-    assert loop.delay_s == 0.002
-    loop.next()
-    assert loop.delay_s == 0.032
-    polls.begin()
-    assert loop.delay_s == 0.002
-    for _ in range(17):
-        loop.next()
-    read_in = polls.interval
-    loop.next()
-    assert loop.delay_s == 0.002
-    assert read_in.end_ns == clocks.monotonic
-    loop.close()
+def test_what_ends_a_long_wait_is_bounded_as_closely_as_what_follows_it(clocks: Clocks) -> None:
+    polls, intervals = ticking(clocks, *[2] * 100)
+    assert intervals[99].prompt
+    assert polls.interval.floor_ns == clocks.monotonic - 2 * MS
 
 
 def test_a_step_below_the_bound_is_none(clocks: Clocks) -> None:
