@@ -1,6 +1,6 @@
 """Secrets known by the name they stand under, and taken out of texts in whatever form they come.
 
-What a server says back need not be what it was told: JSON, a page or a URL escape characters, and
+A server may echo a secret in another form: JSON, a page or a URL escape characters, and
 a long line is broken. So a secret is found through escapes and line breaks. Not for: forms that
 cannot be told from other words (another case's letters are found, base64 or a part of it is not).
 """

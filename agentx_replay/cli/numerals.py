@@ -41,7 +41,7 @@ class Whole(click.IntRange):
     name = "integer"
 
     def _describe_range(self) -> str:
-        """Say nothing in the help of a bound that is none, which click shows as ``x<=None``."""
+        """Hide missing bounds in the help, which click shows as ``x<=None``."""
         bounded = self.min is not None or self.max is not None
         return super()._describe_range() if bounded else ""
 
@@ -58,7 +58,7 @@ class Real(click.FloatRange):
     name = "number"
 
     def _describe_range(self) -> str:
-        """Say nothing in the help of a bound that is none, which click shows as ``x<=None``."""
+        """Hide missing bounds in the help, which click shows as ``x<=None``."""
         bounded = self.min is not None or self.max is not None
         return super()._describe_range() if bounded else ""
 

@@ -45,7 +45,7 @@ def show(
     full: bool = False,
     known: Sequence[Point] = (),
 ) -> Report:
-    """Print a run's report, with all details if it is to be ``full``, then write its page: a disk
+    """Print a run's report, with all details if ``full``, then write its page: a disk
     that refuses takes nothing off the screen.
 
     Points ``known`` already are not computed again. Raises ``UsageError`` where the directory holds

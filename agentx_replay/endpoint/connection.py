@@ -97,7 +97,7 @@ class Connection:
     def exchange(self, request: Pieces, *, streamed: bool) -> Exchange:
         """Send a request, already framed, and return its exchange, under way.
 
-        ``streamed`` is whether a success is to be an event stream.
+        ``streamed`` is whether a success must be an event stream.
         """
         if self._passage is not None:
             raise RuntimeError("a stream has one request in flight at a time")

@@ -103,7 +103,7 @@ class Head:
 class HttpResponse:
     """One response: ``add`` its reads, ``run`` the parser over them, ``end`` and take the ``body``.
 
-    ``streamed`` is whether a success is to be an event stream. ``head`` is the final one, None
+    ``streamed`` is whether a success must be an event stream. ``head`` is the final one, None
     until it has come; ``fault`` says why what came is no such response. ``complete_at`` is the
     place of the read that completed it; ``excess`` whether bytes came after its end.
     """

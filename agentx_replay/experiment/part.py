@@ -44,7 +44,7 @@ _OLDEST_GENERATION_OFF = 1_000_000_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """What worker number ``worker`` of ``workers`` plays: every so manieth lane."""
+    """The lanes of one worker: every ``workers``-th lane, starting at ``worker``."""
 
     plan: Plan
     prompts: PromptSources

@@ -196,7 +196,7 @@ class PromptSource(Protocol):
         """Return the prompt of a request that is about to be sent on ``stream``."""
 
     def compose(self, stream: int, request: RecordedRequest) -> int:
-        """Make the bytes of a prompt that is to be sent soon, where they are known by now; return
+        """Make the bytes of a prompt that is due soon, where they are known by now; return
         how many there are.
         """
 

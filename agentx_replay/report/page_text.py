@@ -187,7 +187,7 @@ def headline(curve: Curve, points: Sequence[Point]) -> str:
 
 
 def points_section(run: Run) -> str:
-    """Return the points as a table, with what is to be said about them."""
+    """Return the table of points and its notes."""
     unit = throughput_unit(run.gpus)
     heads = (
         "concurrency", "tok/s/user", *(f"{name} {unit}" for name in throughput_names(run.points)),

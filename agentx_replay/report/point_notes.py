@@ -1,4 +1,4 @@
-"""What is to be said about points under their table, in the order in which it matters.
+"""Notes under the table of points, the most important first.
 
 First why points are not valid, then what to mind, last what shows that all went as recorded. Each
 level has one line of a kind; the whole is on the page and in ``point.json``.

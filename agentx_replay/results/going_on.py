@@ -62,7 +62,7 @@ def _last_arguments(document: Mapping[str, Any]) -> list[str]:
 
 
 def _without_taken_over(arguments: Sequence[str]) -> Iterator[str]:
-    """Yield what is to be repeated; an ``--override`` without a rule accepts what is on record."""
+    """Yield the options to repeat; an ``--override`` without a rule accepts what is on record."""
     is_value = False
     for argument, after in zip_longest(arguments, arguments[1:], fillvalue="-"):
         bare = argument == "--override" and after.startswith("-")

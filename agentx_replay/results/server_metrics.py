@@ -1,7 +1,7 @@
 """What engines say about themselves: the lines of their pages, and the file that keeps samples.
 
 Each name that is known (``server_names.py``) has one meaning or more; the file keeps both, and the
-value as it was told. Fetching is in ``endpoint/scrape.py``, what follows from the samples in
+engine's value. Fetching is in ``endpoint/scrape.py``, what follows from the samples in
 ``analysis/server.py``.
 """
 

@@ -205,7 +205,7 @@ NAMES: tuple[tuple[Metric, str, str], ...] = (
 )
 
 RANK = {(metric.value, name): rank for rank, (metric, name, _) in enumerate(NAMES)}
-"""Which of several names of one meaning is to be believed: the lowest, and those that share it add
+"""Which of several names of one meaning counts: the lowest, and those that share it add
 up."""
 
 

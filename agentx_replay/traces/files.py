@@ -37,7 +37,7 @@ def raw_sessions(path: Path) -> Iterator[tuple[str, bytes | UsageError]]:
     ``path`` is a trace file, or a directory whose trace files are read in order of name: ``.json``
     (one session), ``.jsonl`` (one a line), both also with ``.gz`` or ``.zst``, and ``.parquet``
     (one a row). In a directory all other files are passed over, and so is ``manifest.json``.
-    Raises ``UsageError`` for a path that is none or holds none.
+    Raises ``UsageError`` for a path that does not exist or has no trace files.
     """
     try:
         files = _trace_files(path)
