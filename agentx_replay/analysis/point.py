@@ -358,6 +358,7 @@ def point_row(point: Point) -> dict[str, Any]:
     for name in ("p90_itl_s", "tokens_per_s"):
         first, second = getattr(found_halves, name, (None, None))
         row |= {f"first_half_{name}": first, f"second_half_{name}": second}
+    row["settled"] = found_halves and found_halves.settled_s is not None
     row["settled_s"] = found_halves and found_halves.settled_s
     weights = summary.play_weights if summary else None
     row["plays"] = weights and weights.plays

@@ -296,7 +296,14 @@ POINTS: tuple[Column, ...] = (
         "first_half_tokens_per_s", "tokens/s", "tokens that came in the first half", _FEW_IN_HALF
     ),
     _number("second_half_tokens_per_s", "tokens/s", "the same of the second half", _FEW_IN_HALF),
-    _seconds("settled_s", "quarter of the window from which on both stayed within 5 %", "never"),
+    Column(
+        "settled",
+        pa.bool_(),
+        "",
+        "P90 ITL and throughput from the opening on were within 5 % of the window's at last",
+        _FEW_IN_HALF,
+    ),
+    _seconds("settled_s", "quarter of the window from which on they were", "`settled` is not true"),
     _count("plays", "plays with measured tokens", _NO_RESPONSE),
     _number("effective_plays", "", "Kish's effective number of them, by tokens", _NO_RESPONSE),
     _number("largest_play_share", "share", "tokens of the largest play", _NO_RESPONSE),

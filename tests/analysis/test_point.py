@@ -19,6 +19,7 @@ from agentx_replay.analysis.point import (
     point_row,
     stored_point,
 )
+from agentx_replay.analysis.steadiness import Halves
 from agentx_replay.analysis.throughput import Rates as Throughputs
 from agentx_replay.analysis.window import Window
 from agentx_replay.replay.ports import Dispatch, Response
@@ -153,3 +154,20 @@ def test_a_valid_point_without_throughput_is_not_on_the_curve() -> None:
     unknown = replace(point.summary, rates=Throughputs("overall", None, None, None, None, None))
     assert point.valid
     assert curve([replace(point, summary=unknown)]) == []
+
+
+@pytest.mark.parametrize(
+    ("halves", "settled", "settled_s"),
+    [
+        (Halves((0.02, 0.02), (400.0, 400.0), 20.0), True, 20.0),
+        (Halves((0.02, 0.03), (400.0, 400.0), None), False, None),
+        (None, None, None),  # under 30 responses in a half
+    ],
+)
+def test_never_settled_is_told_from_too_few_responses(
+    halves: Halves | None, settled: bool | None, settled_s: float | None
+) -> None:
+    point = measured()
+    assert point.summary is not None
+    row = point_row(replace(point, summary=replace(point.summary, halves=halves)))
+    assert (row["settled"], row["settled_s"]) == (settled, settled_s)
