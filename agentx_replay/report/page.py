@@ -11,6 +11,7 @@ from importlib.resources import files
 from agentx_replay.analysis.curve import Curve
 from agentx_replay.analysis.point import Point
 from agentx_replay.analysis.run import MeasuredLevel, Run
+from agentx_replay.report.page_arrivals import arrivals_section
 from agentx_replay.report.page_curve import curve_figure, latency_figures
 from agentx_replay.report.page_level import LevelFigures, level_figures
 from agentx_replay.report.page_text import (
@@ -53,7 +54,7 @@ def page(run: Run, curve: Curve) -> str:
         _server_part(run.points),
         speculation_section([(x, f.speculation) for x, f in shown]),
         f"<h2>Fidelity</h2>{fidelity_section(run)}",
-        f"<h2>The instrument's own error</h2>{instrument_section(run)}",
+        f"<h2>The instrument's own error</h2>{instrument_section(run)}{arrivals_section(run)}",
         _sensitivity_part(run, curve),
         f"<h2>Disclosure</h2>{disclosure(run, curve)}",
     ]

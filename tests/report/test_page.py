@@ -317,3 +317,9 @@ def test_a_wide_table_has_a_shadow_where_it_goes_on(page: Path, dark: bool) -> N
             assert await strip(right) == plain
 
     asyncio.run(main())
+
+
+def test_the_page_says_what_happened_to_events_on_their_way(page: Path) -> None:
+    said = text_of_page(page.read_text())
+    assert "| P90 ITL could move by | P90 TTFT could be shorter by | range of the P90 ITL" in said
+    assert "| 12 | 0 | 0 | - | 0.0% | 0.0% | 0.0%" in said
