@@ -47,7 +47,7 @@ def test_a_warm_up_that_fails_is_not_valid_and_says_so(tmp_path: Path) -> None:
     assert told.returncode == 1
     found = point(out)
     assert (found["status"], found["valid"]) == ("failed", False)
-    assert codes(out, "invalid") == ["run-failed"]
+    assert codes(out, "invalid") == ["warm-up-timed-out"]
     (reason,) = found["invalid_reasons"]
     assert "0.001 s" in reason
     assert reason in " ".join(told.stdout.split())
