@@ -6,6 +6,7 @@ curve is interpolated by itself.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from agentx_replay.analysis.frontier import AtTarget, CurvePoint, frontier, mean_at, throughput_at
 from agentx_replay.analysis.run import Run
@@ -26,10 +27,13 @@ class PointInterval:
 
 @dataclass(frozen=True, slots=True)
 class StartValue:
-    """What the curve of one start gave at a target; None: it does not reach it."""
+    """What the curve of one start gave at a target; None: it does not reach it, and then
+    ``every_level_is`` says on which side of the target its levels lie, as in ``AtTarget``.
+    """
 
     start: int
     throughput: float | None
+    every_level_is: Literal["faster", "slower"] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +53,9 @@ class TargetValue:
         return [each.throughput for each in self.starts if each.throughput is not None]
 
     @property
-    def missed(self) -> list[int]:
+    def missed(self) -> list[StartValue]:
         """The starts that do not reach it, if others do."""
-        missed = [each.start for each in self.starts if each.throughput is None]
+        missed = [each for each in self.starts if each.throughput is None]
         return missed if len(missed) < len(self.starts) else []
 
 
@@ -108,7 +112,9 @@ def target_value(curves: Mapping[int, Sequence[CurvePoint]], target: float) -> T
     """Return throughput at a target from the curves of single starts."""
     found = {start: throughput_at(points, target) for start, points in curves.items()}
     at = mean_at(list(found.values())) if found else throughput_at([], target)
-    starts = tuple(StartValue(start, each.throughput) for start, each in found.items())
+    starts = tuple(
+        StartValue(start, each.throughput, each.every_level_is) for start, each in found.items()
+    )
     if at.throughput is None:
         return TargetValue(at, starts, None, "not reached")
     interval = interval_of([each.throughput for each in starts if each.throughput is not None])

@@ -463,7 +463,7 @@ def _late_events(of: InstrumentReport) -> str | None:
     if share is None or share <= MAX_LATE_EVENTS:
         return None
     return (
-        f"the timestamps of {share:.1%} of the token events are only upper bounds "
+        f"the timestamps of {share:.2%} of the token events are only upper bounds "
         f"(limit {MAX_LATE_EVENTS:.0%})"
     )
 

@@ -106,8 +106,9 @@ class Chart:
         )
 
     def bar(self, xs: tuple[float, float], ys: tuple[float, float], style: str) -> None:
-        """Draw a straight line between two points."""
-        self._path(_line_path(self._points(np.array(xs), np.array(ys))), style, "")
+        """Draw a line parallel to an axis between two points, as far as the axes go."""
+        inside = np.clip(xs, self.x.low, self.x.high), np.clip(ys, self.y.low, self.y.high)
+        self._path(_line_path(self._points(*inside)), style, "")
 
     def marks(self, xs: Floats, ys: Floats, style: str) -> None:
         """Draw many points alike."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from agentx_replay.analysis.curve import TargetValue
+from agentx_replay.analysis.curve import StartValue, TargetValue
 from agentx_replay.analysis.starts import Interval
 from agentx_replay.analysis.throughput import Headline
 
@@ -68,14 +68,22 @@ def target_text(value: TargetValue) -> str:
     return f"{rate(value.at.throughput)} {bounds(value.interval)}".rstrip()
 
 
+def _sides(missed: Sequence[StartValue]) -> str:
+    """Which starts miss a target, and on which side of it their levels lie."""
+    sides = {each.every_level_is: "" for each in missed}
+    for side in sides:
+        starts = [str(each.start) for each in missed if each.every_level_is == side]
+        named = f"{'starts' if len(starts) > 1 else 'start'} {', '.join(starts)}"
+        sides[side] = f"every valid level of {named} is {side}" if side else f"{named}: no value"
+    return "; ".join(sides.values())
+
+
 def target_note(value: TargetValue, unit: str) -> str:
     """Where a value comes from, or how far the run came; empty only for a run without points."""
     at = value.at
     if value.missed:
-        starts = ", ".join(map(str, value.missed))
         reached = ", ".join(map(rate, value.values))
-        many = "starts {} do" if len(value.missed) > 1 else "start {} does"
-        return f"{many.format(starts)} not reach it; the others have {reached} {unit}"
+        return f"{_sides(value.missed)}; the others have {reached} {unit}"
     if at.between is None:
         if at.nearest is None:
             return "no valid point"

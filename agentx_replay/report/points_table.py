@@ -25,10 +25,12 @@ DEFINITIONS = (
     "over responses, linear interpolation. speed: 1 / P90 ITL. token ITL: over all tokens. "
     "overall: input, reused input included, and output tokens of responses that ended well, over "
     "the time from the first send to the last end; window: the same tokens, counted as they happen "
-    "in the measured window; the first of the two is the headline. uncached: the headline without "
-    "cached input; output: its output only. hit: cached / "
+    "in the measured window; "
+    "of the two, the one that stands first in the table is the headline. uncached: the headline "
+    "without cached input; output: its output only. hit: cached / "
     "input tokens as the server reports, and with an unlimited cache. TTFT: from send. "
-    f"e2e: from send to end. few: under {FEW_RESPONSES} responses. !: over {FAR_APART:.0%} apart. "
+    f"e2e: from send to end. few: under {FEW_RESPONSES} responses. !: over {FAR_APART:.0%} apart, "
+    "in windows of 900 s and more. "
     "~: not to be trusted."
 )
 

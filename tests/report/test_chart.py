@@ -86,3 +86,9 @@ def test_every_text_is_escaped() -> None:
     of.key("s1", evil)
     assert "<script" not in of.html()
     assert of.html().count("&lt;script&gt;") == 7
+
+
+def test_an_interval_is_drawn_as_far_as_the_axes_go() -> None:
+    of = chart()
+    of.bar((-5.0, 40.0), (50.0, 50.0), "error")
+    assert paths(of) == ["M0 500L1000 500"]

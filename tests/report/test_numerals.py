@@ -17,12 +17,15 @@ def value(
     several: bool = False,
     interval: Interval | None = None,
     no_interval: str | None = None,
-    starts: tuple[float | None, ...] = (7567.0, 7567.0),
+    starts: tuple[float | Literal["faster", "slower"] | None, ...] = (7567.0, 7567.0),
     nearest: CurvePoint | None = NEAREST,
     every_level_is: Literal["faster", "slower"] | None = None,
 ) -> TargetValue:
     at = AtTarget(50.0, throughput, between, several, nearest, every_level_is)
-    by_start = tuple(StartValue(n, each) for n, each in enumerate(starts, 1))
+    by_start = tuple(
+        StartValue(n, None, each) if isinstance(each, str) else StartValue(n, each)
+        for n, each in enumerate(starts, 1)
+    )
     return TargetValue(at, by_start, interval, no_interval)
 
 
@@ -60,7 +63,10 @@ def test_an_interval_is_written_as_what_it_bounds(
         (value(7567.0, (8, 16, 32), several=True), "7,567",
          "between concurrency 8 and 32; the curve passes it more than once: the highest; 2 starts"),
         (value(None, starts=(7567.0, None, 8000.0)), "not reached",
-         "start 2 does not reach it; the others have 7,567, 8,000 tok/s/GPU"),
+         "start 2: no value; the others have 7,567, 8,000 tok/s/GPU"),
+        (value(None, starts=("faster", 7567.0, "slower", "faster")), "not reached",
+         "every valid level of starts 1, 4 is faster; every valid level of start 3 is slower; "
+         "the others have 7,567 tok/s/GPU"),
         (value(None, starts=(None, None), every_level_is="slower"), "not reached",
          "no valid level is as fast as 50 (fastest: 43.6 at concurrency 32, 131,572 tok/s/GPU)"),
         (value(None, starts=(None,), nearest=CurvePoint(16, 66.4, 9000.0),
