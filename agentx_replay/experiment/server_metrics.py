@@ -1,5 +1,6 @@
 """Which servers' metrics go on record with a level, and getting them there."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -60,8 +61,8 @@ async def _known(page: MetricsPage) -> MetricsPage | None:
 async def recorded_metrics(
     pages: Sequence[MetricsPage], clock: Clock, origin_ns: int, point: Path, of: Measurement
 ) -> AsyncIterator[None]:
-    """Scrape while the context is open; the samples are parts on disk within seconds, and
-    ``server.parquet`` of the point at its end.
+    """Scrape once before the context opens and each second while it is open; the samples are parts
+    on disk within seconds, and ``server.parquet`` of the point at its end.
 
     Raises ``UsageError`` where the disk refuses.
     """
@@ -74,6 +75,10 @@ async def recorded_metrics(
         for series, value in known_samples(lines):
             samples.add(endpoint, at_ns - origin_ns, series, value)
 
+    # Before the first request: what the counters say later is what the level added.
+    first = await asyncio.gather(*map(lines_of, pages))
+    for page, lines in zip(pages, first, strict=True):
+        keep(page.name, clock.now_ns(), lines or [])
     parts = SampleParts(server_parts(point), SERVER)
     async with (
         kept_in_parts(parts, lambda: samples.take(*of)),
