@@ -109,14 +109,14 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is to be different about one response."""
+    """How one response differs from the right one."""
 
     shape: Shape = Shape()
     breaks: Break | None = None
 
 
 class FaultPlan(Protocol):
-    """Says what is to be different about each completion request."""
+    """Choose how the answer to each completion request differs."""
 
     def on_request(self, number: int, body: bytes) -> Fault | None:
         """Return the fault of request ``number`` (from 0, in order of arrival), None for none."""

@@ -22,7 +22,7 @@ _TIMER_S = 0.25
 _EVERY = 10
 
 Alter = Callable[[bytes, bool], bytes]
-"""Takes one event and whether it is the last; returns what is to be sent now."""
+"""Takes one event and whether it is the last; returns the bytes to send now."""
 
 
 def _bunch() -> Alter:
