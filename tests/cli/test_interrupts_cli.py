@@ -82,9 +82,12 @@ def test_while_the_simulator_starts_its_child_says_nothing(command: str, child: 
     process.send_signal(signal.SIGINT)
     with ThreadPoolExecutor(1) as reader:  # a full pipe would keep the parent from ending
         reading = reader.submit(process.stderr.read)  # to the end of both
-        assert process.wait(60) == INTERRUPTED
-        with suppress(ProcessLookupError):
-            os.kill(started_child, signal.SIGCONT)
+        try:
+            assert process.wait(60) == INTERRUPTED
+        finally:
+            process.kill()
+            with suppress(ProcessLookupError):
+                os.kill(started_child, signal.SIGCONT)
     rest = reading.result()
     process.communicate()
     assert "agentx-replay: interrupted" in rest
