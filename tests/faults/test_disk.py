@@ -1,10 +1,10 @@
 """A disk that is full, read-only or gone: a clear end, and what was written stays."""
 
-import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -40,6 +40,13 @@ def read_only_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(where)], check=True)
 
 
+def fill(disk: Path) -> None:
+    """Write until the disk is full. The run may take the last free blocks itself."""
+    with (disk / "somebody else's").open("wb", buffering=0) as file, suppress(OSError):
+        while file.write(b"x" * 4096):
+            pass
+
+
 def told(result: subprocess.CompletedProcess[str]) -> str:
     assert "Traceback" not in result.stderr
     return " ".join(result.stderr.strip().splitlines()[-2:])
@@ -51,8 +58,7 @@ def test_a_disk_that_fills_ends_the_run_and_keeps_what_was_written(
     out = small_disk / "out"
     with started(tmp_path, *LONG_RUN, "--out", str(out)) as command:
         command.wait_until(lambda: any(out.glob("c0008/requests.parquet/part-*")))
-        free = os.statvfs(small_disk)
-        (small_disk / "somebody else's").write_bytes(b"x" * free.f_bavail * free.f_bsize)
+        fill(small_disk)
         assert command.ended() == 2
         assert "Traceback" not in command.said
         assert "[disk-full]" in command.said
@@ -62,8 +68,7 @@ def test_a_disk_that_fills_ends_the_run_and_keeps_what_was_written(
 
 
 def test_a_disk_that_is_full_before_the_start_is_told_at_once(small_disk: Path) -> None:
-    free = os.statvfs(small_disk)
-    (small_disk / "somebody else's").write_bytes(b"x" * free.f_bavail * free.f_bsize)
+    fill(small_disk)
     result = finished_alone("run", "--virtual", "--out", str(small_disk / "out"))
     assert result.returncode == 2
     assert "[disk-full]" in told(result)
