@@ -19,10 +19,15 @@ from typing import Any, Literal, Protocol
 
 import orjson
 
-from agentx_replay.simulator.api import error_body, http_response
-from agentx_replay.simulator.events import DONE, Events
+from agentx_replay.simulator.answer_stream import DONE, Events, Wire
+from agentx_replay.simulator.http_connection import (
+    LAST_CHUNK,
+    chunk,
+    error_body,
+    http_response,
+    stream_head,
+)
 from agentx_replay.simulator.server import Altered, Hook
-from agentx_replay.simulator.wire import LAST_CHUNK, Wire, chunk, stream_head
 
 Json = dict[str, Any]
 Event = tuple[bytes, int]

@@ -54,4 +54,4 @@ def simulate(host: str, port: int, model: str, **engine: float) -> None:
     agentx-replay simulate --port 8000
     """
     config = ServerConfig(host=host, port=port, model=model, engine=EngineModel(**engine))  # type: ignore[arg-type]
-    serve(config, lambda url: click.echo(f"serving {model} at {url}"), end_with_stdin=False)
+    serve(config, lambda url: click.echo(f"serving {model} at {url}"))

@@ -1,6 +1,7 @@
-"""The OpenAI-compatible requests the simulator understands: JSON in, values or a refusal out.
+"""The HTTP API that the simulator understands: JSON in, values or a refusal out.
 
-Pure: no socket, no engine. What is streamed back is in ``events.py``.
+OpenAI's completions, ``/tokenize`` and ``/metrics`` as vLLM has them. Pure: no socket, and of the
+engine nothing but its figures. What is streamed back is in ``answer_stream.py``.
 """
 
 from dataclasses import dataclass
@@ -9,16 +10,16 @@ from typing import Any
 import numpy as np
 import orjson
 
-from agentx_replay import __version__
+from agentx_replay.simulator.engine import Engine
+from agentx_replay.simulator.http_connection import error_body
 from agentx_replay.simulator.tokens import Renderer, Tokens
 
 DEFAULT_MAX_TOKENS = 16
 """Output of a request that says no ``max_tokens``, the completions API's own default: the model
 simulated here has no end of its own."""
 
+METRICS_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 _MAX_TOKEN_ID = 2**32
-JSON_TYPE = b"application/json"
-_NAME = f"agentx-replay-simulator/{__version__}".encode()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,13 +46,6 @@ class RefusedError(Exception):
         self.body = error_body(status, message, kind, param)
 
 
-def error_body(status: int, message: str, kind: str, param: str | None = None) -> bytes:
-    """Return an error as vLLM shapes it."""
-    return orjson.dumps(
-        {"error": {"message": message, "type": kind, "param": param, "code": status}}
-    )
-
-
 def models_body(model: str, max_model_len: int, created_s: int) -> bytes:
     """Return the answer to ``GET /v1/models``."""
     card = {
@@ -62,21 +56,6 @@ def models_body(model: str, max_model_len: int, created_s: int) -> bytes:
         "max_model_len": max_model_len,
     }
     return orjson.dumps({"object": "list", "data": [card]})
-
-
-def http_response(
-    status: int, body: bytes, *, keep_alive: bool, content_type: bytes = JSON_TYPE
-) -> bytes:
-    """Return a whole response."""
-    head = [
-        b"HTTP/1.1 %d %b" % (status, _REASONS.get(status, b"Status")),
-        b"server: " + _NAME,
-        b"content-type: " + content_type,
-        b"content-length: %d" % len(body),
-    ]
-    if not keep_alive:
-        head.append(b"connection: close")
-    return b"\r\n".join(head) + b"\r\n\r\n" + body
 
 
 def parse_completion(body: bytes, *, chat: bool, served: str, renderer: Renderer) -> Completion:
@@ -90,8 +69,10 @@ def parse_completion(body: bytes, *, chat: bool, served: str, renderer: Renderer
     if model != served:
         raise RefusedError(404, f"The model `{model}` does not exist.", "NotFoundError", "model")
     if asked.get("n") not in (None, 1):
-        raise RefusedError(400, "n must be 1: one choice is simulated.", param="n")
+        raise _bad("n", "must be 1: one choice is simulated")
     options = asked.get("stream_options") or {}
+    if not isinstance(options, dict):
+        raise _bad("stream_options", "must be an object")
     return Completion(
         chat=chat,
         model=served,
@@ -104,7 +85,7 @@ def parse_completion(body: bytes, *, chat: bool, served: str, renderer: Renderer
 
 
 def tokenize_body(body: bytes, *, renderer: Renderer, max_model_len: int) -> bytes:
-    """Return the answer to ``POST /tokenize``, as vLLM shapes it, of messages or of a prompt.
+    """Return the answer to ``POST /tokenize`` of messages or of a prompt, as vLLM shapes it.
 
     Raises RefusedError for what a server would refuse.
     """
@@ -115,6 +96,10 @@ def tokenize_body(body: bytes, *, renderer: Renderer, max_model_len: int) -> byt
     return orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
+def _bad(param: str, what: str) -> RefusedError:
+    return RefusedError(400, f"{param} {what}.", param=param)
+
+
 def _json_object(body: bytes) -> dict[str, Any]:
     try:
         asked = orjson.loads(body)
@@ -122,8 +107,6 @@ def _json_object(body: bytes) -> dict[str, Any]:
         raise RefusedError(400, f"The body is not JSON: {error}") from None
     if not isinstance(asked, dict):
         raise RefusedError(400, "The body is not a JSON object.")
-    if not isinstance(asked.get("stream_options") or {}, dict):
-        raise RefusedError(400, "stream_options must be an object.", param="stream_options")
     return asked
 
 
@@ -132,21 +115,20 @@ def _max_tokens(asked: dict[str, Any]) -> int:
         value = asked.get(param)
         if value is None:
             continue
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise RefusedError(400, f"{param} must be at least 1, got {value!r}.", param=param)
+        if type(value) is not int or value < 1:
+            raise _bad(param, f"must be at least 1, got {value!r}")
         return value
     return DEFAULT_MAX_TOKENS
 
 
 def _chat_tokens(asked: dict[str, Any], renderer: Renderer) -> Tokens:
-    messages = asked.get("messages")
+    messages, tools = asked.get("messages"), asked.get("tools") or []
     if not isinstance(messages, list) or not messages:
-        raise RefusedError(400, "messages must be a list of messages.", param="messages")
+        raise _bad("messages", "must be a list of messages")
     if not all(isinstance(message, dict) for message in messages):
-        raise RefusedError(400, "every message must be an object.", param="messages")
-    tools = asked.get("tools") or []
+        raise _bad("messages", "must all be objects")
     if not isinstance(tools, list):
-        raise RefusedError(400, "tools must be a list.", param="tools")
+        raise _bad("tools", "must be a list")
     return renderer.chat(messages, tools)
 
 
@@ -159,9 +141,9 @@ def _prompt_tokens(asked: dict[str, Any], renderer: Renderer) -> Tokens:
     elif isinstance(prompt, list) and all(map(_is_token_id, prompt)):
         tokens = np.array(prompt, np.uint64)
     else:
-        raise RefusedError(400, "prompt must be one text or one list of token ids.", param="prompt")
+        raise _bad("prompt", "must be one text or one list of token ids")
     if not len(tokens):
-        raise RefusedError(400, "The prompt is empty.", param="prompt")
+        raise _bad("prompt", "is empty")
     return tokens
 
 
@@ -169,11 +151,28 @@ def _is_token_id(value: object) -> bool:
     return type(value) is int and 0 <= value < _MAX_TOKEN_ID
 
 
-_REASONS = {
-    200: b"OK",
-    400: b"Bad Request",
-    404: b"Not Found",
-    405: b"Method Not Allowed",
-    413: b"Content Too Large",
-    431: b"Request Header Fields Too Large",
-}
+def metrics_page(engine: Engine, model: str) -> bytes:
+    """Return the answer to ``GET /metrics``: the Prometheus text format, under vLLM's names.
+
+    As in vLLM a prompt counts as looked up when it is admitted, in tokens, and memory in use is
+    that of running sequences: what is merely kept is free. This engine never preempts.
+    """
+    cache = engine.cache
+    usage = cache.used_blocks / cache.capacity_blocks
+    looked_up, found = engine.looked_up_tokens, engine.found_tokens
+    figures: tuple[tuple[str, str, str, float], ...] = (
+        ("num_requests_running", "gauge", "Requests in the batch.", engine.running),
+        ("num_requests_waiting", "gauge", "Requests not yet admitted.", engine.waiting),
+        ("kv_cache_usage_perc", "gauge", "Share of blocks held or reserved, 1 is all.", usage),
+        ("num_preemptions_total", "counter", "Requests put back to make room.", 0),
+        ("prefix_cache_queries_total", "counter", "Prompt tokens looked up.", looked_up),
+        ("prefix_cache_hits_total", "counter", "Prompt tokens found.", found),
+    )  # fmt: skip
+    escaped = model.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+    labels = f'{{engine="0",model_name="{escaped}"}}'
+    page = "".join(
+        f"# HELP vllm:{name} {meaning}\n# TYPE vllm:{name} {kind}\n"
+        f"vllm:{name}{labels} {float(value)!r}\n"
+        for name, kind, meaning, value in figures
+    )
+    return page.encode()

@@ -1,7 +1,7 @@
 """The simulator as a process: to serve in this one, or to start in a child of it.
 
-A child answers on a port it chose, says so in one line, and ends when its parent does: its
-standard input is a pipe that the parent holds open.
+A child takes its configuration as JSON in its one argument, answers on a port it chose, says so in
+one line, and ends when its parent does: its standard input is a pipe that the parent holds open.
 """
 
 import asyncio
@@ -9,9 +9,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import IO, cast
 
 import orjson
@@ -24,44 +24,55 @@ from agentx_replay.simulator.server import ServerConfig, running_server
 _CLOSE_TIMEOUT_S = 5.0
 
 
-def serve(config: ServerConfig, announce: Callable[[str], None], *, end_with_stdin: bool) -> None:
-    """Serve until SIGINT or SIGTERM, or until standard input ends where that is asked for.
+def serve(config: ServerConfig, announce: Callable[[str], None]) -> None:
+    """Serve until SIGINT or SIGTERM. ``announce`` is called with the URL once requests can come.
 
-    ``announce`` is called with the URL once requests can come. Raises UsageError where the
-    address cannot be had.
+    Raises UsageError where the address cannot be had.
     """
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(config, announce, end_with_stdin=end_with_stdin))
+    uvloop.run(_serve(_simulator(config), announce))
+
+
+@asynccontextmanager
+async def _simulator(config: ServerConfig) -> AsyncIterator[str]:
+    async with running_server(config) as running:
+        yield running.url
+
+
+def serve_as_child(server: AbstractAsyncContextManager[str]) -> None:
+    """Serve while the context is open, which is the URL, at most until standard input ends. Print
+    the URL as JSON, or what is wrong.
+    """
+
+    def say(**line: str) -> None:
+        print(orjson.dumps(line).decode(), flush=True)
+
+    try:
+        uvloop.run(_serve(server, lambda url: say(url=url), end_with_stdin=True))
+    except UsageError as error:
+        say(code=error.code, what=error.what, what_to_do=error.what_to_do)
+        sys.exit(error.exit_code)
 
 
 async def _serve(
-    config: ServerConfig, announce: Callable[[str], None], *, end_with_stdin: bool
+    server: AbstractAsyncContextManager[str],
+    announce: Callable[[str], None],
+    *,
+    end_with_stdin: bool = False,
 ) -> None:
-    async with running_server(config) as running:
-        await until_ended(partial(announce, running.url), end_with_stdin=end_with_stdin)
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
 
+    def read_stdin() -> None:
+        if not os.read(sys.stdin.fileno(), 4096):
+            loop.remove_reader(sys.stdin.fileno())
+            stop.set()
 
-async def until_ended(announce: Callable[[], None], *, end_with_stdin: bool) -> None:
-    """Announce that requests can come, and wait for the end as ``serve`` says."""
-    loop = asyncio.get_running_loop()
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    if end_with_stdin:
-        loop.add_reader(sys.stdin.fileno(), _stop_at_end_of_stdin, stop)
-    announce()
-    await stop.wait()
-
-
-def _stop_at_end_of_stdin(stop: asyncio.Event) -> None:
-    if not os.read(sys.stdin.fileno(), 4096):
-        asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
-        stop.set()
-
-
-def say(**line: str) -> None:
-    """Print the one line of a child: its URL, or what is wrong."""
-    print(orjson.dumps(line).decode(), flush=True)
+    async with server as url:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop.set)
+        if end_with_stdin:
+            loop.add_reader(sys.stdin.fileno(), read_stdin)
+        announce(url)
+        await stop.wait()
 
 
 def config_from_json(text: str) -> ServerConfig:
@@ -93,18 +104,23 @@ def launch_simulator(config: ServerConfig) -> SimulatorProcess:
 
     Raises UsageError with what the child said where it could not start.
     """
-    return launch("agentx_replay.simulator", orjson.dumps(asdict(config)).decode())
+    return launch("agentx_replay.simulator.process", orjson.dumps(asdict(config)).decode())
 
 
 def launch(module: str, *arguments: str) -> SimulatorProcess:
-    """Start a module as a child that serves, as ``launch_simulator`` does."""
+    """Start a module that calls ``serve_as_child``, as ``launch_simulator`` does."""
     process = subprocess.Popen(
         [sys.executable, "-m", module, *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         start_new_session=True,  # Ctrl-C is the parent's to handle
     )
-    said = orjson.loads(_first_line(process) or b"{}")
+    try:
+        said = orjson.loads(cast(IO[bytes], process.stdout).readline() or b"{}")
+    except BaseException:  # else it would complain, after its parent's last word, of a closed pipe
+        process.kill()
+        process.wait()
+        raise
     if "url" in said:
         return SimulatorProcess(said["url"], process.pid, process)
     process.communicate()
@@ -115,13 +131,5 @@ def launch(module: str, *arguments: str) -> SimulatorProcess:
     )
 
 
-def _first_line(process: "subprocess.Popen[bytes]") -> bytes:
-    """Return what a child says first. It is ended where nobody waits for it any more: it would
-    tell that nobody reads it, after its parent's last word.
-    """
-    try:
-        return cast(IO[bytes], process.stdout).readline()
-    except BaseException:
-        process.kill()
-        process.wait()
-        raise
+if __name__ == "__main__":
+    serve_as_child(_simulator(config_from_json(sys.argv[1])))

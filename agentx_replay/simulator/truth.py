@@ -1,10 +1,8 @@
 """What the server did, for tests to compare with what a client says it saw.
 
-One record a completion request: when its first byte was there (the kernel's stamp), what was
+One record a completion request: when its first byte arrived (the kernel's timestamp), what was
 counted and cached, and when each event with tokens was handed to the kernel, on the machine's
-monotonic clock (the clock of a client on the same machine). Truth of TTFT is the first of these
-events less the request's first byte.
-Memory is bounded: the oldest records go first.
+monotonic clock. True TTFT is the first of these events less the request's first byte.
 """
 
 from array import array
@@ -37,9 +35,10 @@ class ResponseTruth:
         self.sent_ns.append(now_ns)
         self.tokens.append(tokens)
 
-    def as_json(self) -> dict[str, Any]:
-        events = {"sent_ns": self.sent_ns.tolist(), "tokens": self.tokens.tolist()}
-        return asdict(self) | events
+    @property
+    def size_bytes(self) -> int:
+        """What it takes in memory, counted from the start with all the events it may get."""
+        return 512 + _EVENT_BYTES * self.max_tokens
 
 
 class TruthLog:
@@ -50,24 +49,19 @@ class TruthLog:
         self._held_bytes = 0
         self._records: deque[ResponseTruth] = deque()
 
-    def open(
-        self, number: int, request_id: str, received_ns: int, prompt_tokens: int, max_tokens: int
-    ) -> ResponseTruth | None:
-        """Keep a record from its request on, its events counted as asked for; None where none
-        is kept."""
+    def keep(self, record: ResponseTruth) -> ResponseTruth | None:
+        """Keep a record, the oldest going for it; return it, None where none is kept."""
         if not self._capacity_bytes:
             return None
-        record = ResponseTruth(number, request_id, received_ns, prompt_tokens, max_tokens)
         self._records.append(record)
-        self._held_bytes += _size_bytes(record)
+        self._held_bytes += record.size_bytes
         while self._held_bytes > self._capacity_bytes:
-            self._held_bytes -= _size_bytes(self._records.popleft())
+            self._held_bytes -= self._records.popleft().size_bytes
         return record
 
     def as_json(self) -> list[dict[str, Any]]:
         """Return the records kept, oldest first."""
-        return [record.as_json() for record in self._records]
-
-
-def _size_bytes(record: ResponseTruth) -> int:
-    return 512 + _EVENT_BYTES * record.max_tokens
+        return [
+            asdict(each) | {"sent_ns": each.sent_ns.tolist(), "tokens": each.tokens.tolist()}
+            for each in self._records
+        ]

@@ -11,7 +11,7 @@ import uvloop
 from raw_http import post
 
 from agentx_replay.simulator.engine import EngineModel
-from agentx_replay.simulator.listening import received_ns
+from agentx_replay.simulator.http_connection import received_ns
 from agentx_replay.simulator.server import RunningServer, ServerConfig, running_server
 
 MS = 1_000_000

@@ -4,8 +4,8 @@ import numpy as np
 import uvloop
 from raw_http import connected, get, post
 
+from agentx_replay.simulator.api import metrics_page
 from agentx_replay.simulator.engine import Engine, EngineModel
-from agentx_replay.simulator.metrics import metrics_page
 from agentx_replay.simulator.server import ServerConfig, running_server
 
 # Blocks of 10 tokens, 20 of them; one sequence at a time.
