@@ -28,7 +28,7 @@ class Column:
 
 
 def _stamp(name: str, meaning: str, null_means: str | None = None) -> Column:
-    return Column(name, pa.int64(), "ns since the point's origin", meaning, null_means)
+    return Column(name, pa.int64(), "ns", meaning, null_means)
 
 
 def _uncertainty(name: str, meaning: str) -> Column:
@@ -56,13 +56,10 @@ def _number(name: str, unit: str, meaning: str, null_means: str | None = None) -
 
 
 _START = _count("start", "which start of the level it is, from 1")
-_NO_USAGE = "the server reported no usage"
-_OPEN_CONNECTION = "the connection had been used before"
+_NO_USAGE = "no usage"
+_OPEN_CONNECTION = "connection reused"
 _NONE_CAME = "no token event came"
-_NO_TEXTS = (
-    "`event_tokens` tells, or completion tokens exceed token events by at most 2 or 1 %: texts are "
-    "not needed"
-)
+_NO_TEXTS = "texts are not needed"
 
 REQUESTS: tuple[Column, ...] = (
     _count("concurrency", "concurrency level of the point"),
@@ -231,10 +228,10 @@ SERVER: tuple[Column, ...] = (
 )
 """``server.parquet``: samples of the server's own metrics."""
 
-_PER_GPU = "no GPU count was given"
-_NO_RESPONSE = "no response to measure"
-_FEW_IN_HALF = "under 30 responses with an ITL in a half"
-_NOT_TOLD = "the server did not report what it needs"
+_PER_GPU = "no GPU count"
+_NO_RESPONSE = "no response"
+_FEW_IN_HALF = "too few responses"
+_NOT_TOLD = "not reported"
 
 POINTS: tuple[Column, ...] = (
     _count("concurrency", "concurrency level"),
@@ -374,10 +371,9 @@ def _type_name(kind: pa.DataType) -> str:
 
 def markdown_table(columns: tuple[Column, ...]) -> str:
     """Return the columns as the Markdown table that stands in ``docs/records.md``."""
-    lines = ["| column | type | unit | meaning | null means |", "|---|---|---|---|---|"]
-    lines += [
-        f"| `{c.name}` | {_type_name(c.type)} | {c.unit} | {c.meaning} "
-        f"| {c.null_means or 'never null'} |"
-        for c in columns
-    ]
+    lines = ["| column | type | meaning |", "|---|---|---|"]
+    for c in columns:
+        kind = f"{_type_name(c.type)}, {c.unit}" if c.unit else _type_name(c.type)
+        null = f"; null: {c.null_means}" if c.null_means else ""
+        lines.append(f"| `{c.name}` | {kind} | {c.meaning}{null} |")
     return "\n".join(lines)
