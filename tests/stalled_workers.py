@@ -13,14 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 from record_cases import MS, SECOND, dispatch, recorded, response
 
-from agentx_replay.analysis.lag import Samples
 from agentx_replay.analysis.responses import Responses
+from agentx_replay.endpoint.poll_times import PollInterval
+from agentx_replay.endpoint.timing import ReadTimes, event_times
 from agentx_replay.replay.ports import Dispatch, Response
 
 _TOKEN_EVERY_NS = 20 * MS
 _END_NS = 12 * SECOND
-_LAST_TIMER_NS = 30 * SECOND
-"""After the last response: it began before the end, and lasts 4 s or is stopped for 10."""
+_LAST_TICK_NS = 60 * SECOND
+"""After the last response: it lasts 4 s, and is stopped for 10 s four times."""
+_TICK_NS = 2 * MS
 _READ_NS = 20_000
 """What a worker takes to read one token: so much later is the next of those that waited."""
 
@@ -30,7 +32,6 @@ class Case:
     """What was recorded, and the true ITL and TTFT of each response, in ns."""
 
     responses: Responses
-    samples: Samples
     itl_ns: NDArray[np.float64]
     ttft_ns: NDArray[np.float64]
 
@@ -47,10 +48,19 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class _Stops:
-    """When a worker stands still, as pairs of instants in order, and how late it is elsewhere."""
+    """When a worker stands still, as pairs of instants in order, how late it is elsewhere, and when
+    its loop ticks.
+    """
 
     stops: tuple[tuple[int, int], ...]
     jitter_ns: int
+    ticks_ns: NDArray[np.int64]
+
+    def interval(self, at_ns: int) -> PollInterval:
+        """The interval between ticks in which the worker reads at an instant."""
+        after = int(np.searchsorted(self.ticks_ns, at_ns, "right"))
+        floor_ns, start_ns, end_ns = self.ticks_ns[after - 2 : after + 1].tolist()
+        return PollInterval(floor_ns, 0, end_ns, start_ns=start_ns)
 
     def looks_ns(self, at_ns: int, rng: random.Random) -> int:
         """When the worker notices what happens at an instant."""
@@ -64,17 +74,15 @@ def drawn(seed: int, *, stops_a_worker: int, jitter_ns: int = 300_000) -> Case:
     """Draw 1 to 3 workers with 12 lanes for 12 s, each stopped so often, for 0.05 to 10 s."""
     rng = random.Random(seed)
     workers = rng.randint(1, 3)
-    crew = [_Stops(_stops(rng, stops_a_worker), jitter_ns) for _ in range(workers)]
+    crew = []
+    for number in range(workers):
+        stops = _stops(rng, stops_a_worker)
+        ticks_ns = _ticks(stops, jitter_ns, np.random.default_rng((seed, number)))
+        crew.append(_Stops(stops, jitter_ns, ticks_ns))
     played = [play for lane in range(12) for play in _plays(lane, crew[lane % workers], rng)]
-    samples = [row for number, of in enumerate(crew) for row in _timers(number, of, rng)]
     pairs, itl_ns, ttft_ns = zip(*played, strict=True)
-    worker, at_ns, lag_ns = (np.array(column, np.int64) for column in zip(*samples, strict=True))
-    return Case(
-        recorded(pairs).responses,
-        Samples(worker, at_ns, lag_ns, np.zeros(len(worker), np.int64)),
-        np.array(itl_ns, np.float64),
-        np.array(ttft_ns, np.float64),
-    )
+    truth = np.array(itl_ns, np.float64), np.array(ttft_ns, np.float64)
+    return Case(recorded(pairs).responses, *truth)
 
 
 def _stops(rng: random.Random, number: int) -> tuple[tuple[int, int], ...]:
@@ -96,8 +104,13 @@ def _plays(
         first_ns = send_ns + rng.randrange(30, 120) * MS
         last_ns = first_ns + (tokens - 1) * _TOKEN_EVERY_NS
         seen_ns = [worker.looks_ns(first_ns, rng), worker.looks_ns(last_ns, rng)]
+        reads = ReadTimes(stamped=False, sent_ns=send_ns, stamps=seen_ns)
+        reads.intervals = [worker.interval(at_ns) for at_ns in seen_ns]
+        _, uncertainty_ns = event_times(reads, np.arange(2), [])
         came = response(
             send_ns=send_ns,
+            first_token_uncertainty_ns=int(uncertainty_ns[0]),
+            last_token_uncertainty_ns=int(uncertainty_ns[1]),
             arrival_ns=seen_ns,
             arrival_tokens=[1, tokens - 1],
             end_ns=seen_ns[1],
@@ -107,9 +120,17 @@ def _plays(
         send_ns = worker.looks_ns(seen_ns[1] + rng.randrange(5, 500) * MS, rng)
 
 
-def _timers(number: int, worker: _Stops, rng: random.Random) -> Iterator[tuple[int, int, int]]:
-    at_ns = rng.randrange(10 * MS)
-    while at_ns < _LAST_TIMER_NS:
-        due_ns = at_ns + 10 * MS
-        at_ns = worker.looks_ns(due_ns, rng)
-        yield number, at_ns, at_ns - due_ns
+def _ticks(
+    stops: tuple[tuple[int, int], ...], jitter_ns: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Return when a loop ticks: each tick is due 2 ms after the one before, late by a draw, and in
+    a stop not before its end.
+    """
+    at_ns, parts = -4 * _TICK_NS, [np.array([-4 * _TICK_NS])]
+    for begins_ns, ends_ns in (*stops, (_LAST_TICK_NS, _LAST_TICK_NS)):
+        most = max(0, begins_ns - at_ns) // _TICK_NS + 1
+        ticks_ns = at_ns + np.cumsum(_TICK_NS + rng.integers(0, jitter_ns, most))
+        due_ns = np.append(at_ns, ticks_ns[:-1]) + _TICK_NS
+        at_ns = ends_ns + int(rng.integers(50)) * _READ_NS
+        parts += [ticks_ns[due_ns < begins_ns], np.array([at_ns])]
+    return np.concatenate(parts)

@@ -14,8 +14,13 @@ from agentx_replay.analysis.facts import Conduct, Rules
 from agentx_replay.analysis.fidelity import Fidelity
 from agentx_replay.analysis.findings import Finding, Kind
 from agentx_replay.analysis.frontier import CurvePoint, level_means
-from agentx_replay.analysis.instrument import InstrumentReport, Timestamps, examine
-from agentx_replay.analysis.lag import Samples, samples_of
+from agentx_replay.analysis.instrument import (
+    InstrumentReport,
+    Samples,
+    Timestamps,
+    examine,
+    samples_of,
+)
 from agentx_replay.analysis.metrics import PointSummary, PromptLengths, summarise
 from agentx_replay.analysis.percentiles import Distribution
 from agentx_replay.analysis.responses import Records, records_of

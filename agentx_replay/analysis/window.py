@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from agentx_replay.analysis.responses import Floats, Mask, Responses
 
@@ -38,7 +39,7 @@ def sent_in(responses: Responses, window: Window) -> Responses:
     return responses.where(in_window_set(responses, window))
 
 
-def happened_in(at_ns: Floats, window: Window) -> Mask:
+def happened_in(at_ns: Floats | NDArray[np.int64], window: Window) -> Mask:
     """Return which instants lie in the window."""
     inside: Mask = (at_ns >= window.open_ns) & (at_ns < window.close_ns)
     return inside

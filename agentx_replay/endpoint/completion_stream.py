@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from agentx_replay.endpoint.alike import Alike, alike_of
 from agentx_replay.endpoint.server_sent_events import Event, EventSplitter, EventTooLargeError
 from agentx_replay.endpoint.texts import Text, needs_texts, pieces, text_bytes
-from agentx_replay.endpoint.timing import ReadTimes, event_times, gathered_reads
+from agentx_replay.endpoint.timing import ReadTimes, event_times, gathered_reads, late_events
 from agentx_replay.prompts.prompt import Answer
 
 _UNKNOWN = -1
@@ -51,6 +51,7 @@ class ParsedStream:
     done: bool = False
     answer: Answer | None = None
     uncertainty_ns: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    late_events: int = 0
     gathered_reads: int = 0
     event_text_bytes: NDArray[np.int32] | None = None
     text_pieces: int | None = None
@@ -256,6 +257,7 @@ class CompletionStream:
             malformed=self.malformed,
             done=self.done,
             uncertainty_ns=uncertainty_ns[counts],
+            late_events=late_events(reads, uncertainty_ns[counts]),
             event_text_bytes=lengths,
             text_pieces=said,
             reasoning_tokens=self._reasoning,

@@ -8,8 +8,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from agentx_replay.endpoint.completion_stream import ParsedStream, error_message, read_json
 from agentx_replay.endpoint.connection import Ending, Exchange
 from agentx_replay.endpoint.http_response import MAX_TEXT_BYTES, Body
@@ -90,7 +88,7 @@ def response_of(
         first_token_uncertainty_ns=int(uncertainty_ns[0]) if len(uncertainty_ns) else 0,
         last_token_uncertainty_ns=int(uncertainty_ns[-1]) if len(uncertainty_ns) else 0,
         send_uncertainty_ns=exchange.send_uncertainty_ns,
-        late_events=int(np.count_nonzero(uncertainty_ns)),
+        late_events=stream.late_events,
         gathered_reads=stream.gathered_reads,
     )
 

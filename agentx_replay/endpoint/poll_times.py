@@ -20,7 +20,7 @@ LATE_NS = 6_000_000
 SLACK_NS = 2_000_000
 """A timer comes up to a millisecond late by itself: loops count whole ones."""
 
-_TICK_S = 0.002
+_TICK_NS = 2_000_000
 _SURE_NS = 20_000
 
 
@@ -28,15 +28,23 @@ _SURE_NS = 20_000
 class PollInterval:
     """The time from one tick to the next; filled in as the next one comes.
 
-    What is read in it arrived after ``floor_ns``. ``end_ns`` is when it ended, None where it has
-    not. ``offset_ns`` turns the wall clock into the monotonic one, and where the wall clock was set
-    about then is off by up to ``step_ns``, always to the late side.
+    What is read in it arrived after ``floor_ns``, the tick before ``start_ns``. ``end_ns`` is when
+    it ended, None where it has not. ``offset_ns`` turns the wall clock into the monotonic one, and
+    where the wall clock was set about then is off by up to ``step_ns``, always to the late side.
     """
 
     floor_ns: int
     offset_ns: int
     end_ns: int | None = None
     step_ns: int = 0
+    start_ns: int | None = None
+
+    @property
+    def late_ns(self) -> int:
+        """By how much the ticks at its two ends were late, together."""
+        start_ns = self.floor_ns if self.start_ns is None else self.start_ns
+        end_ns = self.end_ns if self.end_ns is not None else time.monotonic_ns()
+        return max(0, start_ns - self.floor_ns - _TICK_NS) + max(0, end_ns - start_ns - _TICK_NS)
 
     @property
     def prompt(self) -> bool:
@@ -90,7 +98,7 @@ class PollTimes:
     def _next(self, now_ns: int, floor_ns: int) -> None:
         last = self.interval
         last.end_ns = now_ns
-        self.interval = PollInterval(floor_ns, self._offset_ns)
+        self.interval = PollInterval(floor_ns, self._offset_ns, start_ns=now_ns)
         offset_ns = clock_offset_ns()
         if offset_ns is not None and abs(offset_ns - self._offset_ns) > MAX_STEP_NS:
             # What is read after a step may have been stamped before it: late is right, early never.
@@ -100,8 +108,8 @@ class PollTimes:
                 interval.step_ns = step_ns
             self._offset_ns = offset_ns
         self._ticked_ns = now_ns
-        self._due_ns = now_ns + round(_TICK_S * 1e9)
-        self._handle = self._loop.call_later(_TICK_S, self._tick)
+        self._due_ns = now_ns + _TICK_NS
+        self._handle = self._loop.call_later(_TICK_NS / 1e9, self._tick)
 
 
 def clock_offset_ns(samples: int = 3) -> int | None:

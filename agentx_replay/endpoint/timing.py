@@ -59,7 +59,8 @@ class ReadTimes:
 def event_times(reads: ReadTimes, at: Times, followed: Sequence[int]) -> tuple[Times, Times]:
     """Return when events arrived at the latest, and how much earlier each may have: one entry an
     event. ``at`` are the places of their reads in ``reads``, ``followed`` the reads in which more
-    came after their last event.
+    came after their last event. This process's own time of a read that it made promptly is as late
+    as the ticks about it.
     """
     if not len(at):
         return at, at
@@ -77,7 +78,13 @@ def event_times(reads: ReadTimes, at: Times, followed: Sequence[int]) -> tuple[T
             late = inexact[at] | np.append(at[1:] == at[:-1], False)
     else:
         late = (since_ns > LATE_NS)[at]
-    return ns[at], np.where(late, since_ns[at], 0) + steps_ns[at]
+    promptly_ns = 0 if reads.stamped else np.minimum(since_ns, reads.per_read("late_ns"))[at]
+    return ns[at], np.where(late, since_ns[at], promptly_ns) + steps_ns[at]
+
+
+def late_events(reads: ReadTimes, uncertainty_ns: Times) -> int:
+    """Return how many events have only an upper bound for a time."""
+    return int(np.count_nonzero(uncertainty_ns > (0 if reads.stamped else LATE_NS)))
 
 
 def gathered_reads(reads: ReadTimes, places: NDArray[np.int64]) -> int:

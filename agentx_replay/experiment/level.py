@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import uvloop
 
 from agentx_replay.analysis.facts import Conduct, Rules
-from agentx_replay.analysis.lag import loop_lag_series, samples_of
+from agentx_replay.analysis.instrument import loop_lag_series, samples_of
 from agentx_replay.analysis.metrics import latency_series
 from agentx_replay.analysis.point import (
     Point,

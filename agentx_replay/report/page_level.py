@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from agentx_replay.analysis.lag import lag_p99_by_second, samples_of
+from agentx_replay.analysis.instrument import lag_p99_by_second, samples_of
 from agentx_replay.analysis.responses import Floats
 from agentx_replay.analysis.run import MeasuredLevel
 from agentx_replay.analysis.server import (

@@ -5,7 +5,7 @@ import pytest
 
 from agentx_replay.endpoint.kernel_stamps import TIMESPEC
 from agentx_replay.endpoint.poll_times import PollInterval
-from agentx_replay.endpoint.timing import ReadTimes, event_times, gathered_reads
+from agentx_replay.endpoint.timing import ReadTimes, event_times, gathered_reads, late_events
 
 MS = 1_000_000
 WALL_NS = 1_700_000_000_000_000_000
@@ -88,11 +88,17 @@ def test_what_came_in_order_has_times_in_order() -> None:
 
 
 def test_a_process_that_looked_in_time_is_believed_and_one_that_was_held_up_is_not() -> None:
-    """It stamped at 10 ms what came after 8, and at 40 what came after 20."""
+    """It stamped at 10 ms what came after 7, and at 40 what came after 20. The ticks of 9 and 11 ms
+    were in time; those of 58.2 and 60.7 were late by 0.2 and 0.5.
+    """
     times = ReadTimes(stamped=False, sent_ns=0)
-    times.stamps = [10 * MS, 40 * MS]
-    times.intervals = [polled(8, 11), polled(20, 41)]
-    assert in_ms(times, [0, 1, 1], []) == [(10, 0), (40, 20), (40, 20)]
+    times.stamps = [10 * MS, 40 * MS, 59 * MS]
+    times.intervals = [polled(7, 11), polled(20, 41), polled(56, 60.7)]
+    for interval, start_ms in zip(times.intervals, (9, 22, 58.2), strict=True):
+        interval.start_ns = round(start_ms * MS)
+    expected = [(10, 0), (40, 20), (40, 20), (59, 0.7)]
+    assert in_ms(times, [0, 1, 1, 2], []) == expected
+    assert late_events(times, event_times(times, np.array([0, 1, 1, 2]), [])[1]) == 2
 
 
 def test_a_response_without_events_has_no_times() -> None:
