@@ -91,7 +91,7 @@ def pack(corpus: Path, file: Path) -> None:
     agentx-replay traces generate mine.jsonl --sessions 5
     agentx-replay traces pack mine.jsonl mine.jsonl.gz
     """
-    from agentx_replay.traces.pack import pack_corpus
+    from agentx_replay.traces.corpus import pack_corpus
 
     say(f"{counted(pack_corpus(corpus, file), 'session')} packed into {file}")
 

@@ -7,12 +7,13 @@ One session's JSON is in memory at a time. Which files hold sessions, and how th
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path
+from typing import cast
 
 import orjson
 
 from agentx_replay.errors import UsageError
 from agentx_replay.traces.fields import bad_trace
-from agentx_replay.traces.files import raw_sessions
+from agentx_replay.traces.files import raw_sessions, write_sessions
 from agentx_replay.traces.model import Corpus, Session
 from agentx_replay.traces.weka import read_session
 
@@ -20,9 +21,9 @@ from agentx_replay.traces.weka import read_session
 def read_corpus(path: Path, *, skip_bad: bool = False) -> Corpus:
     """Return the sessions of a trace file, or of a directory's trace files in order of name.
 
-    Which files are read is as in ``files.raw_sessions``. With ``skip_bad`` an unusable session is
-    left out and named in ``Corpus.skipped``; else it is a ``UsageError``. So is a path without any
-    usable session, which names each that is not, and one session id in two places.
+    With ``skip_bad`` an unusable session is left out and named in ``Corpus.skipped``; else it is a
+    ``UsageError``. So is a path without any usable session, which names each that is not, and one
+    session id in two places.
     """
     sessions: dict[str, Session] = {}
     places: dict[str, str] = {}
@@ -38,7 +39,7 @@ def read_corpus(path: Path, *, skip_bad: bool = False) -> Corpus:
         sessions[session.id] = session
         places[session.id] = source
     if not sessions:
-        bad = "".join(f"\n  {_reason(source, why)}" for source, why in skipped)
+        bad = "".join(f"\n  {why}" for _, why in skipped)
         raise UsageError(
             "corpus-without-session",
             f"{path} holds no usable session{bad}",
@@ -46,10 +47,6 @@ def read_corpus(path: Path, *, skip_bad: bool = False) -> Corpus:
         )
     found = tuple(sessions.values())
     return Corpus(path.resolve().name, found, fingerprint(found), tuple(skipped))
-
-
-def _reason(source: str, why: str) -> str:
-    return why if source in why else f"{source}: {why}"
 
 
 def fingerprint(sessions: Iterable[Session]) -> str:
@@ -75,3 +72,23 @@ def _session(source: str, raw: bytes | UsageError, places: dict[str, str]) -> Se
     if session.id in places:
         raise bad_trace(source, f"its id {session.id!r} is also that of {places[session.id]}")
     return session
+
+
+def pack_corpus(path: Path, file: Path) -> int:
+    """Write every session of a corpus to ``file`` (.jsonl.gz); return how many.
+
+    Nothing of a session is changed but its white space. Raises ``UsageError`` for a session that
+    cannot be read, and if ``file`` exists or has another ending.
+    """
+    if not file.name.endswith(".jsonl.gz"):
+        raise UsageError(
+            "pack-name-unfit", f"{file} is not named like a packed corpus", "use a .jsonl.gz name"
+        )
+    if file.exists():
+        raise UsageError("pack-exists", f"{file} exists", "choose another name")
+    lines = []
+    for source, raw in raw_sessions(path):
+        _session(source, raw, {})
+        lines.append(orjson.dumps(orjson.loads(cast("bytes", raw))))
+    write_sessions(lines, file)
+    return len(lines)

@@ -6,7 +6,6 @@ subagents in parallel and in the background, requests without output or duration
 are in ``fits.py``; how a trace is read is ``weka.py``'s.
 """
 
-import gzip
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import count, islice
@@ -16,8 +15,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from agentx_replay.errors import UsageError
 from agentx_replay.traces import fits
+from agentx_replay.traces.files import write_sessions
 
 BLOCK_TOKENS = 64
 BUNDLED_SEED = 10
@@ -109,30 +108,15 @@ def bundled_corpus() -> list[Json]:
     ]
 
 
-def corpus_bytes(sessions: Iterable[Json]) -> bytes:
-    """Return the sessions as JSON, one a line."""
-    return b"".join(orjson.dumps(session) + b"\n" for session in sessions)
-
-
 def write_corpus(sessions: Iterable[Json], file: Path) -> None:
-    """Write the sessions one a line, compressed if the name ends in .gz; an old file is replaced.
-
-    The compressed file holds no time and no name.
-    """
-    raw = corpus_bytes(sessions)
-    packed = gzip.compress(raw, compresslevel=9, mtime=0) if file.name.endswith(".gz") else raw
-    try:
-        file.write_bytes(packed)
-    except OSError as error:
-        raise UsageError(
-            "corpus-unwritable", f"{file} cannot be written ({error.strerror})", "use another place"
-        ) from None
+    """Write the sessions to ``file``, as ``files.write_sessions`` does."""
+    write_sessions(map(orjson.dumps, sessions), file)
 
 
 def _family(seed: int, number: int) -> tuple[int, int]:
     """Return the (tool, system) tokens of the prompt family that a session belongs to."""
     rng = Random(f"{seed}:family:{number % fits.PROMPT_FAMILIES}")
-    return round(fits.TOOL_TOKENS.draw(rng)), round(fits.SYSTEM_TOKENS.draw(rng))
+    return round(fits.draw(fits.TOOL_TOKENS, rng)), round(fits.draw(fits.SYSTEM_TOKENS, rng))
 
 
 class _Prompt(NamedTuple):
@@ -159,7 +143,9 @@ class _Author:
 
     def session(self, name: str) -> Json:
         """Return the whole session."""
-        turns = _bounded(round(fits.REQUESTS_PER_SESSION.draw(self._rng)), self._limits.requests)
+        turns = _bounded(
+            round(fits.draw(fits.REQUESTS_PER_SESSION, self._rng)), self._limits.requests
+        )
         first = self._extended(self._head.ids, self._first_tokens())
         items, _ = self._stream(turns, first, self._head, "agent-large", self._branches(turns))
         return {
@@ -198,7 +184,9 @@ class _Author:
             end_s = round(start_s + duration_s, 3)
             markers, free_s = self._subagents(branches.get(turn, 0), end_s)
             items += markers
-            is_tool = fits.next_is_tool(self._rng, after_tool=is_tool)
+            is_tool = self._rng.random() < (
+                fits.TOOL_AFTER_TOOL if is_tool else fits.TOOL_AFTER_USER
+            )
             start_s = round(max(end_s, free_s) + self._gap_s(is_tool), 3)
             think_s = round(start_s - end_s, 3)
             prompt = self._next_prompt(prompt, head)
@@ -236,7 +224,7 @@ class _Author:
         return markers, spawn_s + longest_s
 
     def _subagent_requests(self) -> tuple[list[Json], float]:
-        turns = _bounded(round(fits.SUBAGENT_REQUESTS.draw(self._rng)), (1, 30))
+        turns = _bounded(round(fits.draw(fits.SUBAGENT_REQUESTS, self._rng)), (1, 30))
         tokens = self._subagent_head.tokens + self._tokens(fits.FIRST_USER_TOKENS)
         first = self._extended(self._subagent_head.ids, self._fitting(tokens))
         return self._stream(turns, first, self._subagent_head, "agent-small", {})
@@ -303,11 +291,11 @@ class _Author:
         """Return a first prompt's tokens, leaving the stream room to grow."""
         return max(1, min(tokens, self._most_input_tokens // 2))
 
-    def _tokens(self, fit: fits.LogNormal | fits.Mixture) -> int:
-        return round(fit.draw(self._rng) * self._limits.scale)
+    def _tokens(self, fit: fits.Fit) -> int:
+        return round(fits.draw(fit, self._rng) * self._limits.scale)
 
     def _gap_s(self, is_tool: bool) -> float:
-        drawn = (fits.TOOL_GAP_S if is_tool else fits.USER_GAP_S).draw(self._rng)
+        drawn = fits.draw(fits.TOOL_GAP_S if is_tool else fits.USER_GAP_S, self._rng)
         least, most = self._limits.gap_s
         return min(max(drawn * self._limits.gap_scale, least), most)
 

@@ -4,10 +4,10 @@ Pure functions from a ``Corpus`` to values. Which requests of a recording's main
 stream is ``plan``'s to say: whoever knows passes it in, else the list counts as one stream.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, combinations, pairwise
+from itertools import chain, pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -184,17 +184,11 @@ def duplicate_families(sessions: Sequence[Session]) -> tuple[tuple[str, ...], ..
     order (of all, where there are fewer). What is near-duplicate of a family's member belongs to
     the family.
     """
+    families: dict[int, list[str]] = {}
     shingles = [_shingles(session.requests()) for session in sessions]
-    shared = Counter(pair for group in _holders(shingles) for pair in combinations(group, 2))
-    family = list(range(len(sessions)))
-    for (one, other), count in sorted(shared.items()):
-        if 2 * count >= min(len(shingles[one]), len(shingles[other])):
-            old, new = family[other], family[one]
-            family = [new if root == old else root for root in family]
-    members: dict[int, list[str]] = {}
-    for root, session in zip(family, sessions, strict=True):
-        members.setdefault(root, []).append(session.id)
-    return tuple(tuple(group) for group in members.values() if len(group) > 1)
+    for family, session in zip(_families(shingles), sessions, strict=True):
+        families.setdefault(family, []).append(session.id)
+    return tuple(tuple(members) for members in families.values() if len(members) > 1)
 
 
 _Shingle = tuple[tuple[int, int], ...]
@@ -206,13 +200,30 @@ def _shingles(requests: Sequence[RecordedRequest]) -> set[_Shingle]:
     return {tuple(lengths[i : i + width]) for i in range(len(lengths) - width + 1)}
 
 
-def _holders(shingles: Sequence[set[_Shingle]]) -> Iterable[list[int]]:
-    """Return for each shingle the sessions that have it, ascending."""
-    holders: dict[_Shingle, list[int]] = {}
-    for number, own in enumerate(shingles):
-        for shingle in own:
-            holders.setdefault(shingle, []).append(number)
-    return holders.values()
+def _families(shingles: Sequence[set[_Shingle]]) -> list[int]:
+    """Return the family of each session, in time proportional to the shingles of alike sessions.
+
+    Sessions go from small to large. Of a smaller one that shares half, the larger has at least one
+    of the rarest ``half + 1`` shingles, so only these are indexed, by family: however many alike
+    sessions a family has, a shingle of theirs is looked up once.
+    """
+    often = Counter(chain.from_iterable(shingles))
+    family = list(range(len(shingles)))
+    members: dict[int, list[int]] = {number: [number] for number in family}
+    holders: dict[_Shingle, set[int]] = defaultdict(set)
+    for number in sorted(range(len(shingles)), key=lambda each: len(shingles[each])):
+        own = shingles[number]
+        for other in {family[held] for shingle in own for held in holders.get(shingle, ())}:
+            if any(
+                2 * len(own & shingles[m]) >= len(shingles[m]) for m in reversed(members[other])
+            ):
+                small, large = sorted((other, family[number]), key=lambda f: len(members[f]))
+                for moved in members[small]:
+                    family[moved] = large
+                members[large] += members.pop(small)
+        for shingle in sorted(own, key=often.__getitem__)[: len(own) // 2 + 1]:
+            holders[shingle].add(family[number])
+    return family
 
 
 def _kept_shares(requests: Sequence[RecordedRequest], blocks: BlockTrie) -> Iterator[float]:

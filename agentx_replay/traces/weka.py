@@ -1,19 +1,20 @@
-"""The Weka trace format, one JSON object a session, in the dialects that real files speak.
+"""The Weka trace format, one JSON object a session, in the dialects that real files use.
 
-``read_session`` turns the bytes of one object into a ``Session``. Files, compression and
-directories are ``corpus.py``'s; what times mean is ``dialect.py``'s; how equal blocks are found is
+``read_session`` turns the bytes of one object into a ``Session``. Files and compression are
+``files.py``'s; what times mean is ``dialect.py``'s; which blocks are equal is
 ``block_index.py``'s. The format is described in docs/traces.md.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import Any
 
-from agentx_replay.traces.block_index import BlockIndex, Placement
+from agentx_replay.errors import shown
+from agentx_replay.traces.block_index import BlockIndex
 from agentx_replay.traces.dialect import MarkerTimes, completions, inner_times_are_relative
-from agentx_replay.traces.fields import Fields, bad_trace, shown
+from agentx_replay.traces.fields import Fields, bad_trace
 from agentx_replay.traces.id_text import NO_IDS, IdText, parse
 from agentx_replay.traces.model import (
     BlockTrie,
@@ -24,9 +25,7 @@ from agentx_replay.traces.model import (
     Subagent,
 )
 
-_MOST_BLOCK_TOKENS = 65_536
-_SCOPES = ("", "local", "global")
-_LAUNCHED = "async_launched"
+MOST_BLOCK_TOKENS = 65_536
 
 
 def _keys(names: str) -> frozenset[str]:
@@ -49,7 +48,7 @@ _SUBAGENT_KEYS = _keys(
 class _Written:
     """A request as its file writes it: ``told`` are fields of a ``RecordedRequest``, by name.
 
-    ``ids`` is not yet known to be a list of numbers.
+    ``ids`` may still turn out to be no list of numbers.
     """
 
     place: str
@@ -59,32 +58,42 @@ class _Written:
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """An entry of the file: a subagent and its requests, or one request of the main agent."""
+    """An entry of the file: the fields of a ``Subagent``, by name, and its requests, or one
+    request of the main agent.
+    """
 
-    agent: Subagent | None
+    marker: dict[str, Any] | None
     requests: tuple[_Written, ...]
+
+    @property
+    def spawn_s(self) -> float:
+        return 0.0 if self.marker is None else float(self.marker["spawn_s"])
 
 
 def read_session(raw: bytes, source: str) -> Session:
-    """Return the session in ``raw``, one JSON object; ``source`` is what messages call it.
+    """Return the session in ``raw``, one JSON object; ``source`` is what errors call it.
 
-    Blocks enter the session's trie in recorded order: by start, then by place in the file. What a
-    subagent's times mean is decided as ``dialect.py`` says. Raises ``UsageError`` naming
-    ``source`` and the field for anything that is not a session.
+    Blocks enter the session's trie in recorded order: by start, then by place in the file.
+    Raises ``UsageError`` naming ``source`` and the field for anything that is not a session.
     """
     top, id_texts = _parse(raw, source)
-    block_size = top.whole("block_size", least=1, most=_MOST_BLOCK_TOKENS)
-    items, relative = _spawned(_items(top, id_texts))
+    name = _session_id(top)
+    block_size = top.whole("block_size", least=1, most=MOST_BLOCK_TOKENS)
+    unknown = Counter(top.unknown(_SESSION_KEYS))
+    items = [_item(fields, id_texts, unknown) for fields in top.objects("requests")]
+    if not any(item.requests for item in items):
+        raise bad_trace(source, "requests holds no request")
+    relative = _decide_spawns(items)
     requests, blocks = _recorded(items, block_size, source, relative=relative)
     entries = tuple(_entries(items, iter(requests)))
     return Session(
-        id=_session_id(top),
+        id=name,
         block_size=block_size,
         tool_tokens=top.whole("tool_tokens", default=0),
         system_tokens=top.whole("system_tokens", default=0),
         entries=entries,
         blocks=blocks,
-        notes=_notes(entries, block_size, _unknown_keys(top), relative=relative),
+        notes=_notes(entries, block_size, tuple(sorted(unknown.items())), relative=relative),
     )
 
 
@@ -102,67 +111,39 @@ def _parse(raw: bytes, source: str) -> tuple[Fields, list[IdText]]:
 
 
 def _session_id(top: Fields) -> str:
-    if top.text("hash_id_scope") not in _SCOPES:
+    if top.text("hash_id_scope") not in ("", "local", "global"):
         raise top.bad("hash_id_scope", '"local" or "global"')
-    name = top.text("id")
-    if not name:
+    if not (name := top.text("id")):
         raise top.bad("id", "a name")
     return name
 
 
-class _IdLists:
-    """The texts of a file's id lists, handed out in file order."""
-
-    def __init__(self, texts: Sequence[IdText]) -> None:
-        self._texts = texts
-        self._next = 0
-
-    def take(self, request: Fields) -> IdText:
-        """Return the list of a request, empty where the file has null."""
-        match request.values.get("hash_ids", ()):
-            case None:
-                return NO_IDS
-            case [int(number)] if self._next <= number < len(self._texts):
-                self._next = number + 1
-                return self._texts[number]
-        raise request.bad("hash_ids", "a list of whole numbers")
-
-
-def _items(top: Fields, id_texts: Sequence[IdText]) -> list[_Item]:
-    lists = _IdLists(id_texts)
-    items = [_item(fields, lists) for fields in top.objects("requests")]
-    if not any(item.requests for item in items):
-        raise bad_trace(top.source, "requests holds no request")
-    return items
-
-
-def _item(fields: Fields, lists: _IdLists) -> _Item:
-    if not _is_subagent(fields.values):
-        return _Item(None, (_written(fields, lists),))
+def _item(fields: Fields, id_texts: Sequence[IdText], unknown: Counter[str]) -> _Item:
+    if not _is_subagent(fields):
+        return _Item(None, (_written(fields, id_texts, unknown),))
+    unknown.update(f"subagent.{key}" for key in fields.unknown(_SUBAGENT_KEYS))
     milliseconds = fields.optional_number("duration_ms")
-    marker_t_s = fields.seconds("t")
-    agent = Subagent(
-        agent_id=fields.text("agent_id"),
-        kind=fields.text("subagent_type"),
-        status=fields.text("status"),
-        marker_t_s=marker_t_s,
-        marker_is_completion=False,
-        spawn_s=marker_t_s,
-        duration_s=None if milliseconds is None else milliseconds / 1000,
-        tool_tokens=fields.whole("tool_tokens", default=0),
-        system_tokens=fields.whole("system_tokens", default=0),
-        requests=(),
-    )
-    return _Item(agent, tuple(_written(inner, lists) for inner in fields.objects("requests")))
+    marker = {
+        "agent_id": fields.text("agent_id"),
+        "kind": fields.text("subagent_type"),
+        "status": fields.text("status"),
+        "marker_t_s": fields.seconds("t"),
+        "duration_s": None if milliseconds is None else milliseconds / 1000,
+        "tool_tokens": fields.whole("tool_tokens", default=0),
+        "system_tokens": fields.whole("system_tokens", default=0),
+    }
+    inner = fields.objects("requests")
+    return _Item(marker, tuple(_written(each, id_texts, unknown) for each in inner))
 
 
-def _is_subagent(values: Mapping[str, Any]) -> bool:
-    return values.get("type") == "subagent"
+def _is_subagent(fields: Fields) -> bool:
+    return fields.values.get("type") == "subagent"
 
 
-def _written(fields: Fields, lists: _IdLists) -> _Written:
-    if _is_subagent(fields.values):
+def _written(fields: Fields, id_texts: Sequence[IdText], unknown: Counter[str]) -> _Written:
+    if _is_subagent(fields):
         raise bad_trace(fields.source, f"{fields.place} is a subagent inside a subagent")
+    unknown.update(f"request.{key}" for key in fields.unknown(_REQUEST_KEYS))
     told = {
         "t_s": fields.seconds("t"),
         "duration_s": fields.optional_number("api_time"),
@@ -171,90 +152,80 @@ def _written(fields: Fields, lists: _IdLists) -> _Written:
         "input_tokens": fields.whole("in", least=1),
         "output_tokens": fields.whole("out"),
     }
-    return _Written(fields.place, told, lists.take(fields))
+    return _Written(fields.place, told, _ids(fields, id_texts))
 
 
-def _unknown_keys(top: Fields) -> tuple[tuple[str, int], ...]:
-    """Return the keys that no reader knows, as ``request.foo``, with how often each occurs."""
-    counts = Counter(top.values.keys() - _SESSION_KEYS)
-    entries = top.values["requests"]
-    inner = (request for e in entries if _is_subagent(e) for request in e["requests"])
-    for values in (*entries, *inner):
-        agent = _is_subagent(values)
-        kind, known = ("subagent", _SUBAGENT_KEYS) if agent else ("request", _REQUEST_KEYS)
-        counts.update(f"{kind}.{key}" for key in values.keys() - known)
-    return tuple(sorted(counts.items()))
+def _ids(fields: Fields, id_texts: Sequence[IdText]) -> IdText:
+    """Return a request's list of ids, empty if the file has null."""
+    match fields.values.get("hash_ids", ()):
+        case None:
+            return NO_IDS
+        case [int(number)] if 0 <= number < len(id_texts):
+            return id_texts[number]
+    raise fields.bad("hash_ids", "a list of whole numbers")
 
 
 # What it means
 
 
-def _spawned(items: Sequence[_Item]) -> tuple[list[_Item], bool]:
-    """Return the items with their subagents' spawns, and whether inner times count from these."""
-    times = [_times(item.agent, item.requests) for item in items if item.agent is not None]
+def _decide_spawns(items: Sequence[_Item]) -> bool:
+    """Give each marker its spawn; return whether inner times count from the spawn."""
+    agents = [(item.marker, item.requests) for item in items if item.marker is not None]
+    times = [
+        MarkerTimes(
+            marker["marker_t_s"],
+            marker["duration_s"],
+            marker["status"] == "async_launched",
+            requests[0].told["t_s"] if requests else None,
+        )
+        for marker, requests in agents
+    ]
     relative = inner_times_are_relative(times)
-    main_starts_s = [item.requests[0].told["t_s"] for item in items if item.agent is None]
-    verdicts = iter(completions(times, main_starts_s, relative=relative))
-    return [
-        item if item.agent is None else replace(item, agent=_at_spawn(item.agent, next(verdicts)))
-        for item in items
-    ], relative
-
-
-def _times(agent: Subagent, requests: Sequence[_Written]) -> MarkerTimes:
-    first = requests[0].told["t_s"] if requests else None
-    return MarkerTimes(agent.marker_t_s, agent.duration_s, agent.status == _LAUNCHED, first)
-
-
-def _at_spawn(agent: Subagent, is_completion: bool) -> Subagent:
-    ran_s = (agent.duration_s or 0.0) if is_completion else 0.0
-    return replace(agent, marker_is_completion=is_completion, spawn_s=agent.marker_t_s - ran_s)
+    main_starts_s = [item.requests[0].told["t_s"] for item in items if item.marker is None]
+    verdicts = completions(times, main_starts_s, relative=relative)
+    for (marker, _), is_completion in zip(agents, verdicts, strict=True):
+        ran_s = (marker["duration_s"] or 0.0) if is_completion else 0.0
+        marker |= {"marker_is_completion": is_completion, "spawn_s": marker["marker_t_s"] - ran_s}
+    return relative
 
 
 def _recorded(
     items: Sequence[_Item], block_size: int, source: str, *, relative: bool
 ) -> tuple[list[RecordedRequest], BlockTrie]:
     """Return the requests in file order, and the trie they make in recorded order."""
-    starts_s = [
-        written.told["t_s"] + (item.agent.spawn_s if item.agent is not None and relative else 0.0)
-        for item in items
-        for written in item.requests
+    written = [
+        (request.told["t_s"] + (item.spawn_s if relative else 0.0), index, request)
+        for index, (item, request) in enumerate((i, r) for i in items for r in i.requests)
     ]
-    written = [written for item in items for written in item.requests]
     blocks = BlockIndex()
-    requests: dict[int, RecordedRequest] = {}
-    for rank, index in enumerate(sorted(range(len(written)), key=lambda i: (starts_s[i], i))):
-        requests[index] = RecordedRequest(
-            index=index,
-            recorded_order=rank,
-            start_s=starts_s[index],
-            **written[index].told,
-            **_placed(blocks, written[index], block_size, source)._asdict(),
+    requests = [
+        _placed(
+            blocks, request, block_size, source, index=index, recorded_order=rank, start_s=start
         )
-    return [requests[index] for index in range(len(written))], blocks.trie()
+        for rank, (start, index, request) in enumerate(sorted(written, key=lambda each: each[:2]))
+    ]
+    return sorted(requests, key=lambda request: request.index), blocks.trie()
 
 
-def _placed(blocks: BlockIndex, written: _Written, block_size: int, source: str) -> Placement:
-    field = f"{written.place}.hash_ids"
+def _placed(
+    blocks: BlockIndex, written: _Written, block_size: int, source: str, **order: Any
+) -> RecordedRequest:
+    field, tokens = f"{written.place}.hash_ids", written.told["input_tokens"]
     try:
         placement = blocks.enter(written.ids)
     except ValueError as error:
         raise bad_trace(source, f"{field} is not a list of whole numbers: {error}") from None
-    tokens = written.told["input_tokens"]
-    most = -(-tokens // block_size)
-    if placement.block_count > most:
-        raise bad_trace(
-            source,
-            f"{field} has {placement.block_count} ids, {tokens} tokens have at most {most} blocks",
-        )
-    return placement
+    count, most = placement.block_count, -(-tokens // block_size)
+    if count > most:
+        raise bad_trace(source, f"{field} has {count} ids, {tokens} tokens have at most {most}")
+    return RecordedRequest(**order, **written.told, **placement._asdict())
 
 
 def _entries(items: Sequence[_Item], requests: Iterator[RecordedRequest]) -> Iterator[Entry]:
     """Yield the file's entries, taking the recorded requests in file order."""
     for item in items:
         taken = tuple(islice(requests, len(item.requests)))
-        yield taken[0] if item.agent is None else replace(item.agent, requests=taken)
+        yield taken[0] if item.marker is None else Subagent(**item.marker, requests=taken)
 
 
 def _notes(
