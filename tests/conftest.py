@@ -1,12 +1,18 @@
 """What tests of every room share."""
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-from golden_files import Goldens
-from hypothesis import settings
+# Where Python is told to keep no bytecode, each of the hundred processes that tests start compiles
+# every module again, and each worker of pytest rewrites every assertion: half of the suite's CPU.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+import pytest  # noqa: E402
+from golden_files import Goldens  # noqa: E402
+from hypothesis import settings  # noqa: E402
 
 # How long an example takes says what else the machine does. .ci/long draws the many.
 settings.register_profile("few", deadline=None, max_examples=25)
