@@ -17,7 +17,6 @@ from pathlib import Path
 import numpy as np
 
 from agentx_replay.plan.graph import FAITHFUL, OFFICIAL, GraphRules, SessionGraph, StepId
-from agentx_replay.plan.spawns import index_spawns
 from agentx_replay.plan.start import from_the_beginning
 from agentx_replay.plan.streams import build_graph
 from agentx_replay.replay.play import Due, Play
@@ -42,7 +41,7 @@ def starts_s(graph: SessionGraph) -> dict[int, float]:
 
     The server takes the recorded time for each.
     """
-    play = Play(graph, index_spawns(graph), from_the_beginning(graph))
+    play = Play(graph, from_the_beginning(graph))
     started: dict[int, float] = {}
     pending: list[tuple[int, int, StepId]] = []
     issue, end = 1, 0

@@ -9,7 +9,6 @@ import numpy as np
 from agentx_replay.plan.graph import SessionGraph
 from agentx_replay.plan.plan import GraphLibrary, Plan, PlannedPlay
 from agentx_replay.plan.selection import Selection
-from agentx_replay.plan.spawns import index_spawns
 from agentx_replay.prompts.prompt import Answer, Prompt
 from agentx_replay.replay.driver import Progress, Replay, ReplayResult
 from agentx_replay.replay.ports import Clock, Dispatch, PlayRecord, Response, Status
@@ -131,8 +130,7 @@ def plan_of(graphs: Sequence[SessionGraph], lanes: int, scenario: Scenario) -> P
         )
         for of in graphs
     )
-    ready = {index: (of, index_spawns(of)) for index, of in enumerate(graphs)}
-    library = GraphLibrary(Selection(sessions, sessions, ()), scenario, ready)
+    library = GraphLibrary(Selection(sessions, sessions, ()), scenario, dict(enumerate(graphs)))
     return Plan(scenario, "0" * 16, library, lanes)
 
 

@@ -1,10 +1,13 @@
 """A session as it will be replayed: streams of steps, and what each step waits for.
 
-The values here are what the closed loop runs on. How a recording becomes one (spawn times,
-flattened agents, joins, order across streams) is in ``streams.py``.
+How a recording becomes one (spawn times, flattened agents, joins, order across streams) is in
+``streams.py``.
 """
 
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from agentx_replay.traces.model import RecordedRequest
@@ -72,7 +75,7 @@ class Stream:
     background: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SessionGraph:
     """All streams of one session; ``streams[0]`` is the main one.
 
@@ -85,15 +88,19 @@ class SessionGraph:
     dropped_requests: int = 0
     drop_reason: str = ""
 
-    @property
-    def first_start_s(self) -> float:
-        """Earliest recorded start of any request of the tree."""
-        return min(step.start_s for stream in self.streams for step in stream.steps)
+    @cached_property
+    def spawned(self) -> Mapping[StepId, list[tuple[int, Spawn]]]:
+        """The streams that each step starts, by index."""
+        by_step: dict[StepId, list[tuple[int, Spawn]]] = defaultdict(list)
+        for stream in self.streams:
+            if stream.spawn is not None and stream.spawn.after is not None:
+                by_step[stream.spawn.after].append((stream.index, stream.spawn))
+        return dict(by_step)
 
-    @property
-    def last_start_s(self) -> float:
-        """Latest recorded start of any request of the tree."""
-        return max(step.start_s for stream in self.streams for step in stream.steps)
+    def parent(self, stream: int) -> int:
+        """Return the stream that a child drains into: the main one if it starts with the play."""
+        spawn = self.streams[stream].spawn
+        return 0 if spawn is None or spawn.after is None else spawn.after.stream
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ import orjson
 from agentx_replay.plan.graph import RULES_BY_READING, SessionGraph, Stream
 from agentx_replay.plan.lanes import session_of
 from agentx_replay.plan.selection import Selection
-from agentx_replay.plan.spawns import SpawnIndex, index_spawns
 from agentx_replay.plan.start import StartPosition, from_t_star, from_the_beginning, t_star_s
 from agentx_replay.plan.streams import build_graph
 from agentx_replay.scenario import Scenario
@@ -23,7 +22,6 @@ class PlannedPlay:
     session_index: int
     session: Session
     graph: SessionGraph
-    spawns: SpawnIndex
     start: StartPosition
 
 
@@ -33,15 +31,14 @@ class GraphLibrary:
 
     selection: Selection
     scenario: Scenario
-    _graphs: dict[int, tuple[SessionGraph, SpawnIndex]] = field(default_factory=dict)
+    _graphs: dict[int, SessionGraph] = field(default_factory=dict)
 
-    def graph(self, session_index: int) -> tuple[SessionGraph, SpawnIndex]:
-        """Return the graph of a session of the selection, and its spawns by step."""
+    def graph(self, session_index: int) -> SessionGraph:
         if session_index not in self._graphs:
-            graph = build_graph(
-                self.selection.sessions[session_index], RULES_BY_READING[self.scenario.reading]
+            session = self.selection.sessions[session_index]
+            self._graphs[session_index] = build_graph(
+                session, RULES_BY_READING[self.scenario.reading]
             )
-            self._graphs[session_index] = graph, index_spawns(graph)
         return self._graphs[session_index]
 
 
@@ -75,14 +72,13 @@ class Plan:
             seed=self.seed,
             shuffled=self.start > 1,
         )
-        graph, spawns = self.library.graph(index)
-        start = self._first_start(graph, lane) if ordinal == 0 else from_the_beginning(graph)
-        return PlannedPlay(index, selection.sources[index], graph, spawns, start)
-
-    def _first_start(self, graph: SessionGraph, lane: int) -> StartPosition:
-        scenario = self.scenario
-        t_star = t_star_s(graph, seed=self.seed, lane=lane, fraction=scenario.start_fraction)
-        return from_t_star(graph, t_star, primer_lead_s=scenario.primer_lead_s)
+        graph, scenario = self.library.graph(index), self.scenario
+        if ordinal > 0:
+            start = from_the_beginning(graph)
+        else:
+            t_star = t_star_s(graph, seed=self.seed, lane=lane, fraction=scenario.start_fraction)
+            start = from_t_star(graph, t_star, primer_lead_s=scenario.primer_lead_s)
+        return PlannedPlay(index, selection.sources[index], graph, start)
 
     @property
     def fingerprint(self) -> str:

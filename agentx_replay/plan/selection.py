@@ -1,7 +1,7 @@
 """Which sessions of a corpus a run may play, and what it leaves out, counted by reason."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -57,57 +57,57 @@ def select_sessions(
     Policy ``session`` leaves out a session with any request that does not fit; ``request`` leaves
     out those requests alone. A session that has no request of its main stream cannot be played.
     ``keep_one_of_duplicates`` takes the first of each family of near-duplicates that fit. Raises
-    ``UsageError`` where nothing is left.
+    ``UsageError`` if nothing is left.
     """
 
     def fits(request: RecordedRequest) -> bool:
         return max_context is None or context_tokens(request) <= max_context
 
-    eligible: list[Session] = []
-    sources: list[Session] = []
     headless: list[Session] = []
     too_large: list[Session] = []
-    trimmed = trimmed_requests = 0
-    for session in corpus.sessions:
-        played = session if policy == "session" else _only(session, fits)
-        if not _has_main(session):
-            headless.append(session)
-            continue
-        if not _has_main(played) or not all(map(fits, played.requests())):
-            too_large.append(session)
-            continue
-        dropped = len(session.requests()) - len(played.requests())
-        trimmed += bool(dropped)
-        trimmed_requests += dropped
-        eligible.append(played)
-        sources.append(session)
+    eligible: list[tuple[Session, Session]] = []
+    for source in corpus.sessions:
+        played = source if policy == "session" else _only(source, fits)
+        if not _has_main(source):
+            headless.append(source)
+        elif not _has_main(played) or not all(map(fits, played.requests())):
+            too_large.append(source)
+        else:
+            eligible.append((source, played))
     if not eligible:
         raise _nothing_fits(corpus, max_context)
-    repeated = _repeats(sources) if keep_one_of_duplicates else frozenset()
-    copies = [session for session in sources if session.id in repeated]
-    eligible = [session for session in eligible if session.id not in repeated]
-    sources = [session for session in sources if session.id not in repeated]
-    beyond = eligible[max_sessions:] if max_sessions is not None else []
+    families = duplicate_families([s for s, _ in eligible]) if keep_one_of_duplicates else ()
+    copies = {name for family in families for name in family[1:]}
+    unlike = [pair for pair in eligible if pair[0].id not in copies]
+    kept = unlike[: len(unlike) if max_sessions is None else max_sessions]
+    trimmed = [pair for pair in eligible if _count(pair[:1]) > _count(pair[1:])]
     reasons = (
-        LeftOut("session", "no request outside subagents", len(headless), _count(headless)),
+        _left_out("session", "no request outside subagents", headless),
+        _left_out("session", f"needs more than {max_context} tokens", too_large),
         LeftOut(
-            "session", f"needs more than {max_context} tokens", len(too_large), _count(too_large)
+            "request",
+            f"requests over {max_context} tokens",
+            len(trimmed),
+            _count(s for s, _ in trimmed) - _count(p for _, p in trimmed),
         ),
-        LeftOut("request", f"requests over {max_context} tokens", trimmed, trimmed_requests),
-        LeftOut("duplicate", "near-duplicates of another", len(copies), _count(copies)),
-        LeftOut("scenario", f"after the first {max_sessions}", len(beyond), _count(beyond)),
+        _left_out(
+            "duplicate", "near-duplicates of another", [s for s, _ in eligible if s.id in copies]
+        ),
+        _left_out(
+            "scenario", f"after the first {max_sessions}", [p for _, p in unlike[len(kept) :]]
+        ),
     )
-    kept = len(eligible) - len(beyond)
     return Selection(
-        tuple(eligible[:kept]),
-        tuple(sources[:kept]),
-        tuple(reason for reason in reasons if reason.requests),
+        sessions=tuple(played for _, played in kept),
+        sources=tuple(source for source, _ in kept),
+        left_out=tuple(reason for reason in reasons if reason.requests),
     )
 
 
-def _repeats(sessions: Sequence[Session]) -> frozenset[str]:
-    """Return the ids of all but the first of each family of near-duplicates."""
-    return frozenset(name for family in duplicate_families(sessions) for name in family[1:])
+def _left_out(
+    cause: Literal["session", "duplicate", "scenario"], reason: str, sessions: list[Session]
+) -> LeftOut:
+    return LeftOut(cause, reason, len(sessions), _count(sessions))
 
 
 def _count(sessions: Iterable[Session]) -> int:
@@ -130,23 +130,17 @@ def _only(session: Session, fits: Callable[[RecordedRequest], bool]) -> Session:
 
 
 def _nothing_fits(corpus: Corpus, max_context: int | None) -> UsageError:
-    needs = [max(map(context_tokens, s.requests()), default=0) for s in corpus.sessions]
-    if not any(needs):
-        return UsageError(
-            "corpus-without-request",
-            f"corpus {corpus.name} holds no request",
-            "give another --traces",
-        )
     if not any(map(_has_main, corpus.sessions)):
         return UsageError(
             "corpus-of-subagents-alone",
             f"corpus {corpus.name} holds no request outside subagents",
             "give another --traces",
         )
+    smallest = min(max(map(context_tokens, s.requests()), default=0) for s in corpus.sessions)
     return UsageError(
         "no-session-fits",
-        f"none of the {len(needs)} sessions of {corpus.name} fits {max_context} tokens "
-        f"(the smallest needs {min(filter(None, needs))})",
+        f"none of the {len(corpus.sessions)} sessions of {corpus.name} fits {max_context} tokens "
+        f"(the smallest needs {smallest})",
         "serve a larger context, or use --max-context-policy request",
         exit_code=3,
     )

@@ -45,8 +45,8 @@ def t_star_s(graph: SessionGraph, *, seed: int, lane: int, fraction: tuple[float
     """
     digest = hashlib.sha256(f"{seed}:{graph.session_id}:{lane}".encode()).digest()
     rng = np.random.default_rng(int.from_bytes(digest[:8], "big"))
-    first_s, last_s = graph.first_start_s, graph.last_start_s
-    span_s = last_s - first_s
+    starts_s = [step.start_s for stream in graph.streams for step in stream.steps]
+    first_s, span_s = min(starts_s), max(starts_s) - min(starts_s)
     return float(rng.uniform(first_s + fraction[0] * span_s, first_s + fraction[1] * span_s))
 
 

@@ -42,7 +42,7 @@ class Lane:
         context = self._context
         self.ordinal += 1
         self.planned = context.plan.play(self.index, self.ordinal)
-        self.play = Play(self.planned.graph, self.planned.spawns, self.planned.start)
+        self.play = Play(self.planned.graph, self.planned.start)
         self.prompts = context.prompt_sources(self.planned, self.index, self.ordinal)
         self.timers: TimerGroup[tuple[Lane, StepId]] = TimerGroup()
         self.play_id = f"{context.run_id}-c{context.plan.concurrency}-l{self.index}-p{self.ordinal}"

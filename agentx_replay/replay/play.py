@@ -9,8 +9,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from agentx_replay.plan.graph import SessionGraph, Step, StepId
-from agentx_replay.plan.spawns import SpawnedStream, SpawnIndex
+from agentx_replay.plan.graph import SessionGraph, Spawn, Step, StepId
 from agentx_replay.plan.start import StartPosition
 
 _NS = 1_000_000_000
@@ -57,19 +56,18 @@ class Play:
     after its instant and reports ``issued`` and later ``ended``.
     """
 
-    __slots__ = ("_graph", "_join_waiters", "_order_waiters", "_spawns", "_streams")
+    __slots__ = ("_graph", "_join_waiters", "_order_waiters", "_streams")
 
-    def __init__(self, graph: SessionGraph, spawns: SpawnIndex, start: StartPosition) -> None:
+    def __init__(self, graph: SessionGraph, start: StartPosition) -> None:
         self._graph = graph
-        self._spawns = spawns
         self._streams = [
             _StreamState(turn, turn, live)
             for turn, live in zip(start.turns, start.live, strict=True)
         ]
         self._join_waiters: dict[int, list[tuple[int, int]]] = defaultdict(list)
         self._order_waiters: dict[StepId, list[int]] = defaultdict(list)
-        for parent in spawns.parents[1:]:
-            self._streams[parent].open_children += 1
+        for stream in range(1, len(self._streams)):
+            self._streams[graph.parent(stream)].open_children += 1
         for stream in range(len(self._streams)):
             self._drain_if_over(stream, _LONG_AGO_NS, [])
 
@@ -126,9 +124,9 @@ class Play:
         """``step`` was sent: spawn the children that start with it."""
         due: list[Due] = []
         self._streams[step.stream].next_turn = step.turn + 1
-        for child in self._spawns.by_step.get(step, ()):
-            if child.at_issue:
-                self._spawn(child, now_ns, due)
+        for child, spawn in self._graph.spawned.get(step, ()):
+            if spawn.at_issue:
+                self._spawn(child, spawn, now_ns, due)
         return due
 
     def ended(self, step: StepId, now_ns: int) -> list[Due]:
@@ -136,9 +134,9 @@ class Play:
         due: list[Due] = []
         state = self._streams[step.stream]
         state.ended = step.turn + 1
-        for child in self._spawns.by_step.get(step, ()):
-            if not child.at_issue:
-                self._spawn(child, now_ns, due)
+        for child, spawn in self._graph.spawned.get(step, ()):
+            if not spawn.at_issue:
+                self._spawn(child, spawn, now_ns, due)
         if state.next_turn < self._length(step.stream):
             gap_ns = _ns(self.step(StepId(step.stream, state.next_turn)).gap_s)
             self._arm(step.stream, now_ns + gap_ns, now_ns, due)
@@ -164,15 +162,15 @@ class Play:
     def _is_idle(state: _StreamState) -> bool:
         return state.ended == state.next_turn
 
-    def _spawn(self, child: SpawnedStream, now_ns: int, due: list[Due]) -> None:
-        state = self._streams[child.stream]
+    def _spawn(self, child: int, spawn: Spawn, now_ns: int, due: list[Due]) -> None:
+        state = self._streams[child]
         if state.live:
             return
         state.live = True
-        if state.next_turn < self._length(child.stream):
-            gap_ns = _ns(self.step(StepId(child.stream, state.next_turn)).gap_s)
-            self._arm(child.stream, now_ns + _ns(child.offset_s) + gap_ns, now_ns, due)
-        self._drain_if_over(child.stream, now_ns, due)
+        if state.next_turn < self._length(child):
+            gap_ns = _ns(self.step(StepId(child, state.next_turn)).gap_s)
+            self._arm(child, now_ns + _ns(spawn.offset_s) + gap_ns, now_ns, due)
+        self._drain_if_over(child, now_ns, due)
 
     def _arm(self, stream: int, due_ns: int, now_ns: int, due: list[Due]) -> None:
         """Make the stream's next step wait for its instant, its joins and its order."""
@@ -220,7 +218,7 @@ class Play:
             waiter.open_joins -= 1
             self._open_gate(waiting, now_ns, due)
         if stream:
-            parent = self._spawns.parents[stream]
+            parent = self._graph.parent(stream)
             self._streams[parent].open_children -= 1
             self._drain_if_over(parent, now_ns, due)
 
@@ -231,8 +229,8 @@ class Play:
         state.ended = state.next_turn = length
         for turn in range(first, length):
             step = StepId(stream, turn)
-            for child in self._spawns.by_step.get(step, ()):
-                if not self._streams[child.stream].live:
-                    self._abandon(child.stream, now_ns, due)
+            for child, _ in self._graph.spawned.get(step, ()):
+                if not self._streams[child].live:
+                    self._abandon(child, now_ns, due)
             self._release_order(step, now_ns, due)
         self._drain_if_over(stream, now_ns, due)

@@ -17,129 +17,98 @@ def listed(*sent: Sent) -> list[Timed]:
     return [timed(entry, entry.start_s) for entry in entries if isinstance(entry, RecordedRequest)]
 
 
-def split(*sent: Sent) -> list[list[float]]:
-    streams = split_agents(listed(*sent), session(*sent).blocks)
-    return [[item.start_s for item in stream] for stream in streams]
-
-
-def test_a_prompt_that_grows_is_one_agent() -> None:
-    assert split(Sent(0, "ab"), Sent(10, "abc"), Sent(20, "abc"), Sent(30, "abcde")) == [
-        [0, 10, 20, 30]
-    ]
-
-
-def test_two_prompts_that_grow_in_turn_are_two_agents() -> None:
-    assert split(
-        Sent(0, "ab", 100), Sent(10, "ac"), Sent(20, "acd"), Sent(200, "abx"), Sent(210, "acde")
-    ) == [[0, 200], [10, 20, 210]]
-
-
-def test_a_request_goes_on_with_the_deepest_stream_it_contains() -> None:
+S = Sent
+CASES = {
+    "no requests are one empty stream": ([], [[]]),
+    "a prompt that grows is one agent": (
+        [S(0, "ab"), S(10, "abc"), S(20, "abc"), S(30, "abcde")],
+        [[0, 10, 20, 30]],
+    ),
+    "two prompts that grow in turn are two agents": (
+        [S(0, "ab", 100), S(10, "ac"), S(20, "acd"), S(200, "abx"), S(210, "acde")],
+        [[0, 200], [10, 20, 210]],
+    ),
     # The one at 10 starts while the one at 0 runs, so they are two; the one at 200 contains both.
-    assert split(Sent(0, "ab", 100), Sent(10, "abd", 5), Sent(200, "abde")) == [[0], [10, 200]]
-
-
-def test_a_request_that_starts_as_another_ends_goes_on_with_it() -> None:
-    assert split(Sent(0, "ab", 10), Sent(10, "abc")) == [[0, 10]]
-
-
-def test_a_request_that_starts_while_another_runs_does_not_go_on_with_it() -> None:
-    assert split(Sent(0, "ab", 10), Sent(9.9, "abc"), Sent(30, "abz")) == [[0, 30], [9.9]]
-
-
-def test_a_missing_duration_counts_as_none() -> None:
-    assert split(Sent(0, "ab", None), Sent(0.1, "abc")) == [[0, 0.1]]
-
-
-def test_another_model_is_another_agent_whatever_the_prompt() -> None:
-    assert split(Sent(0, "ab"), Sent(10, "abc", model="other"), Sent(20, "abcd")) == [
-        [0, 20],
-        [10],
-    ]
-
-
-def test_an_edited_context_is_the_same_agent_where_the_old_one_is_never_used_again() -> None:
-    assert split(Sent(0, "abcd"), Sent(10, "abX"), Sent(20, "abXY")) == [[0, 10, 20]]
-
-
-def test_a_context_that_is_used_again_makes_the_fork_another_agent() -> None:
-    assert split(Sent(0, "abcd"), Sent(10, "abX"), Sent(20, "abcde")) == [[0, 20], [10]]
-
-
-@pytest.mark.parametrize(
-    ("start_s", "prompt", "streams"),
-    [
-        # The tail "abcd" ends at 1. After more than 3600 s at least 2 of its 4 blocks must be kept.
-        (3601, "aX", [[0, 3601]]),
-        (3601.1, "aX", [[0], [3601.1]]),
-        (99999, "abX", [[0, 99999]]),
-    ],
-)
-def test_a_late_context_that_keeps_little_is_another_agent(
-    start_s: float, prompt: str, streams: list[list[float]]
-) -> None:
-    assert split(Sent(0, "abcd"), Sent(start_s, prompt)) == streams
-
-
-def test_of_two_edits_of_one_context_the_deepest_is_the_same_agent() -> None:
-    assert split(Sent(0, "abcd"), Sent(10, "aX"), Sent(20, "abY")) == [[0, 20], [10]]
-
-
-def test_of_two_edits_equally_deep_the_earliest_is_the_same_agent() -> None:
+    "a request goes on with the deepest stream it contains": (
+        [S(0, "ab", 100), S(10, "abd", 5), S(200, "abde")],
+        [[0], [10, 200]],
+    ),
+    "it goes on with one that ends as it starts": ([S(0, "ab", 10), S(10, "abc")], [[0, 10]]),
+    "it does not go on with one that still runs": (
+        [S(0, "ab", 10), S(9.9, "abc"), S(30, "abz")],
+        [[0, 30], [9.9]],
+    ),
+    "a missing duration counts as none": ([S(0, "ab", None), S(0.1, "abc")], [[0, 0.1]]),
+    "another model is another agent whatever the prompt": (
+        [S(0, "ab"), S(10, "abc", model="other"), S(20, "abcd")],
+        [[0, 20], [10]],
+    ),
+    "an edited context is the same agent if the old one is never used again": (
+        [S(0, "abcd"), S(10, "abX"), S(20, "abXY")],
+        [[0, 10, 20]],
+    ),
+    "a context that is used again makes the fork another agent": (
+        [S(0, "abcd"), S(10, "abX"), S(20, "abcde")],
+        [[0, 20], [10]],
+    ),
+    # The tail "abcd" ends at 1. After more than 3600 s at least 2 of its 4 blocks must be kept.
+    "an hour later it may keep little": ([S(0, "abcd"), S(3601, "aX")], [[0, 3601]]),
+    "later than that it may not": ([S(0, "abcd"), S(3601.1, "aX")], [[0], [3601.1]]),
+    "however late it may keep half": ([S(0, "abcd"), S(99999, "abX")], [[0, 99999]]),
+    "of two edits of one context the deepest is the same agent": (
+        [S(0, "abcd"), S(10, "aX"), S(20, "abY")],
+        [[0, 20], [10]],
+    ),
     # The second overlaps the first, so that it cannot follow it in turn.
-    assert split(Sent(0, "abcd"), Sent(10, "abX", 50), Sent(20, "abY")) == [[0, 10], [20]]
-
-
-def test_an_edit_left_over_is_judged_again_by_the_new_end_of_the_stream() -> None:
+    "of two edits equally deep the earliest is the same agent": (
+        [S(0, "abcd"), S(10, "abX", 50), S(20, "abY")],
+        [[0, 10], [20]],
+    ),
     # Both leave the tail "abcd", which is the deeper one; then "aY" follows "abX".
-    assert split(Sent(0, "abcd"), Sent(10, "abX"), Sent(20, "aY")) == [[0, 10, 20]]
-
-
-def test_an_edit_left_over_is_another_agent_where_the_new_end_was_gone_on_with() -> None:
+    "an edit left over is judged again by the new end of the stream": (
+        [S(0, "abcd"), S(10, "abX"), S(20, "aY")],
+        [[0, 10, 20]],
+    ),
     # "abX" follows "abcd" and grows to "abXY" before "aY" comes: the agent is that long by then.
-    assert split(Sent(0, "abcd"), Sent(10, "abX"), Sent(15, "aY"), Sent(20, "abXY")) == [
-        [0, 10, 20],
-        [15],
-    ]
-
-
-def test_a_prompt_that_shares_nothing_is_another_agent_and_never_spliced() -> None:
-    assert split(Sent(0, "ab"), Sent(10, "abc"), Sent(20, "xy"), Sent(30, "xyz")) == [
-        [0, 10],
-        [20, 30],
-    ]
-
-
-def test_a_first_call_that_shares_nothing_does_not_found_the_main_stream() -> None:
+    "an edit left over is another agent if the new end was gone on with": (
+        [S(0, "abcd"), S(10, "abX"), S(15, "aY"), S(20, "abXY")],
+        [[0, 10, 20], [15]],
+    ),
+    "a prompt that shares nothing is another agent and never spliced": (
+        [S(0, "ab"), S(10, "abc"), S(20, "xy"), S(30, "xyz")],
+        [[0, 10], [20, 30]],
+    ),
     # It names the session. Were it the main stream, the session would be another agent.
-    assert split(Sent(0, "t"), Sent(1, "abcd"), Sent(3, "abX"), Sent(5, "abcde")) == [
-        [0, 1, 5],
-        [3],
-    ]
+    "a first call that shares nothing does not found the main stream": (
+        [S(0, "t"), S(1, "abcd"), S(3, "abX"), S(5, "abcde")],
+        [[0, 1, 5], [3]],
+    ),
+    "only one call is set aside": (
+        [S(0, "t"), S(1, "u"), S(3, "ab"), S(5, "abc")],
+        [[0, 1], [3, 5]],
+    ),
+    "a first call without blocks is on the main stream and sets none aside": (
+        [S(0, ""), S(1, "t"), S(3, "ab"), S(5, "abc")],
+        [[0, 1], [3, 5]],
+    ),
+    "a request without blocks stays on the main stream": (
+        [S(0, "ab"), S(2, "xy"), S(4, ""), S(6, "abc"), S(8, "xyz")],
+        [[0, 4, 6], [2, 8]],
+    ),
+    "so do all of them": ([S(0, ""), S(2, "")], [[0, 2]]),
+    "requests are judged in order of time whatever their order in the file": (
+        [S(20, "abc"), S(0, "a"), S(10, "ab")],
+        [[0, 10, 20]],
+    ),
+}
 
 
-def test_only_one_call_is_set_aside() -> None:
-    assert split(Sent(0, "t"), Sent(1, "u"), Sent(3, "ab"), Sent(5, "abc")) == [[0, 1], [3, 5]]
-
-
-def test_a_first_call_without_blocks_is_on_the_main_stream_and_sets_none_aside() -> None:
-    assert split(Sent(0, ""), Sent(1, "t"), Sent(3, "ab"), Sent(5, "abc")) == [[0, 1], [3, 5]]
-
-
-def test_a_request_without_blocks_stays_on_the_main_stream() -> None:
-    assert split(Sent(0, "ab"), Sent(2, "xy"), Sent(4, ""), Sent(6, "abc"), Sent(8, "xyz")) == [
-        [0, 4, 6],
-        [2, 8],
-    ]
-    assert split(Sent(0, ""), Sent(2, "")) == [[0, 2]]
-
-
-def test_requests_are_judged_in_order_of_time_whatever_their_order_in_the_file() -> None:
-    assert split(Sent(20, "abc"), Sent(0, "a"), Sent(10, "ab")) == [[0, 10, 20]]
-
-
-def test_no_requests_are_one_empty_stream() -> None:
-    assert split() == [[]]
+@pytest.mark.parametrize(("sent", "streams"), CASES.values(), ids=CASES)
+def test_requests_of_one_list_are_split_by_agent(
+    sent: list[Sent], streams: list[list[float]]
+) -> None:
+    found = split_agents(listed(*sent), session(*sent).blocks)
+    assert [[item.start_s for item in stream] for stream in found] == streams
 
 
 @pytest.mark.parametrize(

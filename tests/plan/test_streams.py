@@ -34,10 +34,6 @@ def starts(stream: Stream) -> list[float]:
     return [step.start_s for step in stream.steps]
 
 
-def gaps(stream: Stream) -> list[float]:
-    return [step.gap_s for step in stream.steps]
-
-
 def joins(of: SessionGraph) -> dict[int, tuple[Join, ...]]:
     """By turn of the main stream, where there are any."""
     return {turn: step.joins for turn, step in enumerate(of.streams[0].steps) if step.joins}
@@ -45,43 +41,48 @@ def joins(of: SessionGraph) -> dict[int, tuple[Join, ...]]:
 
 # -- gaps ------------------------------------------------------------------------------------------
 
-
-@BOTH
-def test_a_gap_is_from_the_recorded_end_to_the_next_start_and_never_negative(
-    rules: GraphRules,
-) -> None:
-    # The first names the session while the second already runs.
-    (main,) = graph(
-        rules, Sent(3, "t", 9), Sent(9, "ab", None), Sent(12, "abc", 5), Sent(20, "abcd")
-    ).streams
+GAPS = {
+    # The first names the session while the second already runs:
     # 9 - (3 + 9) = -3; 12 - (9 + 0) = 3; 20 - (12 + 5) = 3; the first has no predecessor.
-    assert gaps(main) == [0, 0, 3, 3]
-    assert [step.end_s for step in main.steps] == [12, 9, 17, 21]
-
-
-def test_a_recorded_think_time_is_the_gap_in_the_faithful_reading() -> None:
-    recorded = [Sent(0, "a", 2), Sent(9, "ab", think_time_s=6.5), Sent(20, "abc", think_time_s=-1)]
-    assert gaps(graph(FAITHFUL, *recorded).streams[0]) == [0, 6.5, 0]
-    assert gaps(graph(OFFICIAL, *recorded).streams[0]) == [0, 7, 10]
-
-
-def test_a_think_time_after_a_request_of_unknown_duration_is_not_a_gap() -> None:
+    "from the recorded end to the next start, never negative": (
+        [Sent(3, "t", 9), Sent(9, "ab", None), Sent(12, "abc", 5), Sent(20, "abcd")],
+        [0, 0, 3, 3],
+        [0, 0, 3, 3],
+    ),
+    "a recorded think time, faithfully": (
+        [Sent(0, "a", 2), Sent(9, "ab", think_time_s=6.5), Sent(20, "abc", think_time_s=-1)],
+        [0, 7, 10],
+        [0, 6.5, 0],
+    ),
     # It was counted from the end before that: 30 - (0 + 2) = 28, of which 20 are a whole turn.
-    recorded = [Sent(0, "a", 2), Sent(20, "ab", None), Sent(30, "abc", think_time_s=28)]
-    assert gaps(graph(FAITHFUL, *recorded).streams[0]) == [0, 18, 10]
-
-
-def test_a_think_time_counted_from_a_request_of_another_stream_is_not_a_gap() -> None:
+    "no think time after a request of unknown duration": (
+        [Sent(0, "a", 2), Sent(20, "ab", None), Sent(30, "abc", think_time_s=28)],
+        [0, 18, 10],
+        [0, 18, 10],
+    ),
     # The list is 0, 5, 30; the stream of the third request is 0, 30: its gap is 30 - (0 + 10).
-    of = graph(FAITHFUL, Sent(0, "ab", 10), Sent(5, "ax", 2), Sent(30, "abc", think_time_s=23))
-    assert [starts(stream) for stream in of.streams] == [[0, 30], [5]]
-    assert gaps(of.streams[0]) == [0, 20]
+    "no think time counted from a request of another stream": (
+        [Sent(0, "ab", 10), Sent(5, "ax", 2), Sent(30, "abc", think_time_s=23)],
+        [0, 20],
+        [0, 20],
+    ),
+    "a subagent between two requests does not part them": (
+        [Sent(0, "a", 2), Marker(3, [Sent(3, "x")], 2), Sent(9, "ab", think_time_s=7)],
+        [0, 7],
+        [0, 7],
+    ),
+}
 
 
-@BOTH
-def test_a_subagent_between_two_requests_does_not_part_them(rules: GraphRules) -> None:
-    of = graph(rules, Sent(0, "a", 2), Marker(3, [Sent(3, "x")], 2), Sent(9, "ab", think_time_s=7))
-    assert gaps(of.streams[0]) == [0, 7]
+@pytest.mark.parametrize(("recorded", "official", "faithful"), GAPS.values(), ids=GAPS)
+def test_gaps_of_the_main_stream(
+    recorded: list[Sent | Marker], official: list[float], faithful: list[float]
+) -> None:
+    for rules, expected in ((OFFICIAL, official), (FAITHFUL, faithful)):
+        main = graph(rules, *recorded).streams[0]
+        assert [step.gap_s for step in main.steps] == expected
+        ends_s = [step.start_s + (step.request.duration_s or 0) for step in main.steps]
+        assert [step.end_s for step in main.steps] == ends_s
 
 
 # -- subagents: spawn ------------------------------------------------------------------------------
@@ -289,7 +290,7 @@ def test_agents_in_one_list_become_streams_spawned_and_joined_by_the_main_one(
     ]
     # The one at 0 ran until 10 when the other began at 5.
     assert of.streams[1].spawn == Spawn(StepId(0, 0), at_issue=True, offset_s=5)
-    assert gaps(of.streams[1]) == [0, 5]
+    assert [step.gap_s for step in of.streams[1].steps] == [0, 5]
     assert list(joins(of)) == [2]
 
 

@@ -38,9 +38,9 @@ class RecordedOrder(Plan):
             return super().play(lane, ordinal)
         sessions = [session.id for session in self.library.selection.sessions]
         index = sessions.index(RECYCLED[lane, ordinal])
-        graph, spawns = self.library.graph(index)
+        graph = self.library.graph(index)
         session = self.library.selection.sources[index]
-        return PlannedPlay(index, session, graph, spawns, from_the_beginning(graph))
+        return PlannedPlay(index, session, graph, from_the_beginning(graph))
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ import pytest
 from stream_graphs import graph, step
 
 from agentx_replay.plan.graph import Join, SessionGraph, Spawn, StepId
-from agentx_replay.plan.spawns import index_spawns
 from agentx_replay.plan.start import StartPosition, from_t_star, from_the_beginning
 from agentx_replay.replay.play import Due, Head, Play
 
@@ -14,7 +13,7 @@ CHILD = [StepId(1, turn) for turn in range(5)]
 
 
 def play_of(of: SessionGraph, start: StartPosition | None = None) -> Play:
-    return Play(of, index_spawns(of), start or from_the_beginning(of))
+    return Play(of, start or from_the_beginning(of))
 
 
 def test_a_gap_counts_from_the_live_end_of_the_predecessor() -> None:
