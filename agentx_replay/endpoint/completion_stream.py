@@ -27,6 +27,8 @@ _LEARN_EVERY = 8
 _TEXT_FIELDS = ("content", "reasoning_content", "reasoning", "tool_calls")
 _LEFT_OUT = ("reasoning_content", "reasoning", "tool_calls")
 _MAX_QUOTED = 80
+_OURS = (b"", b"message")
+"""Names of events whose data is the completion's; others are passed over if they are no JSON."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,7 +38,8 @@ class ParsedStream:
     ``arrival_ns``, ``arrival_tokens`` and ``gathered_reads`` are as in ``Response``;
     ``uncertainty_ns`` is how much earlier each token event may have arrived. ``error`` is the text
     of the server's own error, ``malformed`` says why the stream cannot be one, ``done`` is whether
-    ``[DONE]`` came. ``answer`` is what was said, where it is kept. What the texts of the token
+    ``[DONE]`` came. ``passed_over`` is the last event that was no data, ``odd_usage`` a count that
+    cannot be one. ``answer`` is what was said, where it is kept. What the texts of the token
     events tell (``event_text_bytes``, ``text_pieces``, ``reasoning_pieces``) is as in ``Response``.
     """
 
@@ -49,6 +52,8 @@ class ParsedStream:
     error: str | None = None
     malformed: str | None = None
     done: bool = False
+    passed_over: str | None = None
+    odd_usage: str | None = None
     answer: Answer | None = None
     uncertainty_ns: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     late_events: int = 0
@@ -89,6 +94,8 @@ class CompletionStream:
         "done",
         "error",
         "malformed",
+        "odd_usage",
+        "passed_over",
         "too_large",
     )
 
@@ -112,6 +119,8 @@ class CompletionStream:
         self._finish: str | None = None
         self.error: str | None = None
         self.malformed: str | None = None
+        self.passed_over: str | None = None
+        self.odd_usage: str | None = None
         self.done = False
         self.too_large = False
 
@@ -184,8 +193,10 @@ class CompletionStream:
             self.error = error_message(chunk, event.data)
         elif isinstance(chunk, dict):
             self._read_chunk(chunk, place)
-        elif event.data.strip():
+        elif event.name in _OURS and event.data.lstrip().startswith(b"{"):
             self.malformed = f"an event that is no JSON object: {_quoted(event.data)}"
+        elif event.data.strip():  # a keep-alive in whatever words: pings, times, comments as data
+            self.passed_over = _quoted(event.data)
 
     def _read_chunk(self, chunk: dict[str, Any], place: int) -> None:
         used = self._read_usage(chunk.get("usage"))
@@ -203,7 +214,7 @@ class CompletionStream:
         self._texts.append(text)
 
     def _read_choice(self, choice: dict[str, Any]) -> tuple[int, int, str]:
-        finish = choice.get("finish_reason")
+        finish = choice.get("finish_reason") or None  # some servers say "" until the end
         if isinstance(finish, str):
             self._finish = finish
         token_ids = choice.get("token_ids")
@@ -221,6 +232,9 @@ class CompletionStream:
         """Keep the latest usage; return its completion tokens, _UNKNOWN where it has none."""
         if not isinstance(usage, dict):
             return _UNKNOWN
+        for name in ("prompt_tokens", "completion_tokens"):
+            if usage.get(name) is not None and _count(usage[name], None) is None:
+                self.odd_usage = f"{name} {str(usage[name])[:_MAX_QUOTED]}"
         self._prompt = _count(usage.get("prompt_tokens"), self._prompt)
         self._completion = _count(usage.get("completion_tokens"), self._completion)
         details = usage.get("prompt_tokens_details")
@@ -256,6 +270,8 @@ class CompletionStream:
             error=self.error,
             malformed=self.malformed,
             done=self.done,
+            passed_over=self.passed_over,
+            odd_usage=self.odd_usage,
             uncertainty_ns=uncertainty_ns[counts],
             late_events=late_events(reads, uncertainty_ns[counts]),
             event_text_bytes=lengths,
@@ -370,13 +386,17 @@ def token_events(
 
 
 def _growth(kinds: NDArray[np.int8], used: NDArray[np.int64]) -> NDArray[np.int64] | None:
-    """Return how much the usage grew with each event, None where it is not in every event."""
+    """Return how much the usage grew with each event, None where it is not in every event with
+    text, or did not grow with each but the last: then it is a total that comes behind.
+    """
     saying = _says(kinds)
     speaking = saying if saying.any() else (kinds == _EMPTY)
     if not speaking.any() or (used[speaking] == _UNKNOWN).any():
         return None
-    so_far = np.maximum.accumulate(np.maximum(used, 0))
-    return np.diff(so_far, prepend=0)
+    grown = np.diff(np.maximum.accumulate(np.maximum(used, 0)), prepend=0)
+    behind = grown[speaking][:-1] == 0
+    empty_all_behind = len(behind) > 0 and bool(behind.all())
+    return None if (behind.any() if saying.any() else empty_all_behind) else grown
 
 
 def _says(kinds: NDArray[np.int8]) -> NDArray[np.bool_]:
@@ -392,8 +412,9 @@ def _tells(tokens: NDArray[np.int64], completion: int | None) -> bool:
 
 
 def _count(value: object, otherwise: int | None) -> int | None:
-    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31
-    return value if is_count and isinstance(value, int) else otherwise
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if type(value) is int and 0 <= value < 2**31 else otherwise
 
 
 def read_json(data: bytes) -> Any:

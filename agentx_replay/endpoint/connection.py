@@ -14,6 +14,10 @@ from agentx_replay.endpoint.stamped_socket import Pieces, StampedSocket, Wire
 from agentx_replay.endpoint.timing import ReadTimes
 
 _NS = 1_000_000_000
+_SILENCE_S = 1.0
+"""After so long without a read what has come is parsed, and after ``[DONE]`` no end awaited: the
+socket shows only what may be an end, and some servers never end the body.
+"""
 
 
 class Ending(StrEnum):
@@ -87,6 +91,7 @@ class Connection:
         self._sock = sock
         self._keeps_answers = keeps_answers
         self._passage: _Passage | None = None
+        self._silence: asyncio.TimerHandle | None = None
         self._reusable = True
         self._idle_since_ns = time.monotonic_ns()
         self.closed_after_idle_s: float | None = None
@@ -114,7 +119,24 @@ class Connection:
         else:
             sock.send(request)
             exchange.send_uncertainty_ns = time.monotonic_ns() - exchange.send_ns
+            self._await_silence(0)
         return exchange
+
+    def _await_silence(self, reads: int) -> None:
+        self._silence = self._wire.loop.call_later(_SILENCE_S, self._look_if_silent, reads)
+
+    def _look_if_silent(self, reads_before: int) -> None:
+        passage = self._passage
+        if passage is None:
+            return
+        response = passage.response
+        reads = len(response.times.stamps) + len(self._sock.reads) // 3
+        if reads == reads_before:
+            if response.done:
+                self._stop(_Stop(Ending.LOST, 0))  # it ended with the last read
+            elif self._sock.reads:
+                self._hand_over(response)
+        self._await_silence(reads)
 
     def stop(self, ending: Ending) -> None:
         """End the exchange in flight, if any, and the connection."""
@@ -249,6 +271,8 @@ class Connection:
         complete = stop.ending is Ending.COMPLETE
         exchange.body = response.body(complete=complete)
         self._passage = None
+        if self._silence is not None:
+            self._silence.cancel()
         self._reusable = self._reusable and complete and not response.excess and not sock.reads
         self._idle_since_ns = stop.at_ns
         sock.look_in = 0

@@ -140,6 +140,7 @@ class HttpResponse:
         self._decoder: Decoder = Identity()
         self._malformed: str | None = None
         self._sink: CompletionStream | PlainText | None = None
+        self._undecided = False
 
     @property
     def over(self) -> bool:
@@ -148,6 +149,11 @@ class HttpResponse:
         return self.fault is not None or self._malformed is not None or (
             sink is not None and sink.finished
         )  # fmt: skip
+
+    @property
+    def done(self) -> bool:
+        """Whether ``[DONE]`` has come."""
+        return isinstance(self._sink, CompletionStream) and self._sink.done
 
     @property
     def missing_bytes(self) -> int | None:
@@ -286,26 +292,39 @@ class HttpResponse:
             self._decoder = decoder_for(encoding)
         except UndecodableError as error:
             self.fault = str(error)
-        json = b"json" in headers.get(b"content-type", b"").lower()
-        if self._streamed and status == _OK and not json:
-            self._sink = CompletionStream(keeps_answer=self._keeps_answer)
-        else:
-            self._sink = PlainText()
-        encoded = not isinstance(self._decoder, Identity)
-        if encoded:
+        kind = headers.get(b"content-type", b"").lower()
+        streamed = self._streamed and status == _OK
+        self._undecided = streamed and b"event-stream" not in kind
+        if not isinstance(self._decoder, Identity):
             self._step_bytes = _ENCODED_STEP_BYTES
-        self._feed = self._sink.feed if self.head.chunked and not encoded else self._take
+        self._begin_body(streamed=streamed and b"json" not in kind)
         self._flows = self.fault is None
+
+    def _begin_body(self, *, streamed: bool) -> None:
+        stream = CompletionStream(keeps_answer=self._keeps_answer)
+        sink = self._sink = stream if streamed else PlainText()
+        direct = self.head is not None and self.head.chunked and not self._undecided
+        direct = direct and isinstance(self._decoder, Identity)
+        self._feed = sink.feed if direct else self._take
+
+    def _decide(self, piece: bytes) -> None:
+        """See by its first byte what a body is whose type is not an event stream's: a proxy may
+        call one JSON, or nothing.
+        """
+        if start := piece.lstrip()[:1]:
+            self._undecided = False
+            self._begin_body(streamed=start not in b"{[<")
 
     def _take(self, piece: bytes, place: int) -> None:
         """Count a piece of the body, undo its encoding, and hand it on."""
         self._body_bytes += len(piece)
-        sink = self._sink
-        if sink is None or sink.finished or self._malformed is not None:
-            return
         try:
             for decoded in self._decoder.pieces(piece):
-                if sink.finished:  # asked for each: a read can inflate to a thousand pieces
+                if self._undecided:
+                    self._decide(decoded)
+                sink = self._sink
+                # Asked for each: a read can inflate to a thousand pieces.
+                if sink is None or sink.finished or self._malformed is not None:
                     return
                 sink.feed(decoded, place)
         except UndecodableError as error:

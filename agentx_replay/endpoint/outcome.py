@@ -4,7 +4,6 @@ Pure decisions from what a connection saw to the ``Response`` that is recorded.
 Not for: I/O, or the meaning of single events (completion_stream.py).
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,6 +11,7 @@ from agentx_replay.endpoint.completion_stream import ParsedStream, error_message
 from agentx_replay.endpoint.connection import Ending, Exchange
 from agentx_replay.endpoint.http_response import MAX_TEXT_BYTES, Body
 from agentx_replay.endpoint.server_sent_events import MAX_EVENT_BYTES
+from agentx_replay.endpoint.server_words import overflows, rate_limited
 from agentx_replay.replay.ports import ErrorCategory, Response, Status
 from agentx_replay.secret_texts import without_secrets
 
@@ -19,12 +19,13 @@ MAX_ERROR_TEXT = 500
 _MAX_ESCAPED = 16
 """Characters that an escaped one may take: a secret that begins within the text is found whole."""
 
-_OVERFLOW = re.compile(
-    "context length|maximum context|context_length_exceeded|exceed_context_size_error"
-    "|prompt is too long|input_tokens|too many tokens|max_model_len|exceeds the available context",
-    re.IGNORECASE,
-)
-_OVERFLOW_STATUSES = (400, 413, 422)
+_REFUSALS = (400, 413, 422)
+"""Statuses of which the words alone tell what is refused."""
+
+_ABORTED = frozenset({"abort", "aborted", "cancel", "cancelled", "canceled", "error"})
+"""Finish reasons of a response that its server gave up: vLLM and SGLang say abort, vLLM error,
+TensorRT-LLM cancelled."""
+
 _CATEGORIES = {
     400: ErrorCategory.BAD_REQUEST,
     401: ErrorCategory.UNAUTHORIZED,
@@ -122,7 +123,14 @@ def _stream_failure(stream: ParsedStream, exchange: Exchange) -> Failure | None:
     if exchange.ending is Ending.LOST and not stream.done:
         return _lost(exchange)
     if stream.finish_reason is None:
-        return _failed(ErrorCategory.TRUNCATED, "the stream ended without a finish reason")
+        what = "the stream ended without a finish reason"
+        passed = stream.passed_over
+        return _failed(
+            ErrorCategory.TRUNCATED, f"{what} (its last words: {passed})" if passed else what
+        )
+    if stream.finish_reason.lower() in _ABORTED:
+        what = f"the server gave the response up (finish reason {stream.finish_reason})"
+        return _failed(ErrorCategory.STREAM_ERROR, what)
     return None
 
 
@@ -137,7 +145,8 @@ def _plain_failure(text: bytes) -> Failure:
 def _server_error(text: str) -> Failure:
     if overflows(text):
         return Failure(Status.OVERFLOW, ErrorCategory.CONTEXT_OVERFLOW, text)
-    return _failed(ErrorCategory.STREAM_ERROR, text)
+    category = ErrorCategory.RATE_LIMITED if rate_limited(text) else ErrorCategory.STREAM_ERROR
+    return _failed(category, text)
 
 
 def _lost(exchange: Exchange) -> Failure:
@@ -152,16 +161,14 @@ def _http_failure(status: int, headers: dict[bytes, bytes], body: bytes) -> Fail
     for name in ("Retry-After", "Location"):
         if value := headers.get(name.lower().encode()):
             text = f"{text} ({name}: {value.decode('latin-1')})"
-    if status in _OVERFLOW_STATUSES and overflows(body.decode("utf-8", "replace")):
+    words = body.decode("utf-8", "replace")
+    if status in _REFUSALS and overflows(words):
         return Failure(Status.OVERFLOW, ErrorCategory.CONTEXT_OVERFLOW, text)
+    if status in _REFUSALS and rate_limited(words):
+        return _failed(ErrorCategory.RATE_LIMITED, text)
     if status >= _SERVER_ERRORS:
         return _failed(ErrorCategory.SERVER_ERROR, text)
     return _failed(_CATEGORIES.get(status, ErrorCategory.HTTP), text)
-
-
-def overflows(text: str) -> bool:
-    """Whether a server's text says that the prompt is longer than its context."""
-    return _OVERFLOW.search(text) is not None
 
 
 def short(text: str, secrets: Sequence[str] = ()) -> str:

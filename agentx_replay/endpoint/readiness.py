@@ -15,8 +15,9 @@ from agentx_replay.endpoint.chat import ChatRequests, head_start
 from agentx_replay.endpoint.client import Client, ConnectError
 from agentx_replay.endpoint.completions import CompletionRequests
 from agentx_replay.endpoint.connection import announced_keep_alive_s
-from agentx_replay.endpoint.outcome import overflows, short
+from agentx_replay.endpoint.outcome import short
 from agentx_replay.endpoint.patience import LIMITS, Limits, Patience
+from agentx_replay.endpoint.server_words import overflows
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.errors import UsageError
 from agentx_replay.reason import Reason

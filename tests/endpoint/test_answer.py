@@ -105,7 +105,7 @@ def test_what_is_measured_is_the_same_beside_an_answer() -> None:
         (b'{"choices": 7}', Said("a", 1, 9)),
         (b'{"choices": [{"delta": {"content": 7}}]}', Said("a", 1, 9, whole=False)),
         (b"{nonsense", None),
-        (b'"text"', None),
+        (b'"text"', Said("a", 1, 9)),
         (b'{"error": {"message": "no"}}', None),
     ],
 )

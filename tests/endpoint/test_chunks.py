@@ -112,6 +112,31 @@ CASES: list[tuple[str, list[dict[str, Any]], tuple[list[int], list[int] | None]]
         ([10, 20], None),
     ),
     (
+        "usage that is zero until the last event with text is a total, not a growth",
+        [_chunk({"content": "a"}, 0), _chunk({"content": "b"}, 0), _chunk({"content": "c"}, 3)],
+        ([10, 20, 30], None),
+    ),
+    (
+        "usage that is zero until the finish event is a total, and that event no token",
+        [_chunk({"content": "a"}, 0), _chunk({"content": "b"}, 0), _chunk({}, 2, finish="length")],
+        ([10, 20], None),
+    ),
+    (
+        "usage that grows with every second event does not tell the tokens of one",
+        [_chunk({"content": "a"}, 0), _chunk({"content": "b"}, 2), _chunk({"content": "c"}, 2)],
+        ([10, 20, 30], None),
+    ),
+    (
+        "text that comes behind its usage, at the end, is no token more",
+        [_chunk({"content": "a"}, 1), _chunk({"content": "b"}, 2), _chunk({"content": "c"}, 2)],
+        ([10, 20, 30], [1, 1, 0]),
+    ),
+    (
+        "empty deltas with a total at the end are tokens, of which nothing more is known",
+        [_chunk({"content": ""}, 0), _chunk({"content": ""}, 0), _chunk({"content": ""}, 3)],
+        ([10, 20, 30], None),
+    ),
+    (
         "token ids tell the tokens of each event",
         [
             _chunk({"content": "ab"}, token_ids=[1, 2]),
@@ -241,7 +266,7 @@ def test_a_null_error_is_none() -> None:
     assert _parse({**_chunk({"content": "a"}), "error": None}).error is None
 
 
-@pytest.mark.parametrize("data", [b"{", b"[1]", b"null", b"[" * 100_000])
+@pytest.mark.parametrize("data", [b"{", b'{"choices": [{"del', b" {nonsense", b'{"a":' * 30_000])
 def test_an_event_that_is_no_json_object_is_malformed(data: bytes) -> None:
     reader = StampedStream()
     reader.read(Event(b"", data), 1)
@@ -257,10 +282,28 @@ def test_half_of_an_emoji_is_a_token_event(half: bytes) -> None:
     assert reader.result().arrival_ns.tolist() == [7]
 
 
-def test_a_blank_keep_alive_is_nothing() -> None:
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        (b"", b" "),
+        (b"", b"null"),
+        (b"", b"[1]"),
+        (b"", b"ping"),
+        (b"", b"[PING]"),
+        (b"", b": OPENROUTER PROCESSING"),
+        (b"", b"[" * 100_000),
+        (b"message", b"keep-alive"),
+        (b"ping", b"2026-01-01 00:00:00.000001"),
+        (b"ping", b'{"type": "ping"}'),
+        (b"heartbeat", b"{"),
+    ],
+)
+def test_an_event_that_is_no_data_is_passed_over(name: bytes, data: bytes) -> None:
     reader = StampedStream()
-    reader.read(Event(b"", b" "), 1)
+    reader.read(Event(name, data), 1)
+    reader.read(Event(b"", orjson.dumps(_chunk({"content": "a"}))), 2)
     assert reader.stream.malformed is None
+    assert reader.result().arrival_ns.tolist() == [2]
 
 
 @pytest.mark.parametrize(

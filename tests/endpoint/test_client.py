@@ -178,7 +178,6 @@ def test_usage_in_every_event_tells_the_tokens_of_each() -> None:
 
 
 ERROR = {"error": {"message": "CUDA error", "code": 500}}
-OVERFLOW = {"error": {"message": "This model's maximum context length is 8192 tokens"}}
 FAILURES: dict[str, tuple[Answer, ErrorCategory, str, int]] = {
     "closed before the head": ([Move.CLOSE], ErrorCategory.RESET, "without a response", 0),
     "reset before the head": ([Move.RESET], ErrorCategory.RESET, "without a response", 0),
@@ -271,35 +270,6 @@ def test_a_failure_has_its_category_and_the_tokens_that_came(
     assert KEY not in (response.error_text or "")
     assert len(response.arrival_ns) == arrived
     assert response.retries == 0
-
-
-PHRASES = [
-    b"This model's maximum context length is 8192 tokens",
-    b"context_length_exceeded",
-    b'{"error":{"type":"exceed_context_size_error","n_ctx":4096}}',
-    b"prompt is too long: 9000 tokens",
-    b'{"error":{"message":"too big","type":"BadRequestError","param":"input_tokens"}}',
-    b"too many tokens",
-    b"max_model_len",
-    b"the request exceeds the available context size",
-]
-
-
-@pytest.mark.parametrize("status", ["400 Bad Request", "413 Too Large", "422 Unprocessable"])
-@pytest.mark.parametrize("phrase", PHRASES)
-def test_a_context_overflow_is_known_by_its_phrase(status: str, phrase: bytes) -> None:
-    response = one([answer(status, phrase)])
-    assert response.status is Status.OVERFLOW
-    assert response.error_category is ErrorCategory.CONTEXT_OVERFLOW
-
-
-def test_a_context_overflow_in_a_stream_is_one_too() -> None:
-    response = one([HEAD, chunk(event(OVERFLOW) + DONE), LAST_CHUNK])
-    assert response.status is Status.OVERFLOW
-
-
-def test_other_statuses_are_no_overflow_whatever_they_say() -> None:
-    assert one([answer("500 Oops", b"max_model_len")]).status is Status.FAILED
 
 
 def test_an_error_text_is_one_short_line() -> None:

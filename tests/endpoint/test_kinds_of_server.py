@@ -1,0 +1,225 @@
+"""What servers of many kinds say in answers that are whole, and what is made of it."""
+
+from typing import Any
+
+import pytest
+from client_cases import one
+from scripted_server import (
+    DONE,
+    HEAD,
+    LAST_CHUNK,
+    SSE,
+    TWO_TOKENS,
+    WHOLE,
+    Answer,
+    Move,
+    answer,
+    chunk,
+    event,
+    token,
+    usage,
+)
+
+from agentx_replay.endpoint.server_words import overflows, rate_limited
+from agentx_replay.replay.ports import ErrorCategory, Status
+
+CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+def typed(kind: bytes) -> bytes:
+    return b"HTTP/1.1 200 OK\r\n" + kind + CHUNKED
+
+
+def before_the_tokens(said: bytes) -> Answer:
+    return [HEAD, chunk(said), *WHOLE[1:]]
+
+
+ENDS = usage(5, 2, 3) + DONE
+WHOLE_ANSWERS: dict[str, Answer] = {
+    "a ping with a time": before_the_tokens(b"event: ping\r\ndata: 2026-01-01 00:00:00\r\n\r\n"),
+    "a ping with JSON": before_the_tokens(b'event: ping\ndata: {"type": "ping"}\n\n'),
+    "a ping without data": before_the_tokens(b"event: ping\n\n"),
+    "a comment as data": before_the_tokens(b"data: : OPENROUTER PROCESSING\n\n"),
+    "a word as data": before_the_tokens(b"data: keep-alive\n\n"),
+    "null as data": before_the_tokens(b"data: null\n\n"),
+    "a list as data": before_the_tokens(b"data: []\n\n"),
+    "an id and a time to retry": before_the_tokens(b"id: 1\nretry: 3000\n\n"),
+    "events of another name": [HEAD, chunk(TWO_TOKENS.replace(b"data", b"event: chunk\ndata")),
+                               LAST_CHUNK],
+    "a stream called JSON": [typed(b"Content-Type: application/json\r\n"), *WHOLE[1:]],
+    "a stream called JSON, after a blank line": [
+        typed(b"Content-Type: application/json\r\n"), chunk(b"\n\n"), *WHOLE[1:]],
+    "a stream called JSON, with a length": [
+        b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
+        % (len(TWO_TOKENS), TWO_TOKENS)],
+    "a stream called text": [typed(b"Content-Type: text/plain\r\n"), *WHOLE[1:]],
+    "a stream called HTML": [typed(b"Content-Type: text/html\r\n"), *WHOLE[1:]],
+    "a stream called bytes": [typed(b"Content-Type: application/octet-stream\r\n"), *WHOLE[1:]],
+    "a stream called nothing": [typed(b""), *WHOLE[1:]],
+    "a stream that begins with a comment": [
+        typed(b"Content-Type: application/json\r\n"), chunk(b": hello\n\n"), *WHOLE[1:]],
+    "an empty finish reason until the end": [
+        HEAD, chunk(token("a", "") + token("b", "length") + ENDS), LAST_CHUNK],
+    "a finish reason nobody knows": [
+        HEAD, chunk(token("a") + token("b", "max_new_tokens_reached") + ENDS), LAST_CHUNK],
+    "usage as floats": [
+        HEAD, chunk(token("a") + token("b", "length") + event(
+            {"choices": [], "usage": {"prompt_tokens": 5.0, "completion_tokens": 2.0,
+                                      "prompt_tokens_details": {"cached_tokens": 3.0}}}) + DONE),
+        LAST_CHUNK],
+    "usage that is null but at the end": [
+        HEAD, chunk(token("a", usage=None) + token("b", "length", usage=None) + ENDS), LAST_CHUNK],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("steps", WHOLE_ANSWERS.values(), ids=WHOLE_ANSWERS)
+def test_a_whole_answer_is_one_however_it_is_told(steps: Answer) -> None:
+    response = one(steps)
+    assert (response.status, response.error_text) == (Status.OK, None)
+    assert len(response.arrival_ns) == 2
+    assert (response.prompt_tokens, response.cached_tokens, response.completion_tokens) == (5, 3, 2)
+
+
+def told(prompt: Any, completion: Any) -> bytes:
+    return event(
+        {"choices": [], "usage": {"prompt_tokens": prompt, "completion_tokens": completion}}
+    )
+
+
+@pytest.mark.parametrize("odd", [-5, 4.5, 2**40, "7", True, [1], {}])
+def test_a_count_that_cannot_be_one_is_not_known(odd: object) -> None:
+    response = one([HEAD, chunk(token("a", "length") + told(odd, odd) + DONE), LAST_CHUNK])
+    assert (response.status, response.prompt_tokens, response.completion_tokens) == (
+        "ok",
+        None,
+        None,
+    )
+
+
+@pytest.mark.parametrize("more", [[], [b"0\r\n"], [chunk(b": bye\n\n")]])
+def test_a_body_without_end_after_done_ended_with_its_last_read(
+    more: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentx_replay.endpoint.connection._SILENCE_S", 0.05)
+    response = one([HEAD, chunk(TWO_TOKENS), *more, Move.HANG])
+    assert (response.status, response.completion_tokens) == (Status.OK, 2)
+    assert response.end_ns - response.arrival_ns[-1] < 40_000_000
+
+
+GIVEN_UP = ("abort", "ABORTED", "cancelled", "canceled", "error")
+
+
+@pytest.mark.parametrize("reason", GIVEN_UP)
+def test_a_response_that_its_server_gave_up_has_failed(reason: str) -> None:
+    response = one([HEAD, chunk(token("a") + token("b", reason) + ENDS), LAST_CHUNK])
+    assert (response.error_category, len(response.arrival_ns)) == (ErrorCategory.STREAM_ERROR, 2)
+    assert response.finish_reason == reason
+
+
+def test_the_last_words_of_a_stream_without_a_finish_are_told() -> None:
+    response = one([HEAD, chunk(b"data: Internal Server Error\n\n"), LAST_CHUNK])
+    assert response.error_category is ErrorCategory.TRUNCATED
+    assert "Internal Server Error" in (response.error_text or "")
+
+
+@pytest.mark.parametrize("kind", ["text/html", "application/json", "text/plain"])
+@pytest.mark.parametrize("body", [b"<html>", b'{"choices":[]}', b"[]"])
+def test_an_answer_in_one_piece_is_no_stream(kind: str, body: bytes) -> None:
+    response = one([answer("200 OK", body, f"Content-Type: {kind}")])
+    assert response.error_category is ErrorCategory.MALFORMED
+
+
+# --- overflow and rate limit, in the engines' own words ---------------------------------------
+
+OVERFLOWS = {
+    "OpenAI": "This model's maximum context length is 8192 tokens. However, you requested 9100",
+    "OpenAI's code": "context_length_exceeded",
+    "vLLM": "'max_tokens' is too large: 8000. This model's maximum context length is 4096 tokens",
+    "vLLM's parameter": "input_tokens",
+    "vLLM, decoder prompt": "The decoder prompt (length 9) is longer than the maximum model length",
+    "SGLang": "The input (33000 tokens) is longer than the model's context length (32768 tokens).",
+    "SGLang, with output": "Requested token count exceeds the model's maximum context length",
+    "TensorRT-LLM": "The sum of prompt length (72417.0), query length (0) should not exceed "
+    "max_num_tokens (69632)",
+    "TensorRT-LLM's executor": "Prompt length (9000) exceeds maximum input length (8192).",
+    "TGI": "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 50",
+    "TGI, input": "Input validation error: `inputs` must have less than 1024 tokens. Given: 2000",
+    "llama.cpp": "request (9000 tokens) exceeds the available context size (4096 tokens)",
+    "llama.cpp's type": "exceed_context_size_error",
+    "Ollama": "prompt too long; exceeded max context length by 4 tokens",
+    "Ollama, embedding": "the input length exceeds the context length",
+    "LMDeploy": "internal error happened, status code ResponseType.INPUT_LENGTH_ERROR",
+    "Anthropic": "prompt is too long: 210000 tokens > 200000 maximum",
+    "Anthropic, with output": "input length and `max_tokens` exceed context limit: 190000 + 20000",
+    "Gemini": "The input token count (9) exceeds the maximum number of tokens allowed (8).",
+    "Groq": "Please reduce the length of the messages or completion.",
+    "LM Studio": "tokens to keep from the initial prompt is greater than the context length",
+    "an event": "too many tokens",
+}
+RATES = {
+    "OpenAI": "Rate limit reached for gpt-4o on tokens per min (TPM): Limit 30000, Used 29000",
+    "OpenAI, one request": "Request too large for gpt-4o on tokens per min (TPM): Limit 30000, "
+    "Requested 78891. The input or output tokens must be reduced in order to run successfully.",
+    "OpenAI's code": "rate_limit_exceeded",
+    "OpenAI, credit": "You exceeded your current quota (insufficient_quota)",
+    "Azure": "Requests have exceeded token rate limit of your current pricing tier",
+    "Anthropic": "This request would exceed your organization's rate limit of 40,000 input tokens "
+    "per minute (rate_limit_error)",
+    "Anthropic, overloaded": "Overloaded (overloaded_error)",
+    "TGI": "Model is overloaded",
+    "SGLang": "The request queue is full.",
+    "Ollama": "server busy, please try again.  maximum pending requests exceeded",
+    "Bedrock": "Too many tokens per minute, please wait before trying again.",
+    "a gateway": "Too many requests",
+    "a gateway, by context": "rate limit: context length over 32k tokens per day",
+}
+
+
+@pytest.mark.parametrize("words", OVERFLOWS.values(), ids=OVERFLOWS)
+def test_an_overflow_is_known_by_every_engines_words(words: str) -> None:
+    assert (overflows(words), rate_limited(words)) == (True, False)
+
+
+@pytest.mark.parametrize("words", RATES.values(), ids=RATES)
+def test_a_rate_limit_is_no_overflow(words: str) -> None:
+    assert (overflows(words), rate_limited(words)) == (False, True)
+
+
+@pytest.mark.parametrize("words", ["no", "CUDA out of memory", "Loading model", "n must be 1"])
+def test_other_words_are_neither(words: str) -> None:
+    assert (overflows(words), rate_limited(words)) == (False, False)
+
+
+BUSY = {"error": {"message": RATES["Bedrock"], "type": "rate_limit_error", "code": 429}}
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [HEAD, chunk(event(BUSY)), LAST_CHUNK],
+        *([answer(status, event(BUSY)[6:])] for status in ("400 No", "413 No", "422 No", "429 No")),
+    ],
+)
+def test_a_rate_limit_fails_one_request_wherever_it_is_told(steps: Answer) -> None:
+    response = one(steps)
+    assert (response.status, response.error_category) == ("failed", ErrorCategory.RATE_LIMITED)
+
+
+@pytest.mark.parametrize("status", ["400 No", "413 No", "422 No"])
+def test_an_overflow_ends_a_play_by_its_status_and_words(status: str) -> None:
+    for words in OVERFLOWS.values():
+        assert one([answer(status, words.encode())]).error_category == "context_overflow"
+
+
+def test_an_overflow_in_a_stream_is_one_too() -> None:
+    error = {"error": {"message": OVERFLOWS["OpenAI"]}}
+    assert one([HEAD, chunk(event(error) + DONE), LAST_CHUNK]).status is Status.OVERFLOW
+
+
+def test_a_failing_server_is_no_overflow_whatever_it_says() -> None:
+    assert one([answer("500 Oops", b"max_model_len")]).status is Status.FAILED
+
+
+def test_the_type_of_a_stream_may_have_any_case() -> None:
+    head = SSE.replace(b"text/event-stream", b"Text/Event-Stream; charset=utf-8") + CHUNKED
+    assert one([head, *WHOLE[1:]]).status is Status.OK
