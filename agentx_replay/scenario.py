@@ -7,7 +7,7 @@ beside it, because a run that overrides a rule is not comparable.
 import dataclasses
 import hashlib
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -73,6 +73,33 @@ class Scenario:
             sorted({*self.overridden, *(k for k, v in changes.items() if v != getattr(self, k))})
         )
         return dataclasses.replace(self, **changes, overridden=changed)
+
+
+def with_overrides(scenario: Scenario, overrides: Sequence[str]) -> Scenario:
+    """Return the scenario with rules changed as ``RULE=VALUE`` says: a value in TOML, or a text.
+
+    Raises ``UsageError`` for an unknown rule or a value it cannot have.
+    """
+    changes: dict[str, Any] = {}
+    for override in overrides:
+        rule, equals, text = override.partition("=")
+        if not equals:
+            raise UsageError(
+                "override-without-value",
+                f"override {override!r} has no value",
+                "write --override RULE=VALUE",
+            )
+        changes[rule.strip()] = _toml_value(text)
+    return scenario.override(**changes) if changes else scenario
+
+
+def _toml_value(text: str) -> Any:
+    """Return a value in TOML; the text itself if it is none, or more than one."""
+    try:
+        found = parsed_toml(f"v = {text}")
+    except ValueError:
+        return text.strip()
+    return found["v"] if len(found) == 1 else text.strip()
 
 
 def scenario_names() -> list[str]:

@@ -10,6 +10,8 @@ from collections.abc import Collection
 from functools import lru_cache
 from typing import Any
 
+import orjson
+
 HIDDEN = "***"
 
 _SECRET_NAME = re.compile("auth|key|token|secret|password|credential|cookie", re.IGNORECASE)
@@ -38,6 +40,24 @@ def hidden_fields(value: Any) -> Any:
             for name, each in value.items()
         }
     return [hidden_fields(each) for each in value] if isinstance(value, list) else value
+
+
+def hidden_header(header: str) -> str:
+    """Return ``NAME: VALUE`` with its value, whatever it is, as ``***``."""
+    name, colon, _ = header.partition(":")
+    return f"{name}: {HIDDEN}" if colon else HIDDEN
+
+
+def hidden_body(text: str) -> str:
+    """Return a JSON text with its secrets hidden, as it stands if it has none; all of a text that
+    is no JSON.
+    """
+    try:
+        body = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return HIDDEN
+    hidden = hidden_fields(body)
+    return text if hidden == body else orjson.dumps(hidden).decode()
 
 
 def secret_fields(value: Any) -> list[str]:

@@ -132,7 +132,7 @@ def _sweep(
     settings = Settings(
         traces=shipped_directory("traces"),
         scenario=load_scenario("quick"),
-        levels=levels,
+        concurrency=levels,
         out=out,
         salt="kept",
         command=("sweep", "--virtual"),

@@ -10,8 +10,8 @@ import pytest
 from refusals import refuses
 
 from agentx_replay import given_files
-from agentx_replay.cli.config_file import read_config
 from agentx_replay.cli.measure import run
+from agentx_replay.cli.options import read_config
 from agentx_replay.endpoint.settings import TlsSettings
 from agentx_replay.errors import UsageError
 from agentx_replay.experiment.calibrating import read_calibration

@@ -23,9 +23,11 @@ MAY_IMPORT = {
     "experiment": {
         "analysis", "endpoint", "plan", "prompts", "replay", "results", "scenario", "traces",
     },
+    "target": {"endpoint", "experiment", "simulator"},
+    "library": {"analysis", "experiment", "report", "scenario", "target"},
     "cli": {
-        "analysis", "endpoint", "experiment", "plan", "prompts", "replay", "report", "results",
-        "scenario", "simulator", "traces",
+        "analysis", "endpoint", "experiment", "library", "plan", "prompts", "replay", "report",
+        "results", "scenario", "simulator", "target", "traces",
     },
     "__main__": {"cli"},
 }  # fmt: skip

@@ -1,23 +1,16 @@
 """``agentx-replay check``: is the server ready, and what is this client's own error here."""
 
-import functools
 import sys
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentx_replay.cli.numerals import Real, Whole
-from agentx_replay.cli.options import config_option, tool_messages_option
+from agentx_replay.cli.options import GroupedCommand, options_of
 from agentx_replay.cli.output import say, say_document
-from agentx_replay.cli.target import (
-    TargetOptions,
-    open_target,
-    server_options,
-    timestamps_of,
-)
 from agentx_replay.errors import UsageError
+from agentx_replay.experiment.settings import Settings
+from agentx_replay.target import open_target, timestamps_of
 
 if TYPE_CHECKING:
     from agentx_replay.endpoint.kernel_stamps import Timestamps
@@ -26,30 +19,7 @@ _LOOK_S = 2.0
 _CEILING_BUDGET_S = 20.0
 
 
-def _options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give the command the options by which a server is talked to."""
-    return functools.reduce(
-        lambda wrapped, option: option(wrapped), reversed(server_options), command
-    )
-
-
-@click.command()
-@click.option("--streams", default=64, show_default=True, type=Whole(1, 1024))
-@click.option(
-    "--rate",
-    default=50.0,
-    show_default=True,
-    type=Real(1.0, 1000.0),
-    metavar="TOK/S",
-    help="Tokens per second of each stream.",
-)
-@click.option(
-    "--url", multiple=True, metavar="URL", help="A server to look at; repeatable. Default: none."
-)
-@_options
-@tool_messages_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
-@config_option
+@click.command(cls=GroupedCommand, params=options_of("check"))
 def check(streams: int, rate: float, as_json: bool, **options: Any) -> None:
     """Ask a server what a run needs of it, and measure this client's own error.
 
@@ -73,19 +43,19 @@ def check(streams: int, rate: float, as_json: bool, **options: Any) -> None:
     raise_open_files()  # the truth server inherits it
     found: dict[str, Any] = {}
     lines: list[str] = []
-    tool_messages = options.pop("tool_messages")
-    target_options = TargetOptions.taken_from(options)
-    timestamps = timestamps_of(target_options.timestamps)
+    settings = Settings(**options)
+    tool_messages = settings.tool_messages
+    timestamps = timestamps_of(settings.timestamps)
     both: tuple[Timestamps, ...] = ("kernel", "process")
     shown = both if timestamps == "kernel" else (timestamps,)
-    if tool_messages and not target_options.url:
+    if tool_messages and not settings.url:
         raise UsageError(
             "tool-messages-without-url",
             "--tool-messages asks a server, and none is given",
             "add --url",
         )
-    for url in target_options.url:
-        with open_target(replace(target_options, url=(url,))) as target:
+    for url in settings.url:
+        with open_target(replace(settings, url=(url,))) as target:
             told = {**target.facts, "warnings": list(map(asdict, target.warnings))}
             lines += server_lines(dict(target.facts), target.warnings)
             if tool_messages and target.endpoint is not None:

@@ -3,79 +3,46 @@
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import click
 
-from agentx_replay.analysis.comparison import Contender
-from agentx_replay.analysis.comparison import compare as compare_runs
+from agentx_replay import library
 from agentx_replay.analysis.run import read_run
-from agentx_replay.cli.numerals import number
-from agentx_replay.cli.options import NamedPath, targets_option
+from agentx_replay.cli.options import GroupedCommand, options_of
 from agentx_replay.cli.output import say, say_document
+from agentx_replay.cli.values import NamedPath, NumbersByName
 from agentx_replay.errors import UsageError
 from agentx_replay.report.compare_table import compare_json, compare_markdown, compare_text
 
 
-def _named_numbers(_: click.Context, parameter: click.Parameter, value: Any) -> dict[str, float]:
-    """Read ``NAME=NUMBER,NAME=NUMBER`` (a table from TOML); every number above 0."""
-    if value is None:
-        return {}
-    parts = value.items() if isinstance(value, Mapping) else (_pair(p) for p in value.split(","))
-    option = (parameter.name or "").replace("_", "-")
-    found: dict[str, float] = {}
-    for name, text in parts:
-        if not name:
-            raise UsageError(
-                "named-number-without-run",
-                f"--{option} {text} names no run",
-                f"write it as --{option} NAME=NUMBER,NAME=NUMBER with the names of the runs",
-            )
-        found[name] = number(text) or 0.0
-        if not 0.0 < found[name] < float("inf"):
-            raise UsageError(
-                "named-number-not-positive",
-                f"--{option} {name}={text} is not a number above 0",
-                f"write it as --{option} NAME=NUMBER,NAME=NUMBER with the names of the runs",
-            )
-    return found
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, _, number = text.rpartition("=")
-    return name.strip(), number.strip()
-
-
-@click.command()
+@click.command(cls=GroupedCommand, params=options_of("compare"))
 @click.argument("directories", type=NamedPath(path_type=Path), nargs=-1, metavar="RUN RUN…")
-@targets_option
 @click.option(
     "--price",
-    callback=_named_numbers,
+    type=NumbersByName(),
     metavar="NAME=USD,…",
     help="Dollars per GPU-hour of each run, by the name of its directory.",
 )
 @click.option("--price-source", metavar="TEXT", help="Where the prices are from, and of which day.")
 @click.option(
-    "--power", callback=_named_numbers, metavar="NAME=WATTS,…", help="Watts per GPU of each run."
+    "--power", type=NumbersByName(), metavar="NAME=WATTS,…", help="Watts per GPU of each run."
 )
 @click.option(
-    "--gpus", callback=_named_numbers, metavar="NAME=N,…", help="GPUs of runs measured without."
+    "--gpus", type=NumbersByName(), metavar="NAME=N,…", help="GPUs of runs measured without."
 )
 @click.option(
     "--paired",
     is_flag=True,
     help="Compare start by start; decide it before looking, since starts rarely pair.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 @click.option("--markdown", is_flag=True, help="Print Markdown.")
 def compare(
     directories: tuple[Path, ...],
     at: tuple[float, ...],
-    price: dict[str, float],
+    price: dict[str, float] | None,
     price_source: str | None,
-    power: dict[str, float],
-    gpus: dict[str, float],
+    power: dict[str, float] | None,
+    gpus: dict[str, float] | None,
     paired: bool,
     as_json: bool,
     markdown: bool,
@@ -94,12 +61,9 @@ def compare(
         raise UsageError("two-formats", "--json and --markdown are two formats", "choose one")
     paths = _named(directories)
     for option, named in (("price", price), ("power", power), ("gpus", gpus)):
-        _check_names(option, named, paths)
-    contenders = [
-        Contender(name, read_run(path, gpus=_whole(gpus, name)), price.get(name), power.get(name))
-        for name, path in paths.items()
-    ]
-    comparison = compare_runs(contenders, at, paired=paired)
+        _check_names(option, named or {}, paths)
+    runs = {name: read_run(path, gpus=_whole(gpus or {}, name)) for name, path in paths.items()}
+    comparison = library.compare(runs, at, price=price, power=power, paired=paired)
     if as_json:
         say_document(compare_json(comparison, price_source))
     elif markdown:

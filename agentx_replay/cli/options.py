@@ -1,272 +1,256 @@
-"""Options that several commands share, and the reading of their values."""
+"""One table of options: what click parses, how help groups it and what a TOML file may hold.
 
-import math
-from collections.abc import Callable
+Not for: what an option's value means; commands with options of their own declare those beside.
+"""
+
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-from agentx_replay.cli.config_file import read_config
-from agentx_replay.cli.numerals import Real, Whole, number, whole_number
+from agentx_replay.cli.values import (
+    MOST_GPUS,
+    MOST_STARTS,
+    Levels,
+    NamedPath,
+    Real,
+    Seconds,
+    Speeds,
+    Text,
+    Tokens,
+    Whole,
+    Workers,
+)
 from agentx_replay.errors import UsageError, shown
-from agentx_replay.scenario import Scenario, load_scenario, parsed_toml
-
-_F = TypeVar("_F", bound=Callable[..., Any])
-
-
-class NamedPath(click.Path):
-    """A path that names something: an empty text, as of a shell variable nobody set, would mean the
-    directory one happens to be in.
-    """
-
-    def convert(
-        self,
-        value: Any,
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> Any:
-        """Refuse an empty text."""
-        if value == "":
-            self.fail("the path is empty; name a file or directory (. is this one).", param, ctx)
-        return super().convert(value, param, ctx)
-
-
-def config_option(command: _F) -> _F:
-    """``--config FILE``: every option of the command, also from a TOML file."""
-    return click.option(
-        "--config",
-        type=NamedPath(path_type=Path, dir_okay=False),
-        callback=read_config,
-        is_eager=True,
-        expose_value=False,
-        metavar="FILE",
-        help="Read options from a TOML file; the command line wins.",
-    )(command)
-
+from agentx_replay.given_files import read_given
+from agentx_replay.scenario import MOST_TOML_BYTES, parsed_toml
 
 ALONE = ""
-"""What ``--override`` without a value says."""
+"""What ``--override`` without a value gives."""
 
-MOST_LANES = 10_000
-"""Lanes of one level: five times what one machine was ever shown to drive."""
-MOST_STARTS = 100
-MOST_GPUS = 1_000_000
-MOST_TOKENS = 1_000_000_000
-_MOST_SECONDS = 1e9
-"""Thirty years: clocks count in ns, and 64 bits hold no more than nine times that."""
-
-
-class Seconds(Real):
-    """A number of seconds, not negative, of at most thirty years."""
-
-    def __init__(self) -> None:
-        super().__init__(0.0, _MOST_SECONDS)
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Refuse what is no number of seconds, "nan" included."""
-        found = float(super().convert(value, param, ctx))
-        if not math.isfinite(found):
-            self.fail(f"{value} is not a number of seconds.", param, ctx)
-        return found
+_RUN = "run sweep"
+_PLAN = "run sweep plan"
+_SERVER = "run sweep check"
+_FILE: Any = {"type": NamedPath(path_type=Path, dir_okay=False), "metavar": "FILE"}
+_MANY: Any = {"multiple": True}
+_FLAG: Any = {"is_flag": True}
 
 
-def _said(value: Any) -> str:
-    """Return what was given for a list, as it was: text, or numbers in a TOML file."""
-    if isinstance(value, list):
-        value = ",".join(map(str, value))
-    return shown(value)
+class Option(click.Option):
+    """An option whose help says no bounds: they are far, and told to who passes them."""
+
+    def get_help_extra(self, ctx: click.Context) -> Any:
+        extra = super().get_help_extra(ctx)
+        extra.pop("range", None)
+        return extra
+
+    @property
+    def long_name(self) -> str:
+        return max(self.opts, key=len).lstrip("-")
 
 
-def levels(_: click.Context, __: click.Parameter, value: Any) -> tuple[int, ...] | None:
-    """Read concurrency levels: whole numbers from 1, separated by commas (a list from TOML)."""
-    if value is None:
-        return None
-    parts = value if isinstance(value, list) else str(value).split(",")
-    numbers = [whole_number(part) for part in parts]
-    found = tuple(level for level in numbers if level is not None and 1 <= level <= MOST_LANES)
-    if not found or len(found) < len(numbers):
-        raise UsageError(
-            "levels-unfit",
-            f"concurrency {_said(value)} is not a list of levels from 1 to {MOST_LANES:,}",
-            "give whole numbers from 1, as in --concurrency 1,2,4,8",
-        )
-    if len(set(found)) != len(found):
-        raise UsageError(
-            "level-twice", f"concurrency {_said(value)} names a level twice", "name each once"
-        )
-    return found
+def read_config(ctx: click.Context, _: click.Parameter, path: Path | None) -> None:
+    """Make a TOML file's keys the defaults of the command's options; those that another command
+    has are passed over, so that one file serves all.
 
-
-def one_level(
-    context: click.Context, parameter: click.Parameter, value: Any
-) -> tuple[int, ...] | None:
-    """Read one concurrency level."""
-    found = levels(context, parameter, value)
-    if found is not None and len(found) > 1:
-        raise UsageError(
-            "several-levels",
-            f"{context.info_name} measures one level, not {len(found)}",
-            f"use sweep --concurrency {','.join(map(str, found))}",
-        )
-    return found
-
-
-def _targets(_: click.Context, __: click.Parameter, value: Any) -> tuple[float, ...]:
-    """Read interactivities: numbers above 0, separated by commas (a list from TOML)."""
-    parts = value if isinstance(value, (list, tuple)) else str(value).split(",")
-    numbers = [number(part) for part in parts]
-    found = tuple(speed for speed in numbers if speed is not None and 0.0 < speed < math.inf)
-    if not found or len(found) < len(numbers):
-        raise UsageError(
-            "targets-unfit",
-            f"--at {_said(value)} is not a list of speeds",
-            "give numbers of tokens/s/user above 0, as in --at 30,50,150",
-        )
-    return tuple(dict.fromkeys(found))
-
-
-def targets_option(command: _F) -> _F:
-    """``--at``: the interactivities at which throughput is interpolated."""
-    return click.option(
-        "--at",
-        type=click.UNPROCESSED,
-        callback=_targets,
-        default="30,50,150",
-        show_default=True,
-        metavar="SPEED,…",
-        help="Interactivities in tokens/s/user at which throughput is read off the curve.",
-    )(command)
-
-
-def starts_option(command: _F) -> _F:
-    """``--starts``: how many starts of each level are measured; None if it is not given."""
-    return click.option(
-        "--starts",
-        type=Whole(1, MOST_STARTS),
-        metavar="K",
-        help="Starts of each level, from other points of other sessions. Default: 1.",
-    )(command)
-
-
-def workers(_: click.Context, __: click.Parameter, value: Any) -> int | None:
-    """Read a number of processes: ``auto`` (None) or a whole number from 1."""
-    if value == "auto":
-        return None
-    found = whole_number(value)
-    if found is None or not 1 <= found <= MOST_LANES:
-        raise UsageError(
-            "workers-unfit",
-            f"{shown(value)} is not a number of workers",
-            f"give a whole number from 1 to {MOST_LANES:,}, or auto",
-        )
-    return found
-
-
-def overridden(scenario: Scenario, overrides: tuple[str, ...]) -> Scenario:
-    """Return the scenario with ``RULE=VALUE`` overrides applied and named.
-
-    A value is read as TOML. Raises ``UsageError`` for an unknown rule or a bad value.
+    Raises ``UsageError`` for a file that is no TOML, an unknown option, one that is named twice
+    and a value of another kind than the option's.
     """
-    changes: dict[str, Any] = {}
-    for override in overrides:
-        rule, equals, text = override.partition("=")
-        if override == ALONE:
+    if path is None:
+        return
+    options = {each.long_name: each for each in ctx.command.params if isinstance(each, Option)}
+    defaults: dict[str, Any] = {}
+    named: set[str] = set()
+    for key, value in _read(path).items():
+        name = key.replace("_", "-")
+        if name not in OPTION_NAMES:
             raise UsageError(
-                "override-alone-without-resume",
-                "--override alone goes with --resume",
-                "to change a rule write RULE=VALUE after it",
+                "config-option-unknown", f"{path} has an unknown option {shown(key)}", _near(name)
             )
-        if not equals:
+        if name in named:
             raise UsageError(
-                "override-without-value",
-                f"override {override!r} has no value",
-                "write --override RULE=VALUE",
+                "config-option-twice",
+                f"{path} names {key} twice, with _ and with -",
+                "keep one of them",
             )
-        changes[rule.strip()] = _toml_value(text)
-    return scenario.override(**changes) if changes else scenario
+        named.add(name)
+        if name in options:
+            _check_kind(options[name], value, f"{path}: {key}")
+            alone = options[name].multiple and isinstance(value, str)
+            defaults[str(options[name].name)] = [value] if alone else value
+    ctx.default_map = defaults
 
 
-def _toml_value(text: str) -> Any:
-    """Return a value in TOML; the text itself where it is none, or more than one."""
+def _row(of: str, *names: str, **attributes: Any) -> tuple[frozenset[str], Option]:
+    """Return an option and the commands that have it."""
+    return frozenset(of.split()), Option(names, **attributes)
+
+
+_LEVELS: Any = {"type": Levels(), "metavar": "N,N,…"}
+_TOKENS: Any = {"type": Tokens(), "metavar": "TOKENS"}
+_SCENARIO: Any = {"default": "quick", "metavar": "NAME"}
+_SCENARIOS = "agentx, agentx-faithful, agentx-fast, quick, look, or a .toml. Default: quick"
+
+_TABLE = {
+    "What is replayed": (
+        _row("run", "-c", "--concurrency", type=Levels(single=True), default="8", metavar="N",
+             show_default=True, help="Sessions alive at all times."),
+        _row("sweep", "-c", "--concurrency", **_LEVELS,
+             help="Levels, run in this order. Default: 2,8,24."),
+        _row("plan", "-c", "--concurrency", **_LEVELS, default="8", show_default=True,
+             help="Levels, each planned on its own."),
+        _row(_PLAN, "--traces", type=NamedPath(path_type=Path), metavar="PATH",
+             help="Recorded sessions: a directory or file. Default: the bundled ones."),
+        _row("run plan", "--scenario", **_SCENARIO, help=f"{_SCENARIOS}."),
+        _row("sweep", "--scenario", **_SCENARIO, help=f"{_SCENARIOS}, "
+             "and look without --url, --concurrency and --override."),
+        _row(_PLAN, "--override", **_MANY, is_flag=False, flag_value=ALONE, metavar="RULE=VALUE",
+             help="Change one rule; recorded, not comparable any more. Bare: let --resume go on "
+             "although something has changed."),
+        _row(_RUN, "--max-context", **_TOKENS, help="Leave out sessions that need more. Default: "
+             "what the server says it holds."),
+        _row("plan", "--max-context", **_TOKENS,
+             help="Leave out sessions that need more. Default: none."),
+        _row(_PLAN, "--max-context-policy", type=click.Choice(["session", "request"]),
+             default="session", show_default=True,
+             help="Leave out whole sessions, or single requests."),
+        _row(_PLAN, "--keep-one-of-duplicates", **_FLAG,
+             help="Replay only one of each group of near-duplicate sessions."),
+        _row("run sweep plan stats", "--skip-bad", **_FLAG,
+             help="Leave out trace files that cannot be read."),
+        _row(_PLAN, "--starts", type=Whole(1, MOST_STARTS), metavar="K",
+             help="Starts of each level, from other points of other sessions. Default: 1."),
+        _row(_RUN, "--salt", type=Text(), metavar="TEXT",
+             help="Same seed and salt: same bytes. Default: random."),
+        _row("plan", "--simulate", **_FLAG,
+             help="Play it in virtual time on the simulator, too."),
+    ),
+    "The server": (
+        _row(_RUN, "--url", **_MANY, metavar="URL", help="The server; repeat it for replicas of "
+             "one. Default: the built-in simulator."),
+        _row("check", "--url", **_MANY, metavar="URL",
+             help="A server to look at; repeatable. Default: none."),
+        _row(_SERVER, "--model", type=Text(), metavar="NAME",
+             help="Default: the one the server lists."),
+        _row(_SERVER, "--api-key-env", default="OPENAI_API_KEY", show_default=True, metavar="NAME",
+             help="Environment variable that holds the API key."),
+        _row(_SERVER, "--endpoint", type=click.Choice(["chat", "completions"]), default="chat",
+             show_default=True, help="The API to ask. Completions get token ids where the server "
+             "takes them."),
+        _row(_SERVER, "--header", **_MANY, metavar="NAME:VALUE", help="Send a header along."),
+        _row(_SERVER, "--body", metavar="JSON", help="Send fields along in every request's body."),
+        _row(_RUN, "--session-headers", **_FLAG, help="Name each session in headers, for routers."),
+        _row(_SERVER, "--ca-file", **_FILE, help="Trust this certificate authority."),
+        _row(_SERVER, "--insecure", **_FLAG, help="Accept any certificate."),
+        _row(_RUN, "--keepalive", type=Seconds(), metavar="DURATION",
+             help="Close connections idle longer than this, as in 4s."),
+        _row(_RUN, "--timeout", type=Seconds(), metavar="DURATION",
+             help="Give up on a response after this long (at least 6h). Default: never."),
+        _row(_SERVER, "--timestamps", type=click.Choice(["auto", "kernel", "process"]),
+             default="auto", help="Who timestamps arrivals. Default: auto."),
+        _row(_RUN, "--metrics-url", **_MANY, metavar="URL", help="An engine's metrics page to "
+             "keep on record. Default: the server's own, if any."),
+        _row(_RUN, "--virtual", **_FLAG, help="Replay in virtual time on a modelled engine."),
+        _row(_RUN, "--gpus", type=Whole(1, MOST_GPUS), metavar="N",
+             help="Total GPUs, for per-GPU throughput."),
+    ),
+    "Prompts": (
+        _row(_RUN, "--tokenizer", **_FILE, help="Take one-token words from a tokenizer.json."),
+        _row(_RUN, "--calibration", **_FILE,
+             help="Prove and use an earlier run's calibration.json."),
+        _row("run sweep plan check", "--tool-messages", **_FLAG,
+             help="Send answers as tool calls, and then their results."),
+        _row(_PLAN, "--live-history", **_FLAG,
+             help="Feed what the server answers back into later prompts."),
+    ),
+    "This client": (
+        _row("check", "--streams", default=64, show_default=True, type=Whole(1, 1024),
+             help="Streams at once."),
+        _row("check", "--rate", default=50.0, show_default=True, type=Real(1.0, 1000.0),
+             metavar="TOK/S", help="Tokens per second of each stream."),
+    ),
+    "Running and reporting": (
+        _row(_RUN, "--out", type=NamedPath(path_type=Path), metavar="DIR",
+             help="Default: results/TIME."),
+        _row("sweep", "--resume", **_FLAG, help="Go on with the run in --out, by its options."),
+        _row(_RUN, "--workers", type=Workers(), default="auto", show_default=True, metavar="N",
+             help="Processes to play a level. Auto: one for 128 sessions, a core left free."),
+        _row("run sweep report compare", "--at", type=Speeds(), default="30,50,150",
+             show_default=True, metavar="SPEED,…",
+             help="Interactivities in tokens/s/user at which throughput is read off the curve."),
+        _row("run sweep plan check report compare stats", "--json", "as_json", **_FLAG,
+             help="Print one JSON object and nothing else."),
+        _row("run sweep plan check", "--config", **_FILE, callback=read_config, is_eager=True,
+             expose_value=False, help="Read options from a TOML file; the command line wins."),
+    ),
+}  # fmt: skip
+"""Options by the title of their group: of each the commands that have it."""
+
+OPTION_NAMES = frozenset(
+    option.long_name
+    for rows in _TABLE.values()
+    for of, option in rows
+    if of & {"run", "sweep", "plan", "check"} and option.long_name != "config"
+)
+"""The options that a config file may name, whichever of these commands reads it."""
+
+
+def options_of(command: str) -> list[click.Parameter]:
+    """Return the table's options of a command, for click's ``params``."""
+    return [option for rows in _TABLE.values() for of, option in rows if command in of]
+
+
+class GroupedCommand(click.Command):
+    """A command whose help groups its options as the table does, its own before."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the groups that have any option of this command; ``--help`` ends the last."""
+        *own, about_help = [each for each in self.get_params(ctx) if isinstance(each, click.Option)]
+        groups: dict[str, list[click.Option]] = {
+            title: [option for _, option in rows] for title, rows in _TABLE.items()
+        }
+        in_table = {option for options in groups.values() for option in options}
+        sections = [("Options", [each for each in own if each not in in_table])]
+        sections += [(t, [each for each in own if each in rows]) for t, rows in groups.items()]
+        sections = [(title, options) for title, options in sections if options]
+        sections[-1][1].append(about_help)
+        for title, options in sections:
+            records = [each.get_help_record(ctx) for each in options]
+            with formatter.section(title):
+                formatter.write_dl([record for record in records if record is not None])
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    what = f"the config file {path}"
+    raw = read_given(path, what, "check the path", most_bytes=MOST_TOML_BYTES, pipe=True)
     try:
-        found = parsed_toml(f"v = {text}")
-    except ValueError:
-        return text.strip()
-    return found["v"] if len(found) == 1 else text.strip()
+        return parsed_toml(raw.decode())
+    except ValueError as error:
+        raise UsageError("config-not-toml", f"{path}: invalid TOML: {error}", "mend it") from None
 
 
-def scenario_option(command: _F, default: str = "quick") -> _F:
-    """``--scenario`` and ``--override``, as one ``scenario`` and one ``override`` argument;
-    ``default`` is what the help says of the scenario played where none is named.
-    """
-    command = click.option(
-        "--override",
-        multiple=True,
-        is_flag=False,
-        flag_value=ALONE,
-        metavar="RULE=VALUE",
-        help="Change one rule; recorded, not comparable any more. Bare: let --resume go on "
-        "although something has changed.",
-    )(command)
-    return click.option(
-        "--scenario",
-        default="quick",
-        metavar="NAME",
-        help=f"agentx, agentx-faithful, agentx-fast, quick, look, or a .toml. Default: {default}.",
-    )(command)
+def _near(name: str) -> str:
+    from difflib import get_close_matches  # for a mistake alone: a start does without
+
+    nearest = get_close_matches(name, sorted(OPTION_NAMES), n=1)
+    return f"use {nearest[0]}" if nearest else "use the long option names of --help"
 
 
-def duplicates_option(command: _F) -> _F:
-    """``--keep-one-of-duplicates``."""
-    return click.option(
-        "--keep-one-of-duplicates",
-        is_flag=True,
-        help="Of sessions that repeat one another, play the first alone.",
-    )(command)
-
-
-def tool_messages_option(command: _F) -> _F:
-    """``--tool-messages``."""
-    return click.option(
-        "--tool-messages",
-        is_flag=True,
-        help="Send answers as tool calls, and then their results.",
-    )(command)
-
-
-def live_history_option(command: _F) -> _F:
-    """``--live-history``."""
-    return click.option(
-        "--live-history",
-        is_flag=True,
-        help="Feed what the server answers back into later prompts.",
-    )(command)
-
-
-_NO_LIVE_HISTORY = {
-    "virtual": "--virtual has no server to give any",
-    "simulate": "--simulate has no server to give any",
-    "completions": "--endpoint completions has no messages to say them in",
-    "tool_messages": "--tool-messages makes calls of them",
-}
-
-
-def refuse_live_history_with(**others: bool) -> None:
-    """Refuse ``--live-history`` with what leaves nothing to feed back, or no message to say it in:
-    each of ``_NO_LIVE_HISTORY``, by whether it was asked for.
-    """
-    for name, why in _NO_LIVE_HISTORY.items():
-        if others.get(name):
-            raise UsageError(
-                "live-history-unfit",
-                f"--live-history says answers again, and {why}",
-                "leave one of them out",
-            )
-
-
-def resolve_scenario(name: str, overrides: tuple[str, ...]) -> Scenario:
-    """Return the scenario of that name or file, with the overrides applied."""
-    return overridden(load_scenario(name), overrides)
+def _check_kind(option: Option, value: object, where: str) -> None:
+    """Raise ``UsageError`` for a value of a TOML file that is of no kind the option takes."""
+    plain: tuple[type, ...] = getattr(option.type, "plain", (str,))
+    listed: tuple[type, ...] = getattr(option.type, "listed", ())
+    wanted: str = getattr(option.type, "wanted", "a text")
+    if option.multiple:
+        listed, wanted = (str,), "a text or a list of texts"
+    elif option.is_flag:
+        plain, wanted = (bool,), "true or false"
+    values, kinds = (value, listed) if listed and isinstance(value, list) else ([value], plain)
+    if all(type(each) in kinds for each in values):
+        if "\0" not in str(value):
+            return
+        wanted = f"{wanted} without NUL"  # a command line could not hold it either
+    raise UsageError(
+        "config-value-unfit", f"{where} is {shown(value)}, not {wanted}", f"give {wanted}"
+    )

@@ -6,9 +6,7 @@ Not for: the API key, which no option carries (``--api-key-env`` names a variabl
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-import orjson
-
-from agentx_replay.secret_texts import HIDDEN, hidden_fields
+from agentx_replay.secret_texts import HIDDEN, hidden_body, hidden_header
 
 _CREDENTIALS = re.compile(r"//[^/?#\s]*@")
 
@@ -34,19 +32,4 @@ def _without_values(arguments: Sequence[str]) -> Iterator[str]:
             shown = _SHOWN.get(argument)
 
 
-def _header(header: str) -> str:
-    name, colon, _ = header.partition(":")
-    return f"{name}: {HIDDEN}" if colon else HIDDEN
-
-
-def _body(text: str) -> str:
-    """Return a body as it stands unless something in it is hidden; what is no JSON is hidden."""
-    try:
-        body = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return HIDDEN
-    hidden = hidden_fields(body)
-    return text if hidden == body else orjson.dumps(hidden).decode()
-
-
-_SHOWN: dict[str, Callable[[str], str]] = {"--header": _header, "--body": _body}
+_SHOWN: dict[str, Callable[[str], str]] = {"--header": hidden_header, "--body": hidden_body}

@@ -9,8 +9,9 @@ from pathlib import Path
 import click
 
 from agentx_replay.analysis.point import Point
-from agentx_replay.cli.options import NamedPath, targets_option
+from agentx_replay.cli.options import GroupedCommand, options_of
 from agentx_replay.cli.output import say, say_document
+from agentx_replay.cli.values import NamedPath
 from agentx_replay.errors import UsageError
 from agentx_replay.experiment.late_fidelity import with_late_fidelity
 from agentx_replay.report.rebuild import Report
@@ -19,11 +20,9 @@ from agentx_replay.wording import wrapped
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-@click.command()
+@click.command(cls=GroupedCommand, params=options_of("report"))
 @click.argument("directory", type=NamedPath(path_type=Path))
-@targets_option
 @click.option("--full", is_flag=True, help="Also say what lanes alone say of throughput.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 def report(directory: Path, at: tuple[float, ...], full: bool, as_json: bool) -> None:
     """Print the points and the curve of the run in DIRECTORY and rebuild its HTML page.
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import click
 
-from agentx_replay.cli.numerals import Whole
-from agentx_replay.cli.options import NamedPath
+from agentx_replay.cli.options import GroupedCommand, options_of
 from agentx_replay.cli.output import say, say_document
+from agentx_replay.cli.values import NamedPath, Whole
 from agentx_replay.errors import UsageError
 from agentx_replay.shipped import shipped_directory
 from agentx_replay.traces.corpus import read_corpus
@@ -31,10 +31,8 @@ _CORPUS = click.argument(
 )
 
 
-@traces.command()
+@traces.command(cls=GroupedCommand, params=options_of("stats"))
 @_CORPUS
-@click.option("--skip-bad", is_flag=True, help="Leave out files that cannot be read, and say so.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def stats(corpus: Path, skip_bad: bool, as_json: bool) -> None:
     """Print what CORPUS holds (default: the bundled sessions).
 

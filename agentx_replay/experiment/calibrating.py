@@ -108,12 +108,6 @@ async def calibrate(
     Raises UsageError where the earlier one is of another API or kind of messages, and (exit code 3)
     where the server cannot be asked, or takes no ``tool_messages``.
     """
-    if tool_messages and settings.api != "chat":
-        raise UsageError(
-            "tool-messages-without-chat",
-            f"--tool-messages is of the chat API, and {settings.api} is asked",
-            "leave it out, or --endpoint",
-        )
     if earlier is not None and earlier.api != settings.api:
         raise UsageError(
             "calibration-of-other-api",

@@ -13,11 +13,10 @@ from agentx_replay.analysis.run import MeasuredLevel, Run
 from agentx_replay.errors import UsageError
 from agentx_replay.experiment.conformity import level_fidelity
 from agentx_replay.experiment.sessions import SessionSource
+from agentx_replay.experiment.settings import scenario_on_record
 from agentx_replay.plan.plan import GraphLibrary, Plan
 from agentx_replay.results.run_directory import PointStatus
-from agentx_replay.scenario import Scenario, scenario_of
-
-_NO_RULES = ("name", "fingerprint", "overridden")
+from agentx_replay.scenario import Scenario
 
 
 def with_late_fidelity(run: Run) -> tuple[Run, list[str]]:
@@ -87,10 +86,8 @@ class _Recording:
             ) from error
 
     def _scenario(self) -> Scenario:
-        told = self.sweep.get("scenario", {})
-        rules = {k: v for k, v in told.items() if k not in _NO_RULES and v is not None}
         try:
-            return scenario_of(told.get("name", ""), rules, "sweep.json")
+            return scenario_on_record(self.sweep)
         except UsageError as error:
             raise UsageError(
                 "late-rules-unknown",

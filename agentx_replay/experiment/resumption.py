@@ -5,16 +5,17 @@ machine it ran, the port of a simulator) is not looked at. Not for: moving or re
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from agentx_replay.errors import UsageError
+from agentx_replay.experiment.settings import Settings, settings_of
 from agentx_replay.prompts.calibration import from_document
-from agentx_replay.results.going_on import going_on
 from agentx_replay.results.layout import calibration_file, sweep_file
+from agentx_replay.results.resume_command import NOT_KEPT, going_on
 from agentx_replay.results.run_directory import (
     PointStatus,
     StoredPoint,
@@ -27,72 +28,53 @@ from agentx_replay.results.run_directory import (
 _MOST_SHOWN = 60
 _NOT_RULES = ("name", "fingerprint", "overridden", "comparable")
 _MAY_CHANGE = ("metrics", "keep_alive_s")
-_NEEDED = (
-    ("command",), ("started_unix_s",), ("versions", "agentx-replay"), ("scenario",),
-    ("corpus", "fingerprint", "played"), ("plans",), ("levels",), ("starts",), ("gpus",), ("salt",),
-    ("calibration", "cost"), ("target", "kind"),
+_SETTINGS = (
+    "endpoint", "header", "body", "session_headers", "keepalive", "timeout", "max_context",
+    "max_context_policy", "keep_one_of_duplicates",
 )  # fmt: skip
-"""What a run is compared by, or goes on from."""
+_OPTIONS = ("gpus", "salt", "tool_messages", "live_history")
+"""What a run is compared by beside its corpus, rules and server: in its settings and beside."""
 
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """A run as it was left: its ``sweep.json``, and its complete points by rising concurrency
-    and start.
+    """A run as it was left: its ``sweep.json``, the settings in it, and its complete points by
+    rising concurrency and start.
     """
 
     path: Path
     document: Mapping[str, Any]
+    settings: Settings
     complete: tuple[StoredPoint, ...]
-
-    @property
-    def salt(self) -> str:
-        """What its prompts were made from."""
-        return str(self.document["salt"])
-
-    @property
-    def levels(self) -> tuple[int, ...]:
-        """The levels it was to run."""
-        return tuple(self.document["levels"])
-
-    @property
-    def starts(self) -> int:
-        """How many starts of each level it was to measure."""
-        return int(self.document["starts"])
-
-    @property
-    def api(self) -> str:
-        """The API that it asked."""
-        return _api(self.document)
-
-    @property
-    def calibration(self) -> Path | None:
-        """Its calibration, to be proven anew; None where words and template were assumed."""
-        path = calibration_file(self.path)
-        if not path.exists() or from_document(read_json(path), str(path)).cost.assumed:
-            return None
-        return path
 
 
 def earlier_run(path: Path) -> Earlier:
     """Return what there is to resume. Raises ``UsageError`` where there is no run, where its
-    ``sweep.json`` lacks something, or where a level lies in another's directory.
+    ``sweep.json`` is damaged, or where a level lies in another's directory.
     """
     document = read_sweep(path)
-    for part, *fields in _NEEDED:
-        lacking = [part] if part not in document else [f for f in fields if f not in document[part]]
-        if lacking:
-            where = sweep_file(path) if lacking == [part] else f"{part} in {sweep_file(path)}"
-            raise UsageError(
-                "resume-file-missing",
-                f"{where} has no {lacking[0]}, so its run cannot be resumed",
-                "choose another --out",
-            )
+    try:
+        settings = settings_of(document, path)
+    except (KeyError, ValueError) as error:
+        raise UsageError(
+            "resume-settings-damaged",
+            f"{sweep_file(path)} cannot be gone on from: {error}",
+            "choose another --out",
+        ) from None
     points = read_points(path)
     for point in points:
         check_place(point)
     complete = tuple(point for point in points if point.status is PointStatus.COMPLETE)
-    return Earlier(path, document, complete)
+    calibration = _calibration(path) or settings.calibration
+    return Earlier(path, document, replace(settings, calibration=calibration), complete)
+
+
+def _calibration(path: Path) -> Path | None:
+    """Return a run's calibration, to be proven anew; None if words and template were assumed."""
+    file = calibration_file(path)
+    if not file.exists() or from_document(read_json(file), str(file)).cost.assumed:
+        return None
+    return file
 
 
 def resumed(earlier: Earlier, now: Mapping[str, Any], *, accept: bool) -> dict[str, Any]:
@@ -110,7 +92,7 @@ def resumed(earlier: Earlier, now: Mapping[str, Any], *, accept: bool) -> dict[s
             "alone to mix them on record",
         )
     before = earlier.document
-    begun = {key: before[key] for key in ("command", "started_unix_s")}
+    begun = {key: before[key] for key in ("command", "started_unix_s") if key in before}
     kept = {str(point.measurement) for point in earlier.complete}
     plans = {name: plan for name, plan in now["plans"].items() if name not in kept}
     again = {"command": now["command"], "unix_s": now["started_unix_s"], "differences": found}
@@ -118,8 +100,8 @@ def resumed(earlier: Earlier, now: Mapping[str, Any], *, accept: bool) -> dict[s
         **now,
         **begun,
         "levels": sorted({*before["levels"], *now["levels"]}),
-        "starts": max(earlier.starts, now["starts"]),
-        "plans": {**before["plans"], **plans},
+        "starts": max(before["starts"], now["starts"]),
+        "plans": {**before.get("plans", {}), **plans},
         "resumed": [*before.get("resumed", []), again],
     }
 
@@ -130,33 +112,29 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     return [
         f"{name} was {_shown(old.get(name))} and is {_shown(new.get(name))}"
         for name in {**old, **new}
-        if _plain(old.get(name)) != _plain(new.get(name))
+        if _plain(old.get(name)) != _plain(new.get(name)) and NOT_KEPT not in str(old.get(name))
     ]
 
 
-def _api(document: Mapping[str, Any]) -> str:
-    return str(document["calibration"].get("api", "chat"))
-
-
 def _facts(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    yield "the version", document["versions"]["agentx-replay"]
-    yield "the corpus", document["corpus"]["fingerprint"]
-    yield "the sessions played", document["corpus"]["played"]
-    for rule, value in document["scenario"].items():
+    yield "the version", document.get("versions", {}).get("agentx-replay")
+    corpus = document.get("corpus", {})
+    yield "the corpus", corpus.get("fingerprint")
+    yield "the sessions played", corpus.get("played")
+    for rule, value in document.get("scenario", {}).items():
         if rule not in _NOT_RULES:
             yield f"the rule {rule}", value
-    target = document["target"]
+    target = document.get("target", {})
     for fact, value in target.items():
-        embedded = fact == "url" and target["kind"] != "server"
+        embedded = fact == "url" and target.get("kind") != "server"
         if fact not in _MAY_CHANGE and not embedded:
             several = fact == "url" and isinstance(value, list)
             yield f"the server's {fact}", ", ".join(value) if several else value
-    yield "the API", _api(document)
-    yield "sending tool messages", document.get("tool_messages", False)
-    yield "the template's cost", document["calibration"]["cost"]
-    yield "the salt", document["salt"]
-    yield "feeding live output back", document.get("live_history", False)
-    yield "the number of GPUs", document["gpus"]
+    yield "the clock of arrivals", document.get("timestamps")
+    yield "the template's cost", document.get("calibration", {}).get("cost")
+    for names, values in ((_SETTINGS, document.get("settings", {})), (_OPTIONS, document)):
+        for name in names:
+            yield f"--{name.replace('_', '-')}", values.get(name)
 
 
 def _plain(value: Any) -> bytes:

@@ -1,55 +1,152 @@
 """What an experiment is asked to do, resolved: values that every level shares."""
 
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from agentx_replay.endpoint.kernel_stamps import Timestamps
 from agentx_replay.endpoint.scrape import MetricsPage
+from agentx_replay.errors import UsageError
+from agentx_replay.experiment.sessions import SessionSource
 from agentx_replay.plan.selection import ContextPolicy
 from agentx_replay.reason import Reason
 from agentx_replay.replay.driver import Progress
 from agentx_replay.replay.instrument import ClientLoad
 from agentx_replay.replay.ports import Clock, Endpoint
 from agentx_replay.results.recent import Snapshot
-from agentx_replay.scenario import Scenario
+from agentx_replay.results.typed import typed
+from agentx_replay.scenario import Scenario, load_scenario, scenario_of
+from agentx_replay.secret_texts import hidden_body, hidden_header
+from agentx_replay.shipped import shipped_directory
 
 if TYPE_CHECKING:
     from agentx_replay.endpoint.settings import EndpointSettings
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """One sweep. ``max_context`` in tokens (None: the server's own limit, where it tells one);
-    ``salt`` decides the words of every prompt; ``tokenizer`` is a ``tokenizer.json``;
-    ``calibration`` a file of an earlier run; ``tool_messages`` sends tool calls and results;
-    ``keep_one_of_duplicates`` leaves near-duplicate sessions out; ``command`` is what was typed;
-    ``workers`` is the number of processes that play a level (None: by its lanes and the cores);
-    ``starts`` is how many starts of each level are measured;
-    ``resume`` goes on with the run in ``out``, with ``accept_differences`` even as another one;
-    ``live_history`` has later prompts say what the server answered, in place of words.
+    """One sweep, as it was asked for: the options of the command line by their names.
+
+    ``scenario`` has its overrides applied. ``max_context`` is in tokens (None: the server's own
+    limit, if it reports one), ``keepalive`` and ``timeout`` in seconds; ``workers`` is a number of
+    processes (None: by lanes and cores). ``salt`` decides the words of every prompt; ``command`` is
+    what was typed. ``resume`` goes on with the run in ``out``, with ``accept_differences`` even as
+    another experiment.
     """
 
-    traces: Path
-    scenario: Scenario
-    levels: tuple[int, ...]
-    out: Path
-    salt: str
-    command: tuple[str, ...]
-    gpus: int | None = None
+    traces: Path = field(default_factory=partial(shipped_directory, "traces"))
+    scenario: Scenario = field(default_factory=partial(load_scenario, "quick"))
+    concurrency: tuple[int, ...] = (2, 8, 24)
+    starts: int = 1
     max_context: int | None = None
-    context_policy: ContextPolicy = "session"
+    max_context_policy: ContextPolicy = "session"
     keep_one_of_duplicates: bool = False
+    skip_bad: bool = False
+    salt: str = field(default_factory=partial(token_hex, 8))
+    url: tuple[str, ...] = ()
+    model: str | None = None
+    api_key_env: str = "OPENAI_API_KEY"
+    endpoint: Literal["chat", "completions"] = "chat"
+    header: tuple[str, ...] = ()
+    body: str | None = None
+    session_headers: bool = False
+    ca_file: Path | None = None
+    insecure: bool = False
+    keepalive: float | None = None
+    timeout: float | None = None
+    timestamps: Literal["auto", "kernel", "process"] = "auto"
+    metrics_url: tuple[str, ...] = ()
+    virtual: bool = False
+    gpus: int | None = None
     tokenizer: Path | None = None
     calibration: Path | None = None
     tool_messages: bool = False
-    skip_bad: bool = False
+    live_history: bool = False
     workers: int | None = None
+    out: Path = field(default_factory=lambda: Path("results") / time.strftime("%Y%m%d-%H%M%S"))
+    command: tuple[str, ...] = ()
     resume: bool = False
     accept_differences: bool = False
-    starts: int = 1
-    live_history: bool = False
+
+    def __post_init__(self) -> None:
+        way_out = "leave one of them out"
+        history = "--live-history feeds answers back as messages, and"
+        chat = self.endpoint == "chat"
+        for clash, error in (
+            (self.virtual and self.url, UsageError(
+                "virtual-with-url", "--virtual has no wire, so it cannot reach --url", way_out)),
+            (self.virtual and self.workers is not None, UsageError(
+                "workers-in-virtual-time", "--virtual has one clock and no processes",
+                "leave --workers out")),
+            (self.virtual and self.timestamps == "kernel", UsageError(
+                "virtual-with-kernel-timestamps",
+                "--virtual has no arrivals that a kernel could timestamp", way_out)),
+            (self.live_history and self.virtual, UsageError(
+                "live-history-without-server",
+                f"{history} --virtual or --simulate has no server to give any", way_out)),
+            (self.live_history and not chat, UsageError(
+                "live-history-of-completions",
+                f"{history} --endpoint completions takes none", way_out)),
+            (self.live_history and self.tool_messages, UsageError(
+                "live-history-with-tool-messages", f"{history} --tool-messages makes calls of them",
+                way_out)),
+            (self.tool_messages and not chat, UsageError(
+                "tool-messages-without-chat",
+                "--tool-messages requires the chat API, and --endpoint is completions", way_out)),
+        ):  # fmt: skip
+            if clash:
+                raise error
+
+    def source(self, max_context: int | None = None) -> SessionSource:
+        """Return which sessions are replayed, at most as long as ``max_context`` if none is set."""
+        return SessionSource(
+            traces=self.traces,
+            skip_bad=self.skip_bad,
+            max_context=self.max_context or max_context,
+            context_policy=self.max_context_policy,
+            max_sessions=self.scenario.max_sessions,
+            keep_one_of_duplicates=self.keep_one_of_duplicates,
+        )
+
+    def document(self) -> dict[str, Any]:
+        """Return as JSON what ``sweep.json`` has nowhere else, without secrets and with whole
+        paths; ``settings_of`` reads it back.
+        """
+        plain = {name: getattr(self, name) for name in self.__slots__ if name not in _ELSEWHERE}
+        paths = {name: str(v.absolute()) for name, v in plain.items() if isinstance(v, Path)}
+        header = [hidden_header(each) for each in self.header]
+        body = self.body and hidden_body(self.body)
+        return {**plain, **paths, "header": header, "body": body}
+
+
+_ELSEWHERE = frozenset(
+    ("scenario", "concurrency", "starts", "gpus", "salt", "tool_messages", "live_history",
+     "out", "command", "resume", "accept_differences")
+)  # fmt: skip
+_RULES_ALSO = ("name", "fingerprint", "overridden")
+
+
+def scenario_on_record(sweep: Mapping[str, Any]) -> Scenario:
+    """Return the scenario of a ``sweep.json``. Raises ``UsageError`` for rules unknown today."""
+    told = sweep.get("scenario", {})
+    rules = {k: v for k, v in told.items() if k not in _RULES_ALSO and v is not None}
+    scenario = scenario_of(told.get("name", ""), rules, "sweep.json")
+    return replace(scenario, overridden=tuple(told.get("overridden", ())))
+
+
+def settings_of(sweep: Mapping[str, Any], out: Path) -> Settings:
+    """Return the settings that a ``sweep.json`` was written from, its secrets hidden in them.
+
+    Raises ``UsageError`` for rules unknown today, ``ValueError`` or ``KeyError`` for damage.
+    """
+    names = ("starts", "gpus", "salt", "tool_messages", "live_history")
+    told = {**sweep["settings"], **{name: sweep[name] for name in names}}
+    found = typed(Settings, told | {"concurrency": sweep["levels"], "out": str(out)}, "settings")
+    return replace(found, scenario=scenario_on_record(sweep))
 
 
 @dataclass(frozen=True, slots=True)

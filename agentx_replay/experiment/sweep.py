@@ -21,7 +21,6 @@ from agentx_replay.endpoint.kernel_stamps import granted_buffer_bytes
 from agentx_replay.experiment.interrupts import Interrupts
 from agentx_replay.experiment.prompting import calibration_for, prompting_of
 from agentx_replay.experiment.resumption import Earlier, earlier_run, resumed
-from agentx_replay.experiment.sessions import SessionSource
 from agentx_replay.experiment.settings import Screen, Settings, Target
 from agentx_replay.experiment.workers import workers_for
 from agentx_replay.plan.plan import GraphLibrary, Plan
@@ -55,21 +54,14 @@ class Sweep:
         self.interrupted = False
         self._settings = settings
         self._target = target
-        self._source = SessionSource(
-            traces=settings.traces,
-            skip_bad=settings.skip_bad,
-            max_context=settings.max_context or target.max_context,
-            context_policy=settings.context_policy,
-            max_sessions=settings.scenario.max_sessions,
-            keep_one_of_duplicates=settings.keep_one_of_duplicates,
-        )
+        self._source = settings.source(target.max_context)
         self.corpus, self.selection = self._source.read()
         scenario = settings.scenario
         library = GraphLibrary(self.selection, scenario)
         self.plans = [
             Plan(scenario, self.corpus.fingerprint, library, level, start)
             for start in range(1, settings.starts + 1)
-            for level in settings.levels
+            for level in settings.concurrency
         ]
         earlier = earlier_run(settings.out) if settings.resume else None
         self.kept_points = _kept_points(earlier) if earlier else []
@@ -79,10 +71,9 @@ class Sweep:
         document = self._document()
         accept = settings.accept_differences
         if earlier is not None:
-            # Before it is calibrated: one of another kind would be refused as if it was given.
-            api = target.endpoint.api if target.endpoint else "chat"
-            calibrated = earlier.document["calibration"] | {"api": api}
-            resumed(earlier, document | {"calibration": calibrated}, accept=accept)
+            # Before it is calibrated, which takes seconds: its cost is compared below.
+            before = {"calibration": earlier.document.get("calibration", {})}
+            resumed(earlier, document | before, accept=accept)
         self.calibration = calibration_for(settings, target)
         self._prompting = prompting_of(self.calibration, settings, target)
         document["calibration"] = summary_document(self.calibration)
@@ -159,13 +150,15 @@ class Sweep:
             "corpus": _corpus_document(self.corpus, self.selection),
             "source": self._source.document(),
             "plans": {str(_measurement(plan)): plan.fingerprint for plan in self.plans},
-            "levels": settings.levels,
+            "levels": settings.concurrency,
             "starts": settings.starts,
             "gpus": settings.gpus,
             "salt": settings.salt,
             "tool_messages": settings.tool_messages,
             "live_history": settings.live_history,
             "target": self._target.facts,
+            "timestamps": self._target.timestamps,
+            "settings": settings.document(),
         }
 
 

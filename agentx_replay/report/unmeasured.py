@@ -2,8 +2,8 @@
 
 from agentx_replay.analysis.findings import Kind
 from agentx_replay.analysis.run import Run
-from agentx_replay.results.going_on import put_back, resuming_command
 from agentx_replay.results.layout import Measurement, measurement_of, point_file
+from agentx_replay.results.resume_command import resume_command, typed_again
 
 _NOT_BEGUN = "not begun"
 
@@ -60,7 +60,7 @@ def unmeasured_lines(run: Run) -> list[str]:
     if not_begun:
         lines.append(
             f"not measured: concurrency {', '.join(not_begun)}; this goes on"
-            f"{put_back(_command(run))}:"
+            f"{typed_again(run.sweep)}:"
         )
     return lines
 
@@ -71,4 +71,4 @@ def go_on_lines(run: Run) -> list[str]:
 
 
 def _command(run: Run) -> str:
-    return resuming_command(run.sweep, run.path)
+    return resume_command(run.path)

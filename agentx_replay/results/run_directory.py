@@ -18,7 +18,6 @@ from agentx_replay.errors import UsageError
 from agentx_replay.given_files import read_given
 from agentx_replay.results.compaction import play_files
 from agentx_replay.results.durable import disk_faults_explained, sync_directory, write_bytes_durably
-from agentx_replay.results.going_on import NOT_KEPT, going_on
 from agentx_replay.results.layout import (
     Measurement,
     calibration_file,
@@ -35,6 +34,7 @@ from agentx_replay.results.layout import (
 from agentx_replay.results.lock import lock
 from agentx_replay.results.parquet import read_parquet, write_parquet
 from agentx_replay.results.requests import StoredRequests
+from agentx_replay.results.resume_command import NOT_KEPT, going_on
 from agentx_replay.results.rows import table_of
 from agentx_replay.results.sample_parts import sample_files
 from agentx_replay.results.schema import INSTRUMENT, PLAYS, POINTS, Column, arrow_schema

@@ -49,6 +49,8 @@ class _Sweep:
     live_history: bool
     calibration: dict[str, object]
     target: _Target
+    timestamps: str
+    settings: dict[str, object]
     resumed: tuple[dict[str, object], ...]
 
 

@@ -401,7 +401,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     settings = Settings(
         traces=shipped_directory("traces"),
         scenario=load_scenario("quick"),
-        levels=(4, 12),
+        concurrency=(4, 12),
         out=out,
         salt="pepper",
         command=(),

@@ -8,8 +8,8 @@ from refusals import refuses
 
 from agentx_replay.cli.check import check
 from agentx_replay.cli.measure import run, sweep
+from agentx_replay.cli.options import OPTION_NAMES
 from agentx_replay.cli.plan import plan
-from agentx_replay.cli.sections import OPTION_NAMES
 from agentx_replay.errors import UsageError
 
 WHOLE = "not a whole number"
@@ -86,9 +86,9 @@ def test_live_history_is_said_in_a_file(tmp_path: Path, command: click.Command) 
         ("as_json = true", "unknown option 'as_json'"),
         ('config = "other.toml"', "unknown option 'config'"),
         ("max-context = 5\nmax_context = 6", "names max_context twice"),
-        ("gpus = " + "9" * 5000, "not TOML (it holds a number of thousands of digits)"),
-        ("gpus = " + "[" * 3000, "not TOML (it is nested too deeply)"),
-        ("gpus =", "not TOML (Invalid value"),
+        ("gpus = " + "9" * 5000, "invalid TOML: it holds a number of thousands of digits"),
+        ("gpus = " + "[" * 3000, "invalid TOML: it is nested too deeply"),
+        ("gpus =", "invalid TOML: Invalid value"),
     ],
 )
 def test_a_value_of_another_kind_is_refused_by_file_and_key(
@@ -108,6 +108,9 @@ def test_a_value_of_another_kind_is_refused_by_file_and_key(
         ("skip_bad = true", "skip_bad", True),
         ("gpus = 0x10", "gpus", 16),
         ("timeout = 30000", "timeout", 30000.0),
+        ('timeout = "6h"', "timeout", 21600.0),
+        ('keepalive = "500ms"', "keepalive", 0.5),
+        ('max-context = "128k"', "max_context", 128_000),
         ("at = [30, 42.5]", "at", (30.0, 42.5)),
         ("at = 50", "at", (50.0,)),
         ('at = "30,50"', "at", (30.0, 50.0)),
@@ -160,7 +163,7 @@ def test_a_file_may_name_what_another_command_has(tmp_path: Path, command: click
 
 @pytest.mark.parametrize("command", [run, sweep, plan, check])
 def test_every_option_of_these_commands_is_known_in_every_file(command: click.Command) -> None:
-    names = {name.lstrip("-") for each in command.params for name in each.opts}
+    names = {name[2:] for each in command.params for name in each.opts if name.startswith("--")}
     assert names - OPTION_NAMES == {"config"}
 
 

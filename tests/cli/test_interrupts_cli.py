@@ -155,11 +155,7 @@ def test_the_levels_an_interrupted_sweep_did_not_come_to_are_named(tmp_path: Pat
     ]
     again = finished("report", str(out))
     assert again.returncode == 1
-    assert (
-        "\nagentx-replay sweep --workers 1 --override window_s=600 --override grace_s=1 "
-        "--override warmup_requests=1 --override primer_lead_s=0.1 --json --concurrency 4,8,16 "
-        f"--resume --out {out}\n"
-    ) in again.stdout
+    assert f"\nagentx-replay sweep --resume --out {out}\n" in again.stdout
 
 
 def test_while_the_report_is_made_what_was_measured_is_named(tmp_path: Path) -> None:

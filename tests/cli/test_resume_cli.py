@@ -69,7 +69,7 @@ def test_an_attempt_again_has_ids_of_its_own_and_both_can_be_read(killed_run: Pa
 
 def test_a_resumption_may_add_levels_and_needs_none_named(killed_run: Path) -> None:
     out = str(killed_run)
-    options = ("sweep", "--virtual", "--override", "window_s=4", "--resume", "--out", out)
+    options = ("sweep", "--resume", "--out", out)
     assert finished(*options).returncode == 0
     assert finished(*options, "--concurrency", "1").returncode == 0
     assert [point.concurrency for point in read_points(killed_run)] == [1, 2, 4]
@@ -77,7 +77,7 @@ def test_a_resumption_may_add_levels_and_needs_none_named(killed_run: Path) -> N
 
 
 def test_a_resumption_may_add_starts_and_goes_on_with_those_of_before(killed_run: Path) -> None:
-    options = ("sweep", "--virtual", "--override", "window_s=4", "--resume")
+    options = ("sweep", "--resume")
     result = finished(*options, "--starts", "2", "--out", str(killed_run))
     assert result.returncode == 0, result.stderr
     again = killed_run / "c0004-s2" / "point.json"
@@ -123,15 +123,40 @@ def test_a_kept_level_keeps_its_plan_and_no_other_is_told(killed_run: Path) -> N
 
 
 def test_the_command_that_a_refusal_names_goes_on(killed_run: Path) -> None:
-    refused = finished("sweep", "--virtual", "--resume", "--out", str(killed_run))
+    refused = finished("sweep", "--resume", "--gpus", "2", "--out", str(killed_run))
     assert refused.returncode == 2
+    assert "--gpus was None and is 2" in refused.stderr
     _, name, *options = shlex.split(refused.stderr.splitlines()[2])
-    assert (name, *options) == (
-        "sweep", "--virtual", "--override", "window_s=4", "--concurrency", "2,4",
-        "--resume", "--out", str(killed_run),
-    )  # fmt: skip
+    assert (name, *options) == ("sweep", "--resume", "--out", str(killed_run))
+    before = read_sweep(killed_run)
     assert finished(name, *options).returncode == 0
     assert str(read_points(killed_run)[1].status) == "complete"
+    after = read_sweep(killed_run)
+    for part in ("settings", "scenario", "levels", "starts", "salt", "target", "timestamps"):
+        assert after[part] == before[part]
+
+
+def test_a_secret_is_asked_again(killed_run: Path) -> None:
+    file = killed_run / "sweep.json"
+    document = read_sweep(killed_run)
+    document["settings"]["header"] = ["Cookie: ***"]
+    file.write_bytes(orjson.dumps(document))
+    resume = ("sweep", "--resume", "--out", str(killed_run))
+    refused = finished(*resume)
+    assert refused.returncode == 2
+    assert "[resume-without-secret]" in refused.stderr
+    assert "--header" in refused.stderr
+    other = finished(*resume, "--header", "Authorization: other")
+    assert "[resume-differs]" in other.stderr
+    assert finished(*resume, "--header", "Cookie: chocolate").returncode == 0
+    assert "chocolate" not in file.read_text()
+
+
+def test_the_clock_of_arrivals_may_not_change(killed_run: Path) -> None:
+    document = read_sweep(killed_run)
+    (killed_run / "sweep.json").write_bytes(orjson.dumps(document | {"timestamps": "kernel"}))
+    refused = finished("sweep", "--resume", "--out", str(killed_run))
+    assert "the clock of arrivals was kernel and is process" in refused.stderr
 
 
 def test_there_must_be_a_run_to_resume(tmp_path: Path) -> None:

@@ -46,25 +46,26 @@ def test_its_calibration_serves_no_plain_run(
     assert "[calibration-of-other-messages]" in ended.stderr
 
 
-def test_a_run_that_sent_them_is_not_resumed_without(with_tools: tuple[Path, str, str]) -> None:
-    resume = ("--resume", "--out", str(with_tools[0]))
-    ended = finished("sweep", *SHORT, *resume)
-    assert ended.returncode == 2
-    assert "[resume-differs]" in ended.stderr
-    assert "[calibration-of-other" not in ended.stderr
-    other = finished("sweep", *SHORT, *resume, "--live-history")
-    assert other.stderr.count(" and is ") == 2
+def test_a_run_that_sent_them_goes_on_sending_them(with_tools: tuple[Path, str, str]) -> None:
+    resume = ("sweep", "--resume", "--out", str(with_tools[0]))
+    ended = finished(*resume)
+    assert exact_by(ended.stderr) == f"{BUILTIN_WORDS}, tool messages, {BY}/tokenize"
+    assert "[live-history-with-tool-messages]" in finished(*resume, "--live-history").stderr
 
 
 def test_on_record_they_are_left_out_and_the_server_is_calibrated_anew(
     with_tools: tuple[Path, str, str], tmp_path: Path
 ) -> None:
     out = shutil.copytree(with_tools[0], tmp_path / "mixed")
-    resume = ("--resume", "--override", "--out", str(out))
-    ended = finished("sweep", "--concurrency", "2", *SHORT[2:], *resume)
+    (tmp_path / "plain.toml").write_text("tool-messages = false")
+    resume = ("sweep", "--resume", "--out", str(out), "--config", str(tmp_path / "plain.toml"))
+    refused = finished(*resume, "--concurrency", "2")
+    assert "[resume-differs]" in refused.stderr
+    assert "[calibration-of-other" not in refused.stderr
+    ended = finished(*resume, "--concurrency", "2", "--override")
     assert exact_by(ended.stderr) == f"{BUILTIN_WORDS}, {BY}/tokenize"
-    (again,) = json.loads((out / "sweep.json").read_text())["resumed"]
-    assert again["differences"][0].endswith(" tool messages was True and is False")
+    *_, again = json.loads((out / "sweep.json").read_text())["resumed"]
+    assert again["differences"][-1] == "--tool-messages was True and is False"
 
 
 def test_completions_have_no_messages(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def swept(
     settings = Settings(
         traces=shipped_directory("traces"),
         scenario=SCENARIO,
-        levels=(1, 2),
+        concurrency=(1, 2),
         out=tmp_path / "out",
         salt="salt",
         command=(),

@@ -136,7 +136,9 @@ def test_it_says_how_many_answers_were_fed_back(swept: Path) -> None:
     assert f"Concurrency 2: {line}." in (swept / "report.html").read_text()
 
 
-def test_it_is_not_resumed_without_live_history(swept: Path) -> None:
-    done = finished("sweep", "--resume", "--out", str(swept), "--concurrency", "2")
+def test_it_is_not_resumed_without_live_history(swept: Path, tmp_path: Path) -> None:
+    (tmp_path / "without.toml").write_text("live-history = false")
+    without = ("--config", str(tmp_path / "without.toml"))
+    done = finished("sweep", "--resume", "--out", str(swept), *without)
     assert done.returncode == 2
     assert "[resume-differs]" in done.stderr

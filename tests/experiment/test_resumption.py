@@ -1,5 +1,6 @@
 """What may differ between a run and its resumption, and what is said where more does."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,8 @@ import pytest
 from refusals import refuses
 
 from agentx_replay.experiment.resumption import Earlier, differences, earlier_run, resumed
+from agentx_replay.experiment.settings import Settings
+from agentx_replay.scenario import load_scenario
 
 
 def document(**changes: Any) -> dict[str, Any]:
@@ -28,6 +31,9 @@ def document(**changes: Any) -> dict[str, Any]:
         "calibration": {"words": 9, "cost": {"per_message": 4}, "warnings": []},
         "target": {"kind": "server", "url": "http://a/v1", "model": "m", "keep_alive_s": 5.0,
                    "metrics": []},
+        "timestamps": "kernel",
+        "settings": {"endpoint": "chat", "header": ["Cookie: ***"], "keepalive": None,
+                     "workers": None, "body": "(not kept)"},
     }  # fmt: skip
     for path, value in changes.items():
         inner, *rest = path.split("__")
@@ -36,6 +42,10 @@ def document(**changes: Any) -> dict[str, Any]:
         else:
             whole[inner] = value
     return whole
+
+
+def earlier(sweep: dict[str, Any]) -> Earlier:
+    return Earlier(Path("run"), sweep, Settings(), ())
 
 
 @pytest.mark.parametrize(
@@ -52,6 +62,8 @@ def document(**changes: Any) -> dict[str, Any]:
         {"calibration__warnings": ["measured anew"]},
         {"target__keep_alive_s": None},
         {"target__metrics": ["http://a/metrics"]},
+        {"settings__workers": 2},
+        {"settings__body": '{"user": "sk-secret"}'},
     ],
 )
 def test_what_says_nothing_of_the_experiment_may_differ(change: dict[str, Any]) -> None:
@@ -75,10 +87,13 @@ def test_what_says_nothing_of_the_experiment_may_differ(change: dict[str, Any]) 
             {"calibration__cost": {"per_message": 5}},
             "the template's cost was {'per_message': 4} and is {'per_message': 5}",
         ),
-        ({"calibration__api": "completions"}, "the API was chat and is completions"),
-        ({"tool_messages": True}, "sending tool messages was False and is True"),
-        ({"salt": "s"}, "the salt was pepper and is s"),
-        ({"gpus": None}, "the number of GPUs was 8 and is None"),
+        ({"timestamps": "process"}, "the clock of arrivals was kernel and is process"),
+        ({"settings__endpoint": "completions"}, "--endpoint was chat and is completions"),
+        ({"settings__keepalive": 4.0}, "--keepalive was None and is 4.0"),
+        ({"settings__header": []}, "--header was a list of 1 and is a list of 0"),
+        ({"tool_messages": True}, "--tool-messages was False and is True"),
+        ({"salt": "s"}, "--salt was pepper and is s"),
+        ({"gpus": None}, "--gpus was 8 and is None"),
         ({"scenario__new_rule": 1}, "the rule new_rule was None and is 1"),
     ],
 )
@@ -103,16 +118,16 @@ def test_an_embedded_simulator_listens_on_another_port_each_time() -> None:
 
 
 def test_a_run_that_goes_on_keeps_its_beginning_and_adds_its_levels() -> None:
-    earlier = Earlier(Path("run"), document(), ())
+    left = earlier(document())
     now = document(command=["sweep", "--resume"], started_unix_s=9.0, levels=[4, 8])
     now["plans"] = {"4": "p4", "8": "p8"}
-    found = resumed(earlier, now, accept=False)
+    found = resumed(left, now, accept=False)
     assert (found["command"], found["started_unix_s"]) == (["sweep"], 1.0)
     assert found["levels"] == [2, 4, 8]
     assert found["plans"] == {"2": "p2", "4": "p4", "8": "p8"}
     again = {"command": ["sweep", "--resume"], "unix_s": 9.0, "differences": []}
     assert found["resumed"] == [again]
-    third = resumed(Earlier(Path("run"), found, ()), now, accept=False)
+    third = resumed(earlier(found), now, accept=False)
     assert third["resumed"] == [again, again]
 
 
@@ -120,26 +135,24 @@ def test_a_run_that_goes_on_keeps_its_beginning_and_adds_its_levels() -> None:
 def test_a_run_that_goes_on_has_the_most_starts_it_was_ever_asked_for(
     before: int, now: int, after: int
 ) -> None:
-    earlier = document(starts=before)
-    assert (
-        resumed(Earlier(Path("run"), earlier, ()), document(starts=now), accept=False)["starts"]
-        == after
-    )
+    before_it = document(starts=before)
+    assert resumed(earlier(before_it), document(starts=now), accept=False)["starts"] == after
 
 
 def test_differences_are_refused_all_at_once_and_accepted_only_on_record() -> None:
-    earlier = Earlier(Path("run"), document(), ())
+    left = earlier(document())
     now = document(scenario__seed=7, target__model="n")
-    command = "sweep --scenario quick --concurrency 2,4 --starts 2 --resume --out run\n"
-    both = differences(earlier.document, now)
+    command = "agentx-replay sweep --resume --out run\n"
+    both = differences(left.document, now)
     assert len(both) == 2
     with refuses("resume-differs", "; ".join(both), command, "--override"):
-        resumed(earlier, now, accept=False)
-    assert resumed(earlier, now, accept=True)["resumed"][0]["differences"] == both
+        resumed(left, now, accept=False)
+    assert resumed(left, now, accept=True)["resumed"][0]["differences"] == both
 
 
 def test_a_damaged_calibration_is_told(tmp_path: Path) -> None:
-    (tmp_path / "sweep.json").write_bytes(orjson.dumps(document()))
+    whole = document(scenario=asdict(load_scenario("quick")), live_history=False, settings={})
+    (tmp_path / "sweep.json").write_bytes(orjson.dumps(whole))
     (tmp_path / "calibration.json").write_text("{}")
     with refuses("not-a-calibration", "calibration.json"):
-        earlier_run(tmp_path).calibration  # noqa: B018 - reading it is what is tested
+        earlier_run(tmp_path)

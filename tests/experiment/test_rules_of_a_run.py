@@ -16,8 +16,7 @@ BUNDLED = shipped_directory("traces")
 CORPUS = read_corpus(BUNDLED)
 SELECTION = select_sessions(CORPUS, max_context=None, max_sessions=393)
 SETTINGS = Settings(
-    traces=Path("mine"), scenario=load_scenario("agentx"), levels=(1,), out=Path("o"), salt="s",
-    command=(),
+    traces=Path("mine"), scenario=load_scenario("agentx"), concurrency=(1,), out=Path("o"), salt="s"
 )  # fmt: skip
 
 

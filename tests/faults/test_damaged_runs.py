@@ -37,7 +37,7 @@ PLACES = st.integers(0, 10_000)
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of one level of virtual time; and beside it the same as if it had been killed."""
+    """A run of one level of virtual time; beside it a copy, and one as if it had been killed."""
     place = tmp_path_factory.mktemp("damaged")
     turns = [request(n, range(4 + n)) for n in range(10)]
     corpus(place / "traces", *(session(f"s{n}", *turns) for n in range(3)))
@@ -47,7 +47,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     killed = shutil.copytree(out, out.with_name("killed"))
     point = killed / "c0001" / "point.json"
     point.write_bytes(orjson.dumps(orjson.loads(point.read_bytes()) | {"status": "running"}))
-    return out
+    return shutil.copytree(out, out.with_name("untouched"))
 
 
 def places(document: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -87,8 +87,8 @@ def compared(run: Path, other: Path) -> None:
 
 def gone_on_with(run: Path, other: Path) -> None:
     earlier = earlier_run(run)
-    assert earlier.calibration is None  # which was assumed
-    assert all(1 <= level <= 10_000 for level in (*earlier.levels, earlier.starts))
+    asked = earlier.settings
+    assert all(1 <= level <= 10_000 for level in (*asked.concurrency, asked.starts))
     assert orjson.dumps(resumed(earlier, read_sweep(other), accept=True))
     for stored in earlier.complete:
         stored_point(stored)

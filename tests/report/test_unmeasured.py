@@ -38,8 +38,8 @@ def test_levels_that_were_not_begun_are_named_and_how_to_go_on(tmp_path: Path) -
         {"concurrency": 64, "start": 1, "why": "not begun"},
     ]
     go_on = (
-        "not measured: concurrency 32, 64; this goes on:\nagentx-replay sweep --scenario agentx "
-        f"--concurrency 16,64,12,32 --resume --out {tmp_path}/run\n"
+        "not measured: concurrency 32, 64; this goes on:\nagentx-replay sweep --resume "
+        f"--out {tmp_path}/run\n"
     )
     assert go_on in found.text()  # a line that is not wrapped, so that it can be copied
     assert not found.sound

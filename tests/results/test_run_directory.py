@@ -30,7 +30,7 @@ def test_a_directory_that_holds_anything_is_refused(tmp_path: Path) -> None:
 
 def test_of_one_that_holds_a_run_it_is_told_how_to_go_on(tmp_path: Path) -> None:
     RunDirectory(tmp_path).write_sweep({"command": ["sweep", "--gpus", "8"]})
-    go_on = f"its run:\n  agentx-replay sweep --gpus 8 --resume --out {tmp_path}\nor choose"
+    go_on = f"its run:\n  agentx-replay sweep --resume --out {tmp_path}\nor choose"
     with pytest.raises(UsageError, match=go_on):
         RunDirectory.create(tmp_path)
 

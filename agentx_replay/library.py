@@ -1,0 +1,94 @@
+"""The library: measure a server, read a run, compare runs. The command line is built on it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from agentx_replay.experiment.settings import Screen, Settings
+from agentx_replay.experiment.sweep import Sweep
+from agentx_replay.report.progress import ProgressScreen
+from agentx_replay.report.sweep_lines import sweep_lines
+from agentx_replay.scenario import load_scenario
+from agentx_replay.target import open_target
+
+if TYPE_CHECKING:
+    from agentx_replay.analysis.comparison import Comparison
+    from agentx_replay.analysis.point import Point
+    from agentx_replay.analysis.run import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The points of a sweep, and whether a person interrupted it."""
+
+    points: tuple["Point", ...]
+    interrupted: bool
+
+
+def measure(settings: Settings, screen: Screen) -> Measured:
+    """Measure every level that is not complete yet. Raises ``UsageError``."""
+    with open_target(settings) as target:
+        sweep = Sweep(settings, target)
+        for line in (
+            *(warning.text for warning in target.warnings),
+            *sweep.calibration.lines(),
+            *sweep_lines(
+                sweep.corpus,
+                sweep.selection,
+                settings.scenario,
+                sweep.due,
+                settings.out,
+                servers=1 + len(target.replicas),
+            ),
+            *(f"  concurrency {level}: complete, kept with its plan" for level in sweep.kept),
+        ):
+            screen.say(line)
+        points = (*sweep.kept_points, *sweep.run(screen))
+        return Measured(points, sweep.interrupted)
+
+
+def sweep(
+    url: str | Sequence[str] = (),
+    *,
+    concurrency: Sequence[int] = (2, 8, 24),
+    scenario: str = "quick",
+    override: Mapping[str, Any] | None = None,
+    screen: Screen | None = None,
+    **settings: Any,
+) -> "Run":
+    """Measure a server (several ``url``: replicas of one; none: the built-in simulator) and return
+    the run. ``override`` changes rules of the scenario, ``settings`` are further fields of
+    ``Settings``.
+
+    Raises ``UsageError`` for bad input or a server that cannot be measured.
+    """
+    from agentx_replay.analysis.run import read_run
+
+    rules = load_scenario(scenario).override(**override or {})
+    urls = (url,) if isinstance(url, str) else tuple(url)
+    asked = Settings(url=urls, concurrency=tuple(concurrency), scenario=rules, **settings)
+    measure(asked, screen or ProgressScreen(asked.gpus))
+    return read_run(asked.out)
+
+
+def compare(
+    runs: Mapping[str, "Run"],
+    at: Sequence[float] = (30.0, 50.0, 150.0),
+    *,
+    price: Mapping[str, float] | None = None,
+    power: Mapping[str, float] | None = None,
+    paired: bool = False,
+) -> "Comparison":
+    """Compare the first of ``runs``, by name, with each other one at target interactivities.
+
+    ``price`` is in dollars per GPU-hour, ``power`` in watts per GPU, by run; ``paired`` compares
+    start by start. Raises ``UsageError`` as ``analysis.comparison.compare``.
+    """
+    from agentx_replay.analysis import comparison
+
+    prices, powers = price or {}, power or {}
+    contenders = [
+        comparison.Contender(name, run, prices.get(name), powers.get(name))
+        for name, run in runs.items()
+    ]
+    return comparison.compare(contenders, at, paired=paired)

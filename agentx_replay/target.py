@@ -1,0 +1,159 @@
+"""Opening what is measured: servers, the built-in simulator, or an engine in virtual time."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from agentx_replay.errors import UsageError
+from agentx_replay.experiment.open_files import raise_open_files
+from agentx_replay.experiment.settings import Settings, Target
+
+if TYPE_CHECKING:
+    from agentx_replay.endpoint.kernel_stamps import Timestamps
+    from agentx_replay.endpoint.settings import EndpointSettings
+
+
+@contextmanager
+def open_target(settings: Settings) -> Iterator[Target]:
+    """Make the target ready to measure; the simulator lives as long as the context.
+
+    Raises ``UsageError`` with exit code 3 for a server that cannot be measured.
+    """
+    raise_open_files()
+    if settings.virtual:
+        yield in_process_target()
+    elif not settings.url:
+        with _simulator() as url:
+            yield _servers(settings, (url,), {"kind": "built-in simulator"})
+    else:
+        yield _servers(settings, settings.url, {"kind": "server"})
+
+
+def in_process_target() -> Target:
+    """Return the simulator in virtual time, without a wire."""
+    from agentx_replay.simulator.engine import EngineModel
+    from agentx_replay.simulator.inprocess import InProcessEndpoint
+
+    model = EngineModel()
+    return Target(
+        open=lambda clock: InProcessEndpoint(clock, model),
+        facts={"kind": "simulator in virtual time", "engine": asdict(model)},
+        max_context=model.context_limit_tokens,
+        virtual=True,
+    )
+
+
+@contextmanager
+def _simulator() -> Iterator[str]:
+    from agentx_replay.simulator.process import launch_simulator
+    from agentx_replay.simulator.server import ServerConfig
+
+    process = launch_simulator(ServerConfig())
+    try:
+        yield process.url
+    finally:
+        process.close()
+
+
+def _servers(settings: Settings, urls: tuple[str, ...], facts: dict[str, Any]) -> Target:
+    import uvloop
+
+    from agentx_replay.endpoint.client import open_client
+    from agentx_replay.endpoint.replicas import open_replicas
+    from agentx_replay.endpoint.url import refuse_twice
+    from agentx_replay.experiment.replicas import ask_replicas, replica_pages, replica_warnings
+
+    asked = [_endpoint_settings(settings, url) for url in urls]
+    refuse_twice("--url", [each.url for each in asked])
+    names = [str(each.url) for each in asked]
+    told = uvloop.run(ask_replicas(asked))
+    first, *others = (
+        replace(each, model=one.model, max_tokens_field=one.max_tokens_field)
+        for each, one in zip(asked, told, strict=True)
+    )
+    servers = (first, *others)
+    pages = uvloop.run(replica_pages(settings.metrics_url, servers))
+    limits = [one.max_model_len for one in told if one.max_model_len is not None]
+    what = {"url": names if others else names[0], "metrics": [page.name for page in pages]}
+    return Target(
+        open=partial(open_replicas, servers) if others else partial(open_client, first),
+        facts=facts | asdict(told[0]) | what,
+        warnings=(*told[0].warnings(), *replica_warnings(servers, told)),
+        max_context=min(limits, default=None),
+        secrets=first.secrets,
+        endpoint=first,
+        timestamps=first.timestamps or "process",
+        replicas=tuple(others),
+        metrics=pages,
+    )
+
+
+def _endpoint_settings(settings: Settings, url: str) -> "EndpointSettings":
+    from agentx_replay.endpoint.settings import EndpointSettings, TlsSettings
+    from agentx_replay.endpoint.url import parse_base_url, refuse_proxy
+
+    base = parse_base_url(url)
+    refuse_proxy(base)
+    return EndpointSettings(
+        url=base,
+        model=settings.model or "",
+        api_key=os.environ.get(settings.api_key_env) or None,
+        api_key_env=settings.api_key_env,
+        extra_body=_body(settings.body),
+        extra_headers=tuple(_header(header) for header in settings.header),
+        session_headers=settings.session_headers,
+        api=settings.endpoint,
+        tls=TlsSettings(str(settings.ca_file) if settings.ca_file else None, settings.insecure),
+        keepalive_s=settings.keepalive,
+        timeout_s=settings.timeout,
+        timestamps=timestamps_of(settings.timestamps),
+        keeps_answers=settings.live_history,
+    )
+
+
+def timestamps_of(asked: str) -> "Timestamps":
+    """Return who will say when bytes arrive, from a test on this machine."""
+    from agentx_replay.endpoint.kernel_stamps import timestamps_here
+
+    if asked == "process":
+        return "process"
+    here = timestamps_here()
+    if asked == "kernel" and here != "kernel":
+        raise UsageError(
+            "timestamps-without-kernel",
+            "--timestamps kernel: this system does not say when bytes arrive",
+            "leave it out, or give --timestamps process",
+        )
+    return here
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not colon:
+        raise UsageError(
+            "header-without-value",
+            f"the header {name!r} has no value",
+            "write --header 'NAME: VALUE'",
+        )
+    return name.strip(), value.strip()
+
+
+def _body(text: str | None) -> dict[str, Any]:
+    if text is None:
+        return {}
+    try:
+        fields = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise UsageError(
+            "body-not-json", f"--body is not JSON ({error})", "give one object, as '{\"top_k\": 1}'"
+        ) from None
+    if not isinstance(fields, dict):
+        raise UsageError(
+            "body-not-object", "--body is not a JSON object", "give one object, as '{\"top_k\": 1}'"
+        )
+    return fields
