@@ -68,7 +68,7 @@ class Candidates:
 
 def builtin_candidates() -> Candidates:
     """Return the built-in list."""
-    return Candidates(tuple(common_words()), opening_words()[0], "built-in words")
+    return Candidates(common_words(), opening_words()[0], "built-in words")
 
 
 def file_candidates(path: Path) -> Candidates:
@@ -76,8 +76,7 @@ def file_candidates(path: Path) -> Candidates:
     from agentx_replay.prompts.tokenizer_file import vocabulary_from_tokenizer
 
     found = vocabulary_from_tokenizer(path)
-    words = found.table.tobytes().decode("ascii").split()
-    return Candidates(tuple(words), found.opening, f"words of {path.name}")
+    return Candidates(found.words, found.opening, f"words of {path.name}")
 
 
 def read_calibration(path: Path) -> Calibration:

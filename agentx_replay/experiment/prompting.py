@@ -11,7 +11,7 @@ from agentx_replay.prompts.layout import Layout, lay_out
 from agentx_replay.prompts.live import LiveComposer
 from agentx_replay.prompts.template import TemplateCost
 from agentx_replay.prompts.text import Wording, chat_wording, ids_wording, text_wording
-from agentx_replay.prompts.vocabulary import Vocabulary, word_table
+from agentx_replay.prompts.vocabulary import Vocabulary
 from agentx_replay.replay.lane import PromptSources
 from agentx_replay.replay.ports import PromptSource
 from agentx_replay.scenario import SharedPrefix
@@ -61,10 +61,7 @@ def wording_of(calibration: Calibration, *, chat: bool) -> Wording:
     """Return how prompts are written with the calibration's words."""
     if calibration.ids:
         return ids_wording(calibration.ids)
-    table = word_table(calibration.words)
-    vocabulary = Vocabulary(
-        table, calibration.opening, calibration.source, assumed=calibration.cost.assumed
-    )
+    vocabulary = Vocabulary(calibration.words, calibration.opening)
     if not chat:
         return text_wording(vocabulary)
     return chat_wording(vocabulary, tool_messages=calibration.cost.tool_messages)

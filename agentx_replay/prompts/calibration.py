@@ -1,8 +1,7 @@
 """The proof of a calibration, and a calibration as a value that can be written and read.
 
-Random conversations of up to 60 messages are predicted and counted; what differs is told by its
-size. Pure: probes.py says how the questions get asked; word_search.py and template_cost.py find
-what is proven here.
+Random conversations of up to 60 messages are predicted and counted. Pure: probes.py says how the
+questions get asked; word_search.py and template_cost.py find what is proven here.
 """
 
 import random
@@ -12,17 +11,10 @@ from statistics import median_low
 from typing import Any, Literal, TypeVar, get_args, get_type_hints
 
 from agentx_replay.errors import UsageError, shown
-from agentx_replay.prompts.probes import (
-    Asking,
-    Conversation,
-    Ids,
-    Probe,
-    ProbeMaker,
-    roles,
-)
+from agentx_replay.prompts.probes import Asking, Conversation, Ids, Probe, ProbeMaker, roles
 from agentx_replay.prompts.template import CHATML, CHATML_TOOLS, TemplateCost
 from agentx_replay.prompts.template_cost import flat_cost
-from agentx_replay.prompts.vocabulary import common_words, opening_words
+from agentx_replay.prompts.vocabulary import builtin_vocabulary
 from agentx_replay.reason import Reason
 
 PROBES = 40
@@ -32,6 +24,7 @@ _USUAL_WORDS = 500
 _FORMAT = 1
 _MOST_TOKENS = 2**31 - 1
 _OF_TOOLS = ("tool_messages", "call", "result", "first_call")
+
 _SIGNED = ("largest_error_tokens", "first_call")
 
 _T = TypeVar("_T")
@@ -44,9 +37,8 @@ _APIS: tuple[Api, ...] = get_args(Api)
 class Verification:
     """How well the calibration predicted ``probes`` random prompts.
 
-    ``exact`` of them to the token; ``largest_error_tokens`` (counted minus predicted) is the one
-    farthest from 0; the longest prompt had ``longest_tokens``, the longest conversation
-    ``most_messages``.
+    ``largest_error_tokens`` (counted minus predicted) is the one farthest from 0;
+    ``most_messages`` are those of the longest conversation.
     """
 
     probes: int
@@ -84,15 +76,13 @@ class Calibration:
     def with_probe(self, error_tokens: int) -> "Calibration":
         """Return the calibration with one more prompt in its proof, counted minus predicted."""
         of = self.verification
-        return replace(
-            self,
-            verification=replace(
-                of,
-                probes=of.probes + 1,
-                exact=of.exact + (error_tokens == 0),
-                largest_error_tokens=max(of.largest_error_tokens, error_tokens, key=abs),
-            ),
+        proof = replace(
+            of,
+            probes=of.probes + 1,
+            exact=of.exact + (error_tokens == 0),
+            largest_error_tokens=max(of.largest_error_tokens, error_tokens, key=abs),
         )
+        return replace(self, verification=proof)
 
     def lines(self) -> list[str]:
         """Return what a person is told before the first request; one line where all is well."""
@@ -110,10 +100,10 @@ class Calibration:
 
 def assumed(model: str, api: Api, *warnings: Reason, tool_messages: bool = False) -> Calibration:
     """Return what holds where nothing was asked: the built-in words, ChatML's cost or none."""
-    chatml = CHATML_TOOLS if tool_messages else CHATML
+    chatml, words = CHATML_TOOLS if tool_messages else CHATML, builtin_vocabulary()
     return Calibration(
-        words=tuple(common_words()),
-        opening=opening_words()[0],
+        words=words.words,
+        opening=words.opening,
         cost=chatml if api == "chat" else replace(flat_cost(1), assumed=True),
         verification=Verification(0, 0, 0, 0, 0),
         source="built-in words",
@@ -147,17 +137,14 @@ class Room:
 
 
 def expected_tokens(probe: Probe, cost: TemplateCost) -> int:
-    """Return the length that the server should count."""
     if not isinstance(probe, Conversation):
         return cost.without_system + probe.words
     return cost.messages([role for role, _ in probe.messages]) + probe.words
 
 
 def verify(cost: TemplateCost, drawn: Sequence[Probe]) -> Asking[tuple[TemplateCost, Verification]]:
-    """Compare prediction and count over the probes drawn.
-
-    Where they differ, the conversation's constants are moved by the median error first, which is
-    the best that constants can do; the errors told are those that remain.
+    """Compare prediction and count, after moving the conversation's constants by the median error,
+    which is the best that constants can do.
     """
     counts = yield drawn
     counted = [(p, count) for p, count in zip(drawn, counts, strict=True) if count is not None]
@@ -188,9 +175,7 @@ def _recentred(cost: TemplateCost, counted: _Counted) -> TemplateCost:
 
 
 def random_conversations(probes: ProbeMaker, cost: TemplateCost, room: Room) -> list[Probe]:
-    """Return ``PROBES`` random conversations, the first of the longest allowed, the second with
-    the most messages.
-    """
+    """Return the longest allowed, one of the most messages, and more, ``PROBES`` in all."""
     long_words = room.longest - expected_tokens(probes.conversation([("user", 0)]), cost)
     longest = probes.conversation([("user", max(0, long_words))])
     counts = [MOST_MESSAGES, *(probes.rng.randint(1, MOST_MESSAGES) for _ in range(PROBES - 2))]
@@ -216,12 +201,11 @@ def _random_conversation(
 
 
 def random_texts(probes: ProbeMaker, room: Room) -> list[Probe]:
-    """Return ``PROBES`` random texts, the first of the longest allowed."""
     return [probes.text(length) for length in _random_lengths(probes.rng, room)]
 
 
 def random_id_lists(ids: Sequence[int], rng: random.Random, room: Room) -> list[Probe]:
-    """Return ``PROBES`` random lists of ``ids``, after the first of them, as ``random_texts``."""
+    """Return lists that open with the first of ``ids``, as long as ``random_texts``."""
     return [
         Ids((ids[0], *rng.choices(ids[1:], k=length)), length)
         for length in _random_lengths(rng, room)
@@ -229,6 +213,7 @@ def random_id_lists(ids: Sequence[int], rng: random.Random, room: Room) -> list[
 
 
 def _random_lengths(rng: random.Random, room: Room) -> list[int]:
+    """Return ``PROBES`` lengths, the first the longest allowed."""
     usual = min(room.longest, _USUAL_WORDS)
     return [room.longest, *(rng.randint(0, usual) for _ in range(PROBES - 1))]
 

@@ -18,19 +18,14 @@ _TOOL, _ARGUMENT = "bash", "command"
 
 
 def shape_of(role: Role, place: int, *, tool_messages: bool) -> Shape:
-    """Return what a message looks like that has ``place`` messages before it, a system message not
-    counted: what comes first is no call's result.
-    """
+    """``place`` is how many messages come before, a system message not counted."""
     if not tool_messages or role == "system" or place == 0:
         return role
     return "call" if role == "assistant" else "result"
 
 
 def call_id(place: int) -> str:
-    """Return the id of a call, and the same for its result: by its number in the conversation.
-
-    Nine letters and digits, which is what Mistral's checks ask for, and as many tokens each time.
-    """
+    """Return the id of a call and of its result: nine letters and digits, as Mistral asks."""
     return f"call{(place + 1) // 2:05d}"
 
 

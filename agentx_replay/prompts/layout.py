@@ -1,8 +1,7 @@
 """Where the messages of every request of a session begin and end: fixed once, in recorded order.
 
-A layout depends on the recording and on the template's cost and on nothing else: not on t*, not
-on which of two siblings happens to be sent first, not on what was sent before. It holds no text
-and no keys.
+A layout depends on the recording and on the template's cost alone: not on t*, not on which of two
+siblings happens to be sent first, not on what was sent before.
 """
 
 from dataclasses import dataclass
@@ -12,7 +11,6 @@ from numpy.typing import NDArray
 
 from agentx_replay.prompts.messages import (
     Message,
-    alike_tokens,
     cut_at,
     extend,
     open_conversation,
@@ -46,10 +44,8 @@ class RequestLayout:
     ``tip_block`` has ``path_blocks`` blocks, of which the first ``whole_blocks``, up to
     ``whole_tip``, lie wholly inside the recorded input (some recordings give the last, partial
     block an id as well). Words past the path are private; requests of one stream with the same
-    ``private_seed`` have the same ones. ``known_blocks`` of the whole ones are recorded as sent
-    earlier; ``known_blocks_as_sent`` of these an earlier prompt has in common with this one as
-    both are sent. ``follows`` is the earlier request, by its index, whose answer comes next where
-    the sharing ends (None: nothing is shared).
+    ``private_seed`` have the same ones. ``follows`` is the earlier request, by its index, whose
+    answer comes next where the sharing ends (None: nothing is shared).
     """
 
     last: Message
@@ -59,8 +55,6 @@ class RequestLayout:
     whole_tip: int
     whole_blocks: int
     private_seed: int
-    known_blocks: int
-    known_blocks_as_sent: int
     follows: int | None
 
 
@@ -100,14 +94,8 @@ class Layout:
             tip = int(self.blocks.parent[first])
         return np.concatenate(ranges[::-1])
 
-    @property
-    def lost_blocks(self) -> int:
-        """Recorded shared blocks that no prompt can share, as its messages must end in a user's."""
-        return sum(r.known_blocks - r.known_blocks_as_sent for r in self.requests)
-
 
 def lay_out(session: Session, cost: TemplateCost) -> Layout:
-    """Lay out every request of ``session``."""
     history = _History(session, cost)
     for request in sorted(session.requests(), key=lambda request: request.recorded_order):
         history.add(request)
@@ -148,7 +136,6 @@ class _History:
         self._ranks: dict[tuple[int, int], int] = {}
 
     def layout(self) -> Layout:
-        """Return what was laid out."""
         return Layout(
             session_id=self._session.id,
             block_size=self._session.block_size,
@@ -160,10 +147,9 @@ class _History:
 
     def add(self, request: RecordedRequest) -> None:
         """Lay out the next request in recorded order."""
-        if request.known_blocks == 0:
-            last, as_sent, follows = self._open(request), 0, None
-        else:
-            last, as_sent, follows = self._extend(request)
+        last, follows = (
+            self._extend(request) if request.known_blocks else (self._open(request), None)
+        )
         whole = _whole_blocks(request, self._session.block_size)
         partial_tip = whole < request.block_count
         tip = request.tip_block
@@ -175,14 +161,11 @@ class _History:
             whole_tip=int(self._session.blocks.parent[tip]) if partial_tip else tip,
             whole_blocks=whole,
             private_seed=self._private_seed(request, whole),
-            known_blocks=min(request.known_blocks, whole),
-            known_blocks_as_sent=min(as_sent, whole),
             follows=follows,
         )
         self._remember(request)
 
     def _open(self, request: RecordedRequest) -> Message:
-        """Begin a conversation that shares nothing with an earlier one."""
         size, cost = self._session.block_size, self._cost
         tool_tokens, system_tokens = self._system_lengths[request.index]
         system_end = (tool_tokens + system_tokens + size // 2) // size * size
@@ -198,26 +181,18 @@ class _History:
             self._prefixes.append(SystemPrefix(request.first_new_block, shared, *lengths, rank))
         return open_conversation(request.input_tokens, system_end, cost)
 
-    def _extend(self, request: RecordedRequest) -> tuple[Message, int, int]:
-        """Return the messages of a request that shares blocks, the blocks shared as sent, and the
-        request it follows.
-        """
-        size, known = self._session.block_size, request.known_blocks
-        cut = known * size
-        new = known < request.block_count
+    def _extend(self, request: RecordedRequest) -> tuple[Message, int]:
+        """Return the messages of a request that shares blocks, and the request it follows."""
+        size = self._session.block_size
+        cut = request.known_blocks * size
+        new = request.known_blocks < request.block_count
         last_kept = (
             int(self._session.blocks.parent[request.first_new_block]) if new else request.tip_block
         )
         donor = self._laid_out[int(self._introduced_by[last_kept])]
         previous = self._last_ending.get(last_kept, int(self._last_holder[last_kept]))
-        kept = cut_at(donor.last, cut)
-        output = self._outputs[previous]
-        last = extend(kept, cut, request.input_tokens, output, self._cost, size)
-        alike = max(
-            alike_tokens(earlier.last, last, cut, self._cost)
-            for earlier in (donor, self._laid_out[previous])
-        )
-        return last, min(known, alike // size), previous
+        kept, output = cut_at(donor.last, cut), self._outputs[previous]
+        return extend(kept, cut, request.input_tokens, output, self._cost, size), previous
 
     def _private_seed(self, request: RecordedRequest, whole_blocks: int) -> int:
         """Return the first request with the same path and length: a prompt sent again is the same.

@@ -7,8 +7,7 @@ up to ``end``, and the words of the next begin ``cost`` positions later. On the 
 overhead stands *before* the words, which only pushes text to the right, so whatever two prompts
 share up to a position they also share in the server's tokens up to at least that position.
 
-Everything here is a pure function. Which requests share what is in ``layout.py``; text is in
-``text.py``.
+Which requests share what is in ``layout.py``; text is in ``text.py``.
 """
 
 from dataclasses import dataclass, field, replace
@@ -170,17 +169,3 @@ def parting(earlier: Message | None, later: Message, alike_words: int) -> tuple[
             return right[place:], max(its.start, min(mine.end, its.end, alike_words))
     rest = right[len(left) :]
     return rest, rest[0].start if rest else later.end
-
-
-def alike_tokens(earlier: Message, later: Message, alike_words: int, cost: TemplateCost) -> int:
-    """Return how many leading tokens of two conversations are the same, as the server counts.
-
-    The words before position ``alike_words`` are the same in both. Where one conversation wholly
-    begins the other, all of it counts: after its user message comes an assistant's, and a
-    template's generation prompt is the head of an assistant message. Otherwise this is a lower
-    bound, by the overhead that stands before the words where they part.
-    """
-    rest, position = parting(earlier, later, alike_words)
-    if rest and rest[0].depth <= earlier.depth:
-        return position
-    return min(sent_tokens(earlier, cost), sent_tokens(later, cost))

@@ -18,28 +18,24 @@ Count = int | None
 """Tokens of a prompt as the server counts them, None where it refused it."""
 
 
-class _Flat:
-    """A prompt that is no conversation: one message, and no template around it."""
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Plain text, without a template: an opening word and ``words`` more."""
 
-    __slots__ = ()
+    text: str
+    words: int
     has_system: ClassVar[bool] = False
     message_count: ClassVar[int] = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Text(_Flat):
-    """Plain text: an opening word and ``words`` more."""
-
-    text: str
-    words: int
-
-
-@dataclass(frozen=True, slots=True)
-class Ids(_Flat):
-    """Token ids: an opening one and ``words`` more."""
+class Ids:
+    """Token ids, without a template: an opening one and ``words`` more."""
 
     ids: tuple[int, ...]
     words: int
+    has_system: ClassVar[bool] = False
+    message_count: ClassVar[int] = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +73,6 @@ Asking = Generator[Sequence[Probe], Sequence[Count], _T]
 
 
 def sentence(opening: str, words: Sequence[str]) -> str:
-    """Return the opening word and ``words``, one space apart."""
     return " ".join((opening, *words))
 
 
@@ -97,20 +92,17 @@ class ProbeMaker:
         return self.rng.choices(self.words, k=count)
 
     def conversation(self, messages: Sequence[tuple[Role, int]]) -> Conversation:
-        """Return a conversation of messages with so many random words each."""
+        """Return messages of so many random words each after the opening one."""
         said = tuple((role, sentence(self.opening, self.drawn(count))) for role, count in messages)
         words = sum(count for _, count in messages)
         return Conversation(said, words, self.tool_messages)
 
     def text(self, count: int) -> Text:
-        """Return a text of ``count`` random words after the opening one."""
         return Text(sentence(self.opening, self.drawn(count)), count)
 
 
 def roles(pairs: int, *, has_system: bool) -> list[Role]:
-    """Return the roles of a conversation: a user's message, and ``pairs`` of an answer and one
-    more of the user's, after a system message where there is one.
-    """
+    """Return the roles of a user's message and ``pairs`` of an answer and one more."""
     pair: list[Role] = ["assistant", "user"]
     opening: list[Role] = ["system", "user"] if has_system else ["user"]
     return opening + pair * pairs

@@ -19,13 +19,11 @@ class TemplateCost:
 
     ``with_system`` and ``without_system`` are the constants of a conversation that has, or has
     not, a system message of its own (a default system prompt, begin-of-text and the generation
-    prompt are in them). ``system``, ``user`` and ``assistant`` are the cost of one such message
-    around its words. ``takes_system`` is false where the template refuses a system message, so
-    that its text must open the first user message. ``assumed`` is true where nothing was measured.
+    prompt are in them). ``takes_system`` is false if the template refuses a system message, so
+    that its text must open the first user message. ``assumed`` is true if nothing was measured.
 
-    With ``tool_messages`` every assistant's message is a call, which costs ``call``, and the user's
-    after it its result, which costs ``result``. ``first_call`` is what the first pair of them costs
-    beyond a later one, or below it.
+    With ``tool_messages`` every assistant's message is a call and the user's after it its result.
+    ``first_call`` is what the first pair of them costs beyond a later one, or below it.
     """
 
     with_system: int
@@ -41,8 +39,8 @@ class TemplateCost:
     first_call: int = 0
 
     def message(self, role: Role, place: int = 0) -> int:
-        """Return the cost around its words of the message of ``role`` that has ``place`` messages
-        before it, a system message not counted.
+        """Return the cost around a message's words; ``place`` counts the messages before it, a
+        system message aside.
         """
         if self.tool_messages and place > 0:
             first_call = self.first_call if place == 1 else 0
@@ -50,13 +48,11 @@ class TemplateCost:
         return {"system": self.system, "user": self.user, "assistant": self.assistant}[role]
 
     def messages(self, roles: Sequence[Role]) -> int:
-        """Return the cost of a whole conversation of such messages around their words."""
         has_system = roles[0] == "system"
         each = (self.message(role, depth - has_system) for depth, role in enumerate(roles))
         return self.conversation(has_system=has_system) + sum(each)
 
     def conversation(self, *, has_system: bool) -> int:
-        """Return the constant of a conversation."""
         return self.with_system if has_system else self.without_system
 
     def lead(self, *, has_system: bool) -> int:

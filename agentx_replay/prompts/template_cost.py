@@ -1,15 +1,14 @@
 """What a server's chat template costs, solved from the lengths of a few conversations.
 
-Only what prompts hold is told apart: a conversation alternates after an optional system message
-and ends in a user's. Pure: probes.py says how the questions get asked. Not for: proving that the
-answer holds (calibration.py).
+A conversation alternates after an optional system message and ends in a user's. Pure: probes.py
+says how the questions get asked.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median_low
 
-from agentx_replay.prompts.probes import Asking, Conversation, Count, ProbeMaker, roles
+from agentx_replay.prompts.probes import Asking, Conversation, ProbeMaker, roles
 from agentx_replay.prompts.template import TemplateCost
 
 _MANY_PAIRS = 20
@@ -29,7 +28,7 @@ class ToolMessagesError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class _Measured:
     """A conversation's cost without its words: ``overhead`` tokens with ``pairs`` of messages."""
 
     pairs: int
@@ -46,26 +45,21 @@ def measure_template(probes: ProbeMaker) -> Asking[TemplateCost | None]:
     asked = [_few_words(probes, pairs, has_system) for pairs, has_system in _SHAPES]
     wordy = probes.conversation([("system", _MORE_WORDS), ("user", _FEW_WORDS)])
     *counts, wordy_count = yield [*asked, wordy]
-    overheads = [_overhead(probe, count) for probe, count in zip(asked, counts, strict=True)]
     measured = [
-        Measured(pairs, has_system, overhead)
-        for (pairs, has_system), overhead in zip(_SHAPES, overheads, strict=True)
-        if overhead is not None
+        _Measured(pairs, has_system, count - probe.words)
+        for (pairs, has_system), probe, count in zip(_SHAPES, asked, counts, strict=True)
+        if count is not None
     ]
-    terse = overheads[_SHAPES.index((0, True))]
-    takes_system = terse is not None and _overhead(wordy, wordy_count) == terse
-    return solve(measured, takes_system=takes_system)
-
-
-def _overhead(probe: Conversation, count: Count) -> int | None:
-    return None if count is None else count - probe.words
+    terse = [m.overhead for m in measured if m.has_system and m.pairs == 0]
+    takes_system = wordy_count is not None and terse == [wordy_count - wordy.words]
+    return _solved(measured, takes_system=takes_system)
 
 
 def _few_words(probes: ProbeMaker, pairs: int, has_system: bool) -> Conversation:
     return probes.conversation([(role, _FEW_WORDS) for role in roles(pairs, has_system=has_system)])
 
 
-def solve(measured: Sequence[Measured], *, takes_system: bool) -> TemplateCost | None:
+def _solved(measured: Sequence[_Measured], *, takes_system: bool) -> TemplateCost | None:
     """Return the cost that explains the conversations, or comes nearest; None without a plain one.
 
     Lengths tell the cost of a pair (an answer and the next question) and of the conversation with
@@ -88,7 +82,7 @@ def solve(measured: Sequence[Measured], *, takes_system: bool) -> TemplateCost |
     return TemplateCost(opened - user - system, without, system, user, pair - user, assumed=False)
 
 
-def _pair_cost(plain: Sequence[Measured]) -> int:
+def _pair_cost(plain: Sequence[_Measured]) -> int:
     """Return the slope between the shortest and the longest conversation, in whole tokens."""
     shortest = min(plain, key=lambda m: m.pairs)
     longest = max(plain, key=lambda m: m.pairs)
@@ -109,7 +103,7 @@ def measure_tools(probes: ProbeMaker, plain: TemplateCost) -> Asking[TemplateCos
     )
     *counts, wordy_count = yield [*asked, wordy]
     measured = [
-        Measured(calls, has_system=False, overhead=count - probe.words)
+        _Measured(calls, has_system=False, overhead=count - probe.words)
         for calls, probe, count in zip(_CALLS, asked, counts, strict=True)
         if count is not None
     ]
@@ -129,5 +123,5 @@ def measure_tools(probes: ProbeMaker, plain: TemplateCost) -> Asking[TemplateCos
 
 
 def flat_cost(opening_tokens: int) -> TemplateCost:
-    """Return the cost of a prompt that is no conversation: of its opening word and any before."""
+    """Return the cost of a prompt without a template: of its opening word and any before."""
     return TemplateCost(opening_tokens, opening_tokens, 0, 0, 0, False, assumed=False)

@@ -1,7 +1,7 @@
-"""Block ids to words, and how they are written in JSON: the look-ups a prompt's bytes are made by.
+"""Block ids to words, and how words are written in JSON.
 
-Nothing here knows a recording. Words are drawn by a counter, so any block can be made alone, in
-any order, on any machine, with the same result.
+Words are drawn by a counter, so any block can be made alone, in any order, on any machine, with
+the same result.
 """
 
 from collections.abc import Mapping, Sequence
@@ -58,9 +58,8 @@ class Wording:
         return int(self.table.shape[1])
 
     def around(self, role: Role, place: int) -> tuple[bytes, bytes]:
-        """Return what stands before and behind a message's words; ``place`` as in ``shape_of``.
-
-        Both have the same length wherever a message of that role and shape stands.
+        """Return what stands before and behind a message's words, as long for every message of the
+        same shape; ``place`` as in ``shape_of``.
         """
         shape = shape_of(role, place, tool_messages=self.tool_messages)
         head = self.heads[shape]

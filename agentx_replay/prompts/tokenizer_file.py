@@ -1,8 +1,8 @@
 """A vocabulary out of a model's ``tokenizer.json``: the words that are one token each in it.
 
-Needs the extra ``tokenizers``, which is imported only here and only when a file is read. Nothing
-is fetched. The words are tried in running text, not just looked up: an entry of the vocabulary
-need not be what the tokenizer makes of the word between others.
+Needs the extra ``tokenizers``, imported only when a file is read. The words are tried in running
+text, not just looked up: a tokenizer need not make an entry of its vocabulary out of a word that
+stands between others.
 """
 
 import random
@@ -21,10 +21,10 @@ from agentx_replay.prompts.vocabulary import (
     Vocabulary,
     common_words,
     opening_words,
-    word_table,
 )
 
 _GIVE = "give the model's tokenizer.json"
+_LEAVE_OUT = "leave --tokenizer out and the built-in words are used"
 _MOST_BYTES = 256 * 2**20
 """The largest vocabularies take 35 MB."""
 
@@ -36,8 +36,8 @@ _SPACE_AND_FOUR_LETTERS = re.compile("[Ġ▁]([a-z]{4})")
 def vocabulary_from_tokenizer(path: Path) -> Vocabulary:
     """Return the words that are one token each in the ``tokenizer.json`` at ``path``.
 
-    Raises UsageError where the extra is not installed, the file cannot be read as a tokenizer, or
-    it has too few such words.
+    Raises UsageError if the extra is not installed, the file cannot be read as a tokenizer, or it
+    has too few such words.
     """
     tokenizer = _load(path)
     shaped = (_SPACE_AND_FOUR_LETTERS.fullmatch(entry) for entry in tokenizer.get_vocab())
@@ -47,11 +47,11 @@ def vocabulary_from_tokenizer(path: Path) -> Vocabulary:
     if len(words) < FEWEST_WORDS:
         raise UsageError(
             "tokenizer-of-few-words",
-            f"{path} has only {len(words)} four-letter words that are one token each",
-            f"prompts need {FEWEST_WORDS}: leave --tokenizer out and the built-in words are used",
+            f"{path} has only {len(words)} four-letter words that are one token each, and prompts "
+            f"need {FEWEST_WORDS}",
+            _LEAVE_OUT,
         )
-    source = f"{len(words):,} words that are one token each in {path.name}"
-    return Vocabulary(word_table(words), opening, source, assumed=False)
+    return Vocabulary(tuple(words), opening)
 
 
 def _load(path: Path) -> Any:
@@ -72,35 +72,31 @@ def _load(path: Path) -> Any:
         ) from error
 
 
-def _length(tokenizer: Any, text: str) -> int:
-    return len(tokenizer.encode(text, add_special_tokens=False).ids)
+def _lengths(tokenizer: Any, texts: Sequence[str]) -> list[int]:
+    return [len(e.ids) for e in tokenizer.encode_batch(texts, add_special_tokens=False)]
 
 
 def _opening(tokenizer: Any, candidates: Sequence[str], path: Path) -> str:
     """Return the first word that is one token first in a text, after a space, after a newline."""
-    newline = _length(tokenizer, "\n")
+    [newline] = _lengths(tokenizer, ["\n"])
     for word in candidates:
-        alone = _length(tokenizer, word)
-        spaced = _length(tokenizer, f"{word} {word}")
-        if (alone, spaced, _length(tokenizer, f"\n{word}")) == (1, 2, newline + 1):
+        if _lengths(tokenizer, [word, f"{word} {word}", f"\n{word}"]) == [1, 2, newline + 1]:
             return word
     raise UsageError(
         "tokenizer-without-opening-word",
         f"{path} has no four-letter word that is one token with a space before it and without",
-        "leave --tokenizer out and the built-in words are used",
+        _LEAVE_OUT,
     )
 
 
 def _one_token_alone(tokenizer: Any, opening: str, words: Sequence[str]) -> list[str]:
     """Return the words that add one token to the opening word alone."""
-    texts = [f"{opening} {word}" for word in words]
-    encodings = tokenizer.encode_batch(texts, add_special_tokens=False)
-    return [word for word, found in zip(words, encodings, strict=True) if len(found.ids) == 2]
+    lengths = _lengths(tokenizer, [f"{opening} {word}" for word in words])
+    return [word for word, tokens in zip(words, lengths, strict=True) if tokens == 2]
 
 
-def _one_token_in_text(tokenizer: Any, opening: str, words: Sequence[str]) -> list[str]:
+def _one_token_in_text(tokenizer: Any, opening: str, words: list[str]) -> list[str]:
     """Return the words that are one token in every order tried, with none of the others left."""
-    words = list(words)
     settled, seed = 0, 0
     while settled < _ORDERS and words:
         order = random.Random(seed).sample(words, len(words))

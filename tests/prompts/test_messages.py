@@ -4,7 +4,6 @@ import pytest
 
 from agentx_replay.prompts.messages import (
     Message,
-    alike_tokens,
     cut_at,
     end_in_user,
     extend,
@@ -184,21 +183,3 @@ def test_a_conversation_that_begins_another_lacks_only_what_follows() -> None:
         ("user", 326),
     ]
     assert position == 197
-
-
-@pytest.mark.parametrize(
-    ("earlier", "later", "alike_words", "expected"),
-    [
-        # All of a prompt's 200 tokens begin the next: its generation prompt opens the answer.
-        (U191, GROWN, 192, 200),
-        (GROWN, U191, 192, 200),
-        (U191, U191, 191, 200),
-        (U211, conversation(("user", 192), ("assistant", 320)), 192, 192),
-        (U211, U191, 192, 191),
-        (conversation(("system", 64), ("user", 100)), U191, 192, 0),
-    ],
-)
-def test_what_two_prompts_have_in_common_as_sent(
-    earlier: Message, later: Message, alike_words: int, expected: int
-) -> None:
-    assert alike_tokens(earlier, later, alike_words, CHATML) == expected

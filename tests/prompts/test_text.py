@@ -3,9 +3,9 @@
 import numpy as np
 
 from agentx_replay.prompts.text import BlockText, chat_wording
-from agentx_replay.prompts.vocabulary import Vocabulary, builtin_vocabulary, word_table
+from agentx_replay.prompts.vocabulary import Vocabulary, builtin_vocabulary, opening_words
 
-FOUR_WORDS = Vocabulary(word_table(["able", "acid", "army", "away"]), "able", "a test's")
+FOUR_WORDS = Vocabulary(("able", "acid", "army", "away"), "able")
 
 
 def ids(*values: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
@@ -56,3 +56,18 @@ def test_no_four_words_follow_each_other_twice_in_a_long_prompt() -> None:
 def test_a_message_opens_with_its_word_and_needs_no_escaping() -> None:
     wording = chat_wording(FOUR_WORDS)
     assert wording.around("user", 0) == (b'{"role":"user","content":"able', b'"}')
+
+
+def test_the_builtin_words_are_1234_different_ones_of_letters() -> None:
+    words = builtin_vocabulary().words
+    assert len(set(words)) == len(words) == 1234
+    assert all(len(word) == 4 and word.isascii() and word.isalpha() for word in words)
+    assert builtin_vocabulary().opening == opening_words()[0] == "able"
+    assert set(opening_words()) <= set(words)
+
+
+def test_a_table_row_is_a_space_and_four_letters() -> None:
+    assert Vocabulary(("able", "zone"), "able").table.tolist() == [
+        [32, 97, 98, 108, 101],
+        [32, 122, 111, 110, 101],
+    ]

@@ -12,11 +12,11 @@ from agentx_replay.prompts.keys import LevelKeys
 from agentx_replay.prompts.layout import lay_out
 from agentx_replay.prompts.template import CHATML_TOOLS, Role
 from agentx_replay.prompts.text import chat_wording
-from agentx_replay.prompts.vocabulary import Vocabulary, builtin_vocabulary, word_table
+from agentx_replay.prompts.vocabulary import Vocabulary, builtin_vocabulary
 from agentx_replay.traces.model import Session
 
 Record = Callable[..., Session]
-TWO = Vocabulary(word_table(["acid", "army"]), "able", "a test's")
+TWO = Vocabulary(("acid", "army"), "able")
 
 CALL: dict[str, Any] = {
     "role": "assistant",

@@ -13,11 +13,11 @@ from agentx_replay.prompts.layout import lay_out
 from agentx_replay.prompts.template import CHATML
 from agentx_replay.prompts.template_cost import flat_cost
 from agentx_replay.prompts.text import BlockText, Wording, chat_wording, ids_wording, text_wording
-from agentx_replay.prompts.vocabulary import Vocabulary, builtin_vocabulary, word_table
+from agentx_replay.prompts.vocabulary import Vocabulary, builtin_vocabulary
 from agentx_replay.traces.model import Session
 
 Record = Callable[..., Session]
-TWO = Vocabulary(word_table(["acid", "army"]), "able", "a test's")
+TWO = Vocabulary(("acid", "army"), "able")
 KEYS = LevelKeys("salt", 1, 0)
 LINES = [
     (200, 10, "abc"),
