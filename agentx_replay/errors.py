@@ -3,6 +3,9 @@
 Everything else that is raised is a programming error and is allowed to surface.
 """
 
+from functools import partial
+from typing import Any
+
 
 class UsageError(Exception):
     """Bad input or an unusable environment, told in plain words.
@@ -18,6 +21,14 @@ class UsageError(Exception):
         self.what = what
         self.what_to_do = what_to_do
         self.exit_code = exit_code
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Go to another process whole: exceptions pickle only what their base was given."""
+        return partial(UsageError, exit_code=self.exit_code), (
+            self.code,
+            self.what,
+            self.what_to_do,
+        )
 
 
 _SHOWN_CHARACTERS = 40

@@ -14,11 +14,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path += [str(ROOT), str(ROOT / "tests")]
@@ -29,16 +29,15 @@ from record_cases import SECOND, dispatch, prompt, response  # noqa: E402
 from agentx_replay.analysis.facts import Conduct, Rules  # noqa: E402
 from agentx_replay.analysis.point import PointFacts, facts_document  # noqa: E402
 from agentx_replay.analysis.window import Window  # noqa: E402
+from agentx_replay.replay.ports import Dispatch, Response  # noqa: E402
 from agentx_replay.report.rebuild import Report  # noqa: E402
-from agentx_replay.results.layout import instrument_file, plays_file, requests_directory  # noqa: E402
-from agentx_replay.results.parquet import write_parquet  # noqa: E402
-from agentx_replay.results.rows import RequestRow, request_batch, request_row, table_of  # noqa: E402
+from agentx_replay.results.layout import Measurement  # noqa: E402
+from agentx_replay.results.recorder import Recorder  # noqa: E402
 from agentx_replay.results.run_directory import PointStatus, RunDirectory  # noqa: E402
-from agentx_replay.results.schema import INSTRUMENT, PLAYS, REQUESTS, arrow_schema  # noqa: E402
+from agentx_replay.results.schema import INSTRUMENT, PLAYS  # noqa: E402
 
 LANES = 512
 HOUR_S = 3600.0
-LANES_A_PART = 32
 SUBAGENT_EVERY = 20
 REQUESTS_A_PLAY = 60
 
@@ -48,34 +47,24 @@ def make(path: Path) -> int:
     run = RunDirectory.create(path)
     run.write_sweep({"command": ["sweep"], "started_unix_s": 1_790_000_000.0})
     directory = run.start_point(LANES, {})
-    requests_directory(directory).mkdir()
-    plays: list[tuple[object, ...]] = []
     sent = 0
-    for part in range(LANES // LANES_A_PART):
-        rows = [
-            row
-            for lane in range(part * LANES_A_PART, (part + 1) * LANES_A_PART)
-            for row in _lane(lane, plays)
-        ]
-        sent += len(rows)
-        table = pa.Table.from_batches([request_batch(rows)])
-        name = requests_directory(directory) / f"part-{part:04d}.parquet"
-        write_parquet(name, arrow_schema(REQUESTS), [table])
-    schema = arrow_schema(PLAYS)
-    write_parquet(plays_file(directory), schema, [table_of(schema, plays)])
+    with closing(Recorder(directory, Measurement(LANES), origin_ns=0)) as recorder:
+        for lane in range(LANES):
+            for request, came in _lane(lane, recorder):
+                recorder.record(request, came)
+                sent += 1
+        for s in range(int(HOUR_S)):
+            recorder.append(INSTRUMENT, (0, s * SECOND, 150_000, s * SECOND // 2))
     facts = PointFacts(
         LANES, 64, Window(0, round(HOUR_S * SECOND), HOUR_S),
         Rules("agentx", True, HOUR_S), Conduct(),
     )  # fmt: skip
     run.write_point(LANES, PointStatus.COMPLETE, facts_document(facts))
-    samples = [(LANES, 0, s * SECOND, 150_000, s * SECOND // 2) for s in range(int(HOUR_S))]
-    schema = arrow_schema(INSTRUMENT)
-    write_parquet(instrument_file(directory), schema, [table_of(schema, samples)])
     return sent
 
 
-def _lane(lane: int, plays: list[tuple[object, ...]]) -> Iterator[RequestRow]:
-    """Yield the rows of a lane's hour and add its plays."""
+def _lane(lane: int, recorder: Recorder) -> Iterator[tuple[Dispatch, Response]]:
+    """Yield the requests of a lane's hour and record its plays."""
     rng = np.random.default_rng([7, lane])
     at_s, number, began_s = float(rng.uniform(0, 10)), 0, 0.0
     while at_s < HOUR_S:
@@ -99,12 +88,13 @@ def _lane(lane: int, plays: list[tuple[object, ...]]) -> Iterator[RequestRow]:
             end_ns=int(arrival_ns[-1]) + 1_000_000, prompt_tokens=tokens,
             cached_tokens=tokens * 17 // 20, completion_tokens=output,
         )  # fmt: skip
-        yield request_row(sent, came, 0)
+        yield sent, came
         number += 1
         at_s = float(arrival_ns[-1]) / SECOND + float(np.clip(rng.lognormal(1.6, 1.0), 0.1, 300))
         if number % REQUESTS_A_PLAY == 0 or at_s >= HOUR_S:
-            plays.append(
-                (LANES, f"{lane}-{ordinal}", f"s{lane}-{ordinal}", lane, ordinal, None,
+            recorder.append(
+                PLAYS,
+                (f"{lane}-{ordinal}", f"s{lane}-{ordinal}", lane, ordinal, None,
                  round(began_s * SECOND), round(at_s * SECOND), REQUESTS_A_PLAY, 0, 0.0, 0.0)
             )  # fmt: skip
             began_s = at_s

@@ -22,10 +22,10 @@ from agentx_replay.analysis.responses import records_of
 from agentx_replay.analysis.window import Window
 from agentx_replay.prompts.prompt import Prompt
 from agentx_replay.replay.ports import Dispatch, Phase, Response, Status
-from agentx_replay.results.compaction import compact, request_files
 from agentx_replay.results.histograms import write_log
-from agentx_replay.results.recorder import ParquetRecorder
-from agentx_replay.results.requests import StoredRequests
+from agentx_replay.results.layout import Measurement
+from agentx_replay.results.recorder import Recorder
+from agentx_replay.results.schema import REQUESTS
 from benchmarks.results_file import write_result
 
 BATCH = 2_000
@@ -99,7 +99,7 @@ def main() -> None:
     rng = np.random.default_rng(1)
     with tempfile.TemporaryDirectory() as name:
         point = Path(name)
-        recorder = ParquetRecorder(point, origin_ns=START_NS)
+        recorder = Recorder(point, Measurement(LANES), origin_ns=START_NS)
         tokens = count = 0
         loop_ns = loop_cpu_ns = worst_ns = 0
         while tokens < wanted:
@@ -113,16 +113,16 @@ def main() -> None:
                 tokens += len(response.arrival_ns)
             count += BATCH
         recorder.close()
-        parts = request_files(point)
+        parts = REQUESTS.files(point)
         part_bytes = sum(path.stat().st_size for path in parts)
         peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         started = time.perf_counter()
-        compact(point)
+        REQUESTS.compact(point)
         compact_s = time.perf_counter() - started
-        compact_bytes = sum(path.stat().st_size for path in request_files(point))
+        compact_bytes = sum(path.stat().st_size for path in REQUESTS.files(point))
         compact_peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         started = time.perf_counter()
-        read = records_of(StoredRequests.of(point).groups)
+        read = records_of(REQUESTS.at(point).groups)
         window = Window(0, int(read.responses.end_ns.max()) + 1, 1.0)
         write_log(point / "latency.hlog", latency_series(read, window), 0.0)
         fold_s = time.perf_counter() - started

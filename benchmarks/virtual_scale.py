@@ -51,12 +51,11 @@ from agentx_replay.replay.driver import Replay, ReplayResult  # noqa: E402
 from agentx_replay.replay.ports import Clock, Dispatch, Response, Status  # noqa: E402
 from agentx_replay.replay.virtual_time import run_virtual, virtual_clock  # noqa: E402
 from agentx_replay.report.rebuild import Report  # noqa: E402
-from agentx_replay.results.compaction import compact  # noqa: E402
 from agentx_replay.results.histograms import write_log  # noqa: E402
-from agentx_replay.results.layout import latency_log  # noqa: E402
-from agentx_replay.results.recorder import ParquetRecorder  # noqa: E402
-from agentx_replay.results.requests import StoredRequests  # noqa: E402
+from agentx_replay.results.layout import Measurement, latency_log  # noqa: E402
+from agentx_replay.results.recorder import Recorder  # noqa: E402
 from agentx_replay.results.run_directory import PointStatus, RunDirectory  # noqa: E402
+from agentx_replay.results.schema import LEVEL_TABLES, REQUESTS  # noqa: E402
 from agentx_replay.scenario import load_scenario  # noqa: E402
 from agentx_replay.simulator.engine import EngineModel  # noqa: E402
 from agentx_replay.simulator.inprocess import InProcessEndpoint  # noqa: E402
@@ -112,10 +111,11 @@ def hour(traces: Path, lanes: int, path: Path) -> None:
     meter.part("plan")
     result = run_virtual(_play(plan, prompting, directory))
     meter.part("replay, recorded")
-    compact(directory)
+    for table in LEVEL_TABLES:
+        table.compact(directory)
     meter.part("compaction")
     window = _window(result)
-    records = records_of(StoredRequests.of(directory).groups)
+    records = records_of(REQUESTS.at(directory).groups)
     meter.part("responses", f"{len(records.responses):,}")
     write_log(latency_log(directory), latency_series(records, window), 0.0)
     meter.part("histograms", f"{records.responses.event_counts.sum():,} tokens")
@@ -132,7 +132,7 @@ def hour(traces: Path, lanes: int, path: Path) -> None:
 async def _play(plan: Plan, prompting: Prompting, directory: Path) -> ReplayResult:
     clock = virtual_clock()
     prompts = prompting.level(plan.concurrency, 0)
-    with closing(ParquetRecorder(directory, origin_ns=0)) as recorder:
+    with closing(Recorder(directory, Measurement(plan.concurrency), origin_ns=0)) as recorder:
         endpoint = InProcessEndpoint(clock, FAST)
         return await Replay(plan, prompts, clock, endpoint, recorder, run_id="t").run()
 

@@ -12,17 +12,15 @@ from pathlib import Path
 
 import orjson
 from made_runs import write_instrument
-from record_cases import SECOND
+from record_cases import SECOND, server_rows, write_rows
 
 from agentx_replay.experiment.settings import Settings, Target
 from agentx_replay.experiment.sweep import Sweep
 from agentx_replay.prompts.prompt import Answer
 from agentx_replay.replay.ports import Clock, Dispatch, Response, Status
 from agentx_replay.report.progress import ProgressScreen
-from agentx_replay.results.layout import point_directory, server_parts, sweep_file
-from agentx_replay.results.sample_parts import SampleParts
+from agentx_replay.results.layout import Measurement, point_directory, sweep_file
 from agentx_replay.results.schema import SERVER
-from agentx_replay.results.server_metrics import ServerSamples, known_samples
 from agentx_replay.scenario import load_scenario
 from agentx_replay.shipped import shipped_directory
 from agentx_replay.simulator.engine import EngineModel
@@ -173,7 +171,7 @@ def _sample(run: Path, concurrency: int) -> None:
             for s in range(_ENDED_S)
         ],
     )
-    samples = ServerSamples()
+    scrapes = []
     for second in range(_SAMPLED_S):
         lines = [
             f"vllm:num_requests_running {second % concurrency}",
@@ -183,6 +181,5 @@ def _sample(run: Path, concurrency: int) -> None:
             f"vllm:prefix_cache_queries_total {second * 30_000 * concurrency}",
             f"vllm:prefix_cache_hits_total {second * 25_000 * concurrency}",
         ]
-        for series, value in known_samples(lines):
-            samples.add(_METRICS_URL, second * SECOND, series, value)
-    SampleParts(server_parts(point), SERVER).write(samples.take(concurrency))
+        scrapes.append((_METRICS_URL, second * SECOND, lines))
+    write_rows(point, SERVER, server_rows(scrapes), Measurement(concurrency))

@@ -10,21 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from record_cases import SECOND, dispatch, prompt, response
+from record_cases import SECOND, dispatch, prompt, response, write_rows
 
 from agentx_replay.analysis.facts import Conduct, Rules
 from agentx_replay.analysis.point import PointFacts, measure_point, point_document
 from agentx_replay.analysis.responses import records_of
 from agentx_replay.analysis.window import Window
 from agentx_replay.replay.ports import Dispatch, PlayRecord, Response, Status
-from agentx_replay.results.compaction import compact
-from agentx_replay.results.layout import instrument_parts
-from agentx_replay.results.recorder import ParquetRecorder
-from agentx_replay.results.requests import StoredRequests
-from agentx_replay.results.rows import table_of
+from agentx_replay.results.layout import Measurement
+from agentx_replay.results.recorder import Recorder
 from agentx_replay.results.run_directory import PointStatus, RunDirectory
-from agentx_replay.results.sample_parts import SampleParts
-from agentx_replay.results.schema import INSTRUMENT, arrow_schema
+from agentx_replay.results.schema import INSTRUMENT, LEVEL_TABLES, REQUESTS
 
 WINDOW = Window(0, 100 * SECOND, 100.0)
 RULES = Rules(scenario="agentx", comparable=True, window_s=100.0)
@@ -83,15 +79,14 @@ def write_instrument(point: Path, rows: Sequence[tuple[int, ...]]) -> None:
     """Write samples of the client's load, tuples in the order of ``INSTRUMENT`` but for the start,
     which is 1, into a level.
     """
-    schema = arrow_schema(INSTRUMENT)
-    SampleParts(instrument_parts(point), INSTRUMENT).write(
-        table_of(schema, [(level, 1, *rest) for level, *rest in rows])
-    )
+    ((level, *_), *_) = rows
+    write_rows(point, INSTRUMENT, [row[1:] for row in rows], Measurement(level))
 
 
 def _write_level(run: RunDirectory, level: Level, gpus: int | None) -> None:
     directory = run.start_point(level.concurrency, {}, level.start)
-    recorder = ParquetRecorder(directory, origin_ns=0, start=level.start)
+    of = Measurement(level.concurrency, level.start)
+    recorder = Recorder(directory, of, origin_ns=0)
     for lane in range(level.concurrency if level.failure is None else 0):
         recorder.record(*exchange(level, lane))
         play = PlayRecord(
@@ -101,11 +96,12 @@ def _write_level(run: RunDirectory, level: Level, gpus: int | None) -> None:
         )  # fmt: skip
         recorder.record_play(play)
     recorder.close()
-    compact(directory)
+    for table in LEVEL_TABLES:
+        table.compact(directory)
     window = WINDOW if level.failure is None else None
     conduct = Conduct(failure=level.failure, failure_code=level.failure and "warm-up-failed")
     facts = PointFacts(level.concurrency, gpus, window, RULES, conduct, level.start)
-    records = records_of(StoredRequests.of(directory).groups)
+    records = records_of(REQUESTS.at(directory).groups)
     status = PointStatus.COMPLETE if level.failure is None else PointStatus.FAILED
     point = measure_point(records, None, facts, status)
     plan = {"plan_fingerprint": level.plan or f"plan-{level.concurrency}-{level.start}"}

@@ -1,8 +1,10 @@
 """Dispatches and responses with few words, for tests of what is recorded and computed."""
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,12 +12,18 @@ import pyarrow as pa
 
 from agentx_replay.analysis.responses import Events, Records, records_of
 from agentx_replay.prompts.prompt import Prompt
-from agentx_replay.replay.ports import Dispatch, Phase, Response, Status
-from agentx_replay.results.rows import request_batch, request_row
+from agentx_replay.replay.ports import Dispatch, Phase, PlayRecord, Response, Status
+from agentx_replay.results.layout import Measurement
+from agentx_replay.results.recorder import Recorder
+from agentx_replay.results.records import Table
+from agentx_replay.results.rows import batch_of, play_row, request_row
+from agentx_replay.results.schema import PLAYS, REQUESTS, SERVER
+from agentx_replay.results.server_metrics import ServerSamples
 
 _numbers = itertools.count()
 SECOND = 1_000_000_000
 MS = 1_000_000
+LEVEL = Measurement(2)
 
 
 def prompt(tokens: int, reusable_tokens: int = 0) -> Prompt:
@@ -70,9 +78,45 @@ def response(**changes: Any) -> Response:
 
 def recorded(pairs: Iterable[tuple[Dispatch, Response]]) -> Records:
     """What the analysis sees of these, without a file in between."""
-    rows = [request_row(sent, came, 0) for sent, came in pairs]
-    table = pa.Table.from_batches([request_batch(rows)])
+    table = request_table(pairs)
     return records_of(lambda names: [table.select(list(names))])
+
+
+def request_table(pairs: Iterable[tuple[Dispatch, Response]]) -> pa.Table:
+    """The rows of these on record."""
+    return _table(REQUESTS, [request_row(sent, came) for sent, came in pairs], LEVEL)
+
+
+def play_table(plays: Iterable[PlayRecord]) -> pa.Table:
+    return _table(PLAYS, [play_row(play) for play in plays], LEVEL)
+
+
+def server_table(
+    scrapes: Iterable[tuple[str, int, Sequence[str]]], of: Measurement = LEVEL
+) -> pa.Table:
+    """The rows of metrics pages: of each its name, when it came and its lines."""
+    return _table(SERVER, server_rows(scrapes), of)
+
+
+def server_rows(scrapes: Iterable[tuple[str, int, Sequence[str]]]) -> list[tuple[Any, ...]]:
+    rows: list[tuple[Any, ...]] = []
+    samples = ServerSamples(rows.append)
+    for endpoint, at_ns, lines in scrapes:
+        samples.add(endpoint, at_ns, lines)
+    return rows
+
+
+def _table(table: Table, rows: Sequence[Any], of: Measurement) -> pa.Table:
+    return pa.Table.from_batches([batch_of(table, rows, of)] if rows else [], table.schema())
+
+
+def write_rows(
+    point: Path, table: Table, rows: Iterable[tuple[Any, ...]], of: Measurement = LEVEL
+) -> None:
+    """Write rows, but for level and start, as one part of a level's table."""
+    with closing(Recorder(point, of, origin_ns=0)) as recorder:
+        for row in rows:
+            recorder.append(table, row)
 
 
 def events_of(records: Records) -> Events:

@@ -6,7 +6,7 @@ For what a server does wrong; what the closed loop decides is tested in virtual 
 import asyncio
 import dataclasses
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,13 +19,12 @@ from small_corpus import corpus, planned, request, session
 from agentx_replay.endpoint.client import open_client
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.endpoint.url import BaseUrl
-from agentx_replay.experiment.part import Part, Played, play
+from agentx_replay.experiment.part import Part, play
 from agentx_replay.experiment.prompting import Prompting, wording_of
+from agentx_replay.experiment.sessions import SessionSource
 from agentx_replay.prompts.calibration import assumed
 from agentx_replay.replay.clock import real_clock
-from agentx_replay.replay.driver import Replay
-from agentx_replay.results.compaction import request_files
-from agentx_replay.results.parquet import read_parquet
+from agentx_replay.replay.driver import Replay, ReplayResult
 from agentx_replay.results.schema import REQUESTS
 from agentx_replay.scenario import Scenario, load_scenario
 from agentx_replay.simulator.engine import EngineModel
@@ -37,6 +36,7 @@ SCENARIO = load_scenario("quick").override(
 )
 _CONFIG = ServerConfig(engine=EngineModel(step_base_ms=1, tokens_per_step=4), truth_bytes=1 << 26)
 _DEADLINE_S = 60.0
+_SOURCE = SessionSource(Path("not-read"), False, None, "session", None)
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ class Outcome:
     that was.
     """
 
-    played: Played
+    result: ReplayResult
     sent: dict[str, list[int]]
     rows: list[dict[str, Any]]
     tasks_left: int
@@ -109,22 +109,25 @@ async def _replayed(
         with real_clock(asyncio.get_running_loop()) as clock:
             part = Part(
                 plan=planned(small_sessions(directory / "traces"), scenario, lanes),
-                prompts=_prompting().level(lanes, 0),
+                source=_SOURCE,
+                prompting=_prompting(),
+                attempt=0,
                 run_id="r",
                 directory=directory,
                 origin_ns=clock.now_ns(),
                 open=partial(open_client, _settings(running.port)),
             )
-            played = await play(part, clock, steered, lambda _: None)
+            with closing(part.recorder()) as recorder:
+                result = await play(part, clock, recorder, steered, lambda _: None)
             tasks_left = len(asyncio.all_tasks() - tasks_before)
         sent: dict[str, list[int]] = {}
         for truth in running.server.truth.as_json():
             sent.setdefault(truth["request_id"], []).append(truth["number"])
-    window = played.result.window
+    window = result.window
     assert window is not None
     overtime_s = (window.drained_ns - window.close_ns) / 1e9 - scenario.grace_s
-    rows = read_parquet(request_files(directory), REQUESTS).to_pylist()
-    return Outcome(played, sent, rows, tasks_left, overtime_s)
+    rows = REQUESTS.read(directory).to_pylist()
+    return Outcome(result, sent, rows, tasks_left, overtime_s)
 
 
 def _prompting() -> Prompting:

@@ -15,8 +15,8 @@ from golden_files import Goldens, numbers_of_page
 
 from agentx_replay.experiment.late_fidelity import with_late_fidelity
 from agentx_replay.report.rebuild import Report
-from agentx_replay.results.layout import points_file
 from agentx_replay.results.run_directory import read_points
+from agentx_replay.results.schema import POINTS
 
 RUNS = {each.__name__: each for each in (
     kept_runs.plain, kept_runs.starts, kept_runs.killed, kept_runs.live
@@ -39,7 +39,7 @@ def test_the_numbers_of_a_kept_run_are_frozen(name: str, tmp_path: Path, goldens
 
     page = found.write().read_text()
     goldens.check_values(f"numbers/{name}-page", numbers_of_page(page))
-    rows = pq.read_table(points_file(out)).to_pylist()
+    rows = pq.read_table(POINTS.whole(out)).to_pylist()
     goldens.check_values(f"numbers/{name}-points", rows)
 
 

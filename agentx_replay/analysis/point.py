@@ -31,9 +31,8 @@ from agentx_replay.analysis.timeline import TIMELINE_COLUMNS, requests_of
 from agentx_replay.analysis.window import Window, observed_window
 from agentx_replay.errors import UsageError
 from agentx_replay.results.layout import Measurement, point_file
-from agentx_replay.results.record_check import check_records
-from agentx_replay.results.requests import StoredRequests
-from agentx_replay.results.run_directory import PointStatus, StoredPoint
+from agentx_replay.results.run_directory import PointStatus, StoredPoint, check_records
+from agentx_replay.results.schema import REQUESTS
 from agentx_replay.results.server_metrics import read_server_metrics
 from agentx_replay.results.typed import typed
 
@@ -247,7 +246,7 @@ def told_by_server(
     metrics = metrics_of(read_server_metrics(directory), window) if window else {}
     if window is None or not metrics:
         return None, None  # spares reading the requests once more
-    requests = requests_of(StoredRequests.of(directory).table(TIMELINE_COLUMNS), window)
+    requests = requests_of(REQUESTS.read(directory, TIMELINE_COLUMNS), window)
     return (
         cache_agreement(metrics, requests, window.length_s),
         server_facts(metrics, requests, window.length_s),

@@ -27,10 +27,10 @@ from agentx_replay.analysis.throughput import Headline, headline_of
 from agentx_replay.analysis.window import Window, happened_in
 from agentx_replay.errors import UsageError
 from agentx_replay.results.layout import Measurement, measurement_of
-from agentx_replay.results.record_check import check_records
 from agentx_replay.results.run_directory import (
     StoredPoint,
     check_place,
+    check_records,
     read_points,
     read_sweep,
 )

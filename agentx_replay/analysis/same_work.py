@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentx_replay.analysis.run import Run
-from agentx_replay.results.compaction import request_files
 from agentx_replay.results.layout import Measurement
+from agentx_replay.results.schema import REQUESTS
 
 _Plans = Mapping[int, str | None]
 """The plan fingerprints of a level, by start."""
@@ -89,7 +89,7 @@ def _directories(run: Run) -> dict[tuple[Measurement, str], Path]:
 
 def _digest(level: Path) -> bytes:
     digest = hashlib.sha256()
-    for file in sorted(request_files(level)):
+    for file in REQUESTS.files(level):
         with file.open("rb") as opened:
             digest.update(hashlib.file_digest(opened, "sha256").digest())
     return digest.digest()

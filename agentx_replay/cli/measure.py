@@ -17,10 +17,10 @@ from agentx_replay.experiment.resumption import earlier_run
 from agentx_replay.experiment.settings import Settings
 from agentx_replay.library import measure
 from agentx_replay.report.progress import ProgressScreen
-from agentx_replay.results.compaction import request_files
 from agentx_replay.results.layout import sweep_file
 from agentx_replay.results.resume_command import going_on, options_hidden
 from agentx_replay.results.run_directory import read_points, read_sweep
+from agentx_replay.results.schema import REQUESTS
 from agentx_replay.scenario import load_scenario, with_overrides
 
 _LOOK = "look"
@@ -135,7 +135,7 @@ def _interrupted(out: Path) -> UsageError:
     """
     if not sweep_file(out).exists():
         what, way_out = "interrupted before anything was measured", "nothing was written"
-    elif not any(request_files(point.directory) for point in read_points(out)):
+    elif not any(REQUESTS.files(point.directory) for point in read_points(out)):
         what = "interrupted before anything was measured"
         way_out = f"{going_on(read_sweep(out), out)}\nor choose another --out"
     else:

@@ -33,8 +33,6 @@ from agentx_replay.plan.graph import Step, StepId, Stream
 from agentx_replay.plan.plan import Plan, PlannedPlay
 from agentx_replay.replay.ports import Phase, Status
 from agentx_replay.replay.sent_blocks import common_blocks
-from agentx_replay.results.compaction import play_files, request_files
-from agentx_replay.results.parquet import read_parquet
 from agentx_replay.results.schema import PLAYS, REQUESTS
 from agentx_replay.traces.model import RecordedRequest, Session, Subagent
 
@@ -93,8 +91,8 @@ def level_fidelity(
     """
     if window is None:
         return None
-    requests = read_parquet(request_files(directory), REQUESTS, COLUMNS)
-    plays = read_parquet(play_files(directory), PLAYS)
+    requests = REQUESTS.read(directory, COLUMNS)
+    plays = PLAYS.read(directory)
     cut_off = cut_off_plays(requests, plays)
     found = conformity(plan, requests, cut_off)
     trees = plan.concurrency

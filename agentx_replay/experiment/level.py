@@ -2,9 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import Coroutine
-from contextlib import closing
-from dataclasses import dataclass, field
+from asyncio import get_running_loop
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager, closing, nullcontext
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -24,40 +25,31 @@ from agentx_replay.analysis.point import (
     told_by_server,
 )
 from agentx_replay.analysis.responses import records_of
+from agentx_replay.analysis.server import metrics_of, speculation
 from agentx_replay.analysis.window import Window
 from agentx_replay.endpoint.kernel_stamps import Timestamps
 from agentx_replay.experiment.conformity import level_fidelity
-from agentx_replay.experiment.drafting import accept_length, with_drafting
 from agentx_replay.experiment.interrupts import Interrupts
-from agentx_replay.experiment.job import Job
-from agentx_replay.experiment.part import Look, Part, play, together
+from agentx_replay.experiment.live_view import ProgressSnapshot, together
+from agentx_replay.experiment.part import Part, play
 from agentx_replay.experiment.prompting import Prompting
 from agentx_replay.experiment.server_metrics import recorded_metrics
 from agentx_replay.experiment.sessions import SessionSource
 from agentx_replay.experiment.settings import Screen, Target
-from agentx_replay.experiment.workers import play_on_workers
+from agentx_replay.experiment.workers import joint_result, play_on_workers
 from agentx_replay.plan.plan import Plan
 from agentx_replay.replay.clock import real_clock
 from agentx_replay.replay.driver import Replay, ReplayResult
 from agentx_replay.replay.ports import Clock
 from agentx_replay.replay.virtual_time import run_virtual, virtual_clock
-from agentx_replay.results.compaction import compact
 from agentx_replay.results.histograms import write_log
-from agentx_replay.results.layout import (
-    Measurement,
-    instrument_file,
-    instrument_parts,
-    latency_log,
-)
-from agentx_replay.results.mark import new_mark
-from agentx_replay.results.parquet import read_parquet
-from agentx_replay.results.recorder import ParquetRecorder
-from agentx_replay.results.requests import StoredRequests
+from agentx_replay.results.layout import latency_log
+from agentx_replay.results.recorder import Recorder
 from agentx_replay.results.run_directory import PointStatus, RunDirectory
-from agentx_replay.results.sample_parts import compact_samples, sample_files
-from agentx_replay.results.schema import INSTRUMENT
+from agentx_replay.results.schema import INSTRUMENT, LEVEL_TABLES, REQUESTS, SERVER
 
 _T = TypeVar("_T")
+_Stopping = Callable[[Callable[[], None]], AbstractContextManager[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +71,6 @@ class Level:
     gpus: int | None
     starts: int = 1
     timestamps: Timestamps = "process"
-    mark: str = field(default_factory=new_mark)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +111,8 @@ def _replayed(
 
 def _written(level: Level, replayed: _Replayed, run: RunDirectory, directory: Path) -> Point:
     """Compute the point of a level that was replayed, and write it."""
-    compact(directory)
-    compact_samples(instrument_file(directory), instrument_parts(directory), INSTRUMENT)
+    for table in LEVEL_TABLES:
+        table.compact(directory)
     point = _point(level, replayed, directory)
     document = _document(level, point)
     run.write_point(level.plan.concurrency, point.status, document, level.plan.start)
@@ -138,89 +129,58 @@ def _run(target: Target, replay: Coroutine[Any, Any, _T]) -> _T:
 async def _replay(
     level: Level, target: Target, directory: Path, screen: Screen, interrupts: Interrupts
 ) -> _Replayed:
-    if target.virtual:
-        return await _replay_virtually(level, target, directory, interrupts)
-    with real_clock(asyncio.get_running_loop()) as clock:
-        return await _replay_live(level, target, directory, screen, interrupts, clock)
+    clocks = nullcontext(virtual_clock()) if target.virtual else real_clock(get_running_loop())
+    with clocks as clock:
+        origin_ns, origin_unix_s = clock.now_ns(), time.time()
+        parts = [
+            Part(
+                plan=level.plan,
+                source=level.source,
+                prompting=level.prompting,
+                attempt=level.attempt,
+                run_id=level.run_id,
+                directory=directory,
+                origin_ns=origin_ns,
+                open=target.open,
+                worker=worker,
+                workers=level.workers,
+            )
+            for worker in range(level.workers)
+        ]
+        stopping = partial(interrupts.stopping, get_running_loop())
+        with closing(parts[0].recorder()) as recorder:
+            if target.virtual:
+                result = await _replay_virtually(parts[0], clock, recorder, stopping)
+            else:
+                async with recorded_metrics(target.metrics, clock, recorder):
+                    result = await _replay_live(parts, clock, recorder, stopping, screen)
+    return _Replayed(result, origin_ns, origin_unix_s)
 
 
 async def _replay_virtually(
-    level: Level, target: Target, directory: Path, interrupts: Interrupts
-) -> _Replayed:
-    clock = virtual_clock()
-    origin_ns, origin_unix_s = clock.now_ns(), time.time()
-    recording = ParquetRecorder(directory, origin_ns=origin_ns, start=level.plan.start)
-    with closing(recording) as recorder:
-        endpoint = target.open(clock)
-        prompts = level.prompting.level(level.plan.concurrency, level.attempt, level.plan.start)
-        replay = Replay(level.plan, prompts, clock, endpoint, recorder, run_id=level.run_id)
-        with interrupts.stopping(asyncio.get_running_loop(), replay.stop):
-            result = await replay.run()
-    return _Replayed(result, origin_ns, origin_unix_s)
+    part: Part, clock: Clock, recorder: Recorder, stopping: _Stopping
+) -> ReplayResult:
+    endpoint = part.open(clock)
+    replay = Replay(part.plan, part.prompts(), clock, endpoint, recorder, run_id=part.run_id)
+    with stopping(replay.stop):
+        return await replay.run()
 
 
 async def _replay_live(
-    level: Level,
-    target: Target,
-    directory: Path,
-    screen: Screen,
-    interrupts: Interrupts,
-    clock: Clock,
-) -> _Replayed:
-    origin_ns, origin_unix_s = clock.now_ns(), time.time()
-    stopping = partial(interrupts.stopping, asyncio.get_running_loop())
-    alone = level.workers == 1
+    parts: list[Part], clock: Clock, recorder: Recorder, stopping: _Stopping, screen: Screen
+) -> ReplayResult:
+    def show(parts: list[ProgressSnapshot]) -> None:
+        screen.show(*together(parts))
 
-    def show(looks: list[Look]) -> None:
-        screen.show(*together(looks))
-
-    of = Measurement(level.plan.concurrency, level.plan.start)
-    async with recorded_metrics(target.metrics, clock, origin_ns, directory, of):
-        if alone:
-            part = _part(level, target, directory, origin_ns)
-            one = await play(
-                part, clock, lambda replay: stopping(replay.stop), lambda look: show([look])
-            )
-            result = one.result
-        else:
-            jobs = _jobs(level, target, directory, origin_ns)
-            crew = await play_on_workers(jobs, clock, stopping, show)
-            result = crew.result
-    return _Replayed(result, origin_ns, origin_unix_s)
-
-
-def _part(level: Level, target: Target, directory: Path, origin_ns: int) -> Part:
-    """Return the whole level as one part."""
-    return Part(
-        plan=level.plan,
-        prompts=level.prompting.level(level.plan.concurrency, level.attempt, level.plan.start),
-        run_id=level.run_id,
-        directory=directory,
-        origin_ns=origin_ns,
-        open=target.open,
+    if len(parts) > 1:
+        return joint_result(*await play_on_workers(parts, clock, stopping, show))
+    return await play(
+        parts[0],
+        clock,
+        recorder,
+        lambda replay: stopping(replay.stop),
+        lambda progress: show([progress]),
     )
-
-
-def _jobs(level: Level, target: Target, directory: Path, origin_ns: int) -> list[Job]:
-    """Return what each of the level's workers is to play."""
-    return [
-        Job(
-            source=level.source,
-            corpus_fingerprint=level.plan.corpus_fingerprint,
-            scenario=level.plan.scenario,
-            prompting=level.prompting,
-            attempt=level.attempt,
-            start=level.plan.start,
-            concurrency=level.plan.concurrency,
-            run_id=level.run_id,
-            directory=directory,
-            origin_ns=origin_ns,
-            open=target.open,
-            worker=worker,
-            workers=level.workers,
-        )
-        for worker in range(level.workers)
-    ]
 
 
 def _point(level: Level, replayed: _Replayed, directory: Path) -> Point:
@@ -239,21 +199,16 @@ def _point(level: Level, replayed: _Replayed, directory: Path) -> Point:
         failure=failed.text if failed else None,
         failure_code=failed.code if failed else None,
     )
-    rules = with_drafting(level.rules, directory, window)
-    facts = PointFacts(
-        level.plan.concurrency,
-        level.gpus,
-        window,
-        rules,
-        conduct,
-        level.plan.start,
-        seed=level.plan.seed,
-        timestamps=level.timestamps,
-        accept_length=accept_length(directory, window),
+    accepted = accept_length(directory, window)
+    facts = replace(
+        _facts(level),
+        window=window,
+        rules=with_drafting(level.rules, accepted),
+        conduct=conduct,
+        accept_length=accepted,
     )
-    whole, parts = instrument_file(directory), instrument_parts(directory)
-    samples = samples_of(read_parquet(sample_files(whole, parts), INSTRUMENT))
-    records = records_of(StoredRequests.of(directory).groups)
+    samples = samples_of(INSTRUMENT.read(directory))
+    records = records_of(REQUESTS.at(directory).groups)
     if window is not None:
         lag = [] if samples is None else [loop_lag_series(samples, window)]
         series = chain(latency_series(records, window), lag)
@@ -264,31 +219,58 @@ def _point(level: Level, replayed: _Replayed, directory: Path) -> Point:
     return measure_point(records, samples, facts, _status(result), fidelity, *told)
 
 
+def accept_length(directory: Path, window: Window | None) -> float | None:
+    """Return how many tokens a cycle of the server committed in the window of the level in
+    ``directory``, by the server's own metrics; None if it drafted nothing, does not tell, or no
+    window opened.
+    """
+    if window is None:
+        return None
+    found = speculation(metrics_of(SERVER.read(directory), window), window.length_s)
+    return None if found is None or found.accept_length <= 1.0 else found.accept_length
+
+
+def with_drafting(rules: Rules, accepted: float | None) -> Rules:
+    """Return the rules with what the server drafted.
+
+    Greedy output over random words loops, so that acceptance is not that of code: such a level is
+    not comparable. No engine tells whether acceptance was synthetic, so it is not taken to be.
+    """
+    if accepted is None:
+        return rules
+    return replace(
+        rules,
+        speculative_decoding=f"the server commits {accepted:.2f} tokens a cycle, and "
+        "does not tell whether acceptance is synthetic",
+    )
+
+
 def _status(result: ReplayResult) -> PointStatus:
     if result.interrupted:
         return PointStatus.INTERRUPTED
     return PointStatus.COMPLETE if result.failure is None else PointStatus.FAILED
 
 
+def _facts(level: Level) -> PointFacts:
+    """Return what is known of a level before it runs."""
+    plan = level.plan
+    return PointFacts(
+        plan.concurrency,
+        level.gpus,
+        None,
+        level.rules,
+        Conduct(),
+        plan.start,
+        seed=plan.seed,
+        timestamps=level.timestamps,
+    )
+
+
 def _document(level: Level, point: Point | None) -> dict[str, Any]:
     """Return what ``point.json`` says of a level, before it runs (no point yet) and after."""
-    plan = level.plan
     known = {
-        "plan_fingerprint": plan.fingerprint,
+        "plan_fingerprint": level.plan.fingerprint,
         "run_id": level.run_id,
         "attempt": level.attempt,
-        "mark": level.mark,
     }
-    if point is None:
-        facts = PointFacts(
-            plan.concurrency,
-            level.gpus,
-            None,
-            level.rules,
-            Conduct(),
-            plan.start,
-            seed=plan.seed,
-            timestamps=level.timestamps,
-        )
-        return known | facts_document(facts)
-    return known | point_document(point)
+    return known | (facts_document(_facts(level)) if point is None else point_document(point))

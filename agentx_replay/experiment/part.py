@@ -1,4 +1,4 @@
-"""One process's part of a level: its lanes replayed and recorded, and an eye kept on itself.
+"""One process's part of a level: replay and record its lanes and monitor its own lag.
 
 A level that one process plays alone is one part. Not for: other processes (``workers.py``), or
 what becomes of the records (``level.py``).
@@ -6,48 +6,47 @@ what becomes of the records (``level.py``).
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import (
-    AbstractContextManager,
-    asynccontextmanager,
-    closing,
-    contextmanager,
-    suppress,
-)
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
-
-from agentx_replay.experiment.ahead import prepared_ahead
-from agentx_replay.experiment.keeping import kept_in_parts
-from agentx_replay.experiment.live_itl import live_itls_s
+from agentx_replay.errors import UsageError
+from agentx_replay.experiment.live_view import ProgressSnapshot, live_itls_s
 from agentx_replay.experiment.open_files import raise_open_files
-from agentx_replay.plan.plan import Plan
-from agentx_replay.replay.driver import Progress, Replay, ReplayResult, Stage
-from agentx_replay.replay.instrument import ClientLoad, LagSampler
+from agentx_replay.experiment.prompting import Prompting
+from agentx_replay.experiment.sessions import SessionSource
+from agentx_replay.plan.plan import GraphLibrary, Plan, PlannedPlay
+from agentx_replay.replay.driver import Replay, ReplayResult
+from agentx_replay.replay.instrument import LagSampler
 from agentx_replay.replay.lane import PromptSources
 from agentx_replay.replay.peers import Peers
-from agentx_replay.replay.ports import Clock, Endpoint
-from agentx_replay.replay.warmup import Warmed
-from agentx_replay.results.layout import instrument_parts
-from agentx_replay.results.recent import Glimpse, Recent, Snapshot, snapshot_of
-from agentx_replay.results.recorder import ParquetRecorder
-from agentx_replay.results.sample_parts import SampleParts
-from agentx_replay.results.schema import INSTRUMENT, arrow_schema
+from agentx_replay.replay.ports import Clock, Endpoint, PromptSource
+from agentx_replay.results.layout import Measurement
+from agentx_replay.results.recent import Recent
+from agentx_replay.results.recorder import Recorder
+from agentx_replay.results.schema import INSTRUMENT
+from agentx_replay.scenario import Scenario
 
 _SHOW_EVERY_S = 1.0
 _OLDEST_GENERATION_OFF = 1_000_000_000
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Part:
-    """The lanes of one worker: every ``workers``-th lane, starting at ``worker``."""
+    """The lanes of one worker of a level: every ``workers``-th lane, starting at ``worker``.
+
+    It goes to another process without the sessions of its plan, which are read there again from
+    ``source``. ``attempt`` counts how often the run had been resumed when the level began.
+    """
 
     plan: Plan
-    prompts: PromptSources
+    source: SessionSource
+    prompting: Prompting
+    attempt: int
     run_id: str
     directory: Path
     origin_ns: int
@@ -57,80 +56,56 @@ class Part:
 
     @property
     def lanes(self) -> range:
-        """Its lanes."""
         return range(self.worker, self.plan.concurrency, self.workers)
 
+    def prompts(self) -> PromptSources:
+        plan = self.plan
+        return self.prompting.level(plan.concurrency, self.attempt, plan.start)
 
-@dataclass(frozen=True, slots=True)
-class Look:
-    """How a part is going."""
+    def recorder(self) -> Recorder:
+        of = Measurement(self.plan.concurrency, self.plan.start)
+        return Recorder(self.directory, of, origin_ns=self.origin_ns, worker=self.worker)
 
-    progress: Progress
-    recent: Glimpse
-    load: ClientLoad
+    def __getstate__(self) -> dict[str, Any]:
+        plan = self.plan
+        recipe = plan.scenario, plan.corpus_fingerprint, plan.concurrency, plan.start
+        return self.__dict__ | {"plan": recipe}
 
-
-def together(looks: Sequence[Look]) -> tuple[Progress, Snapshot, ClientLoad]:
-    """Return how a level is going from how its parts are: the slowest stage, the busiest client."""
-    stages = list(Stage)
-    progresses = [look.progress for look in looks]
-    left_s = [progress.left_s for progress in progresses if progress.left_s is not None]
-    progress = Progress(
-        stage=min((progress.stage for progress in progresses), key=stages.index),
-        left_s=max(left_s, default=None),
-        in_flight=sum(progress.in_flight for progress in progresses),
-        live_plays=sum(progress.live_plays for progress in progresses),
-        recycled_plays=sum(progress.recycled_plays for progress in progresses),
-        warmed=_warmed_together([p.warmed for p in progresses if p.warmed is not None]),
-    )
-    load = ClientLoad(
-        cpu_share=max(look.load.cpu_share for look in looks),
-        loop_lag_p99_ns=max(look.load.loop_lag_p99_ns for look in looks),
-    )
-    return progress, snapshot_of([look.recent for look in looks]), load
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Raise ``UsageError`` if the sessions have changed, or cannot be read."""
+        plan = _plan_again(state["source"], *state["plan"])
+        self.__dict__.update(state | {"plan": plan})
 
 
-def _warmed_together(parts: Sequence[Warmed]) -> Warmed | None:
-    """Return how far a warm-up is; all its workers leave it at once."""
-    if not parts:
-        return None
-    return Warmed(
-        primers_done=sum(part.primers_done for part in parts),
-        primers=sum(part.primers for part in parts),
-        pressure_done=sum(part.pressure_done for part in parts),
-        pressure=sum(part.pressure for part in parts),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Played:
-    """How a part went."""
-
-    result: ReplayResult
+def _plan_again(
+    source: SessionSource, scenario: Scenario, fingerprint: str, concurrency: int, start: int
+) -> Plan:
+    corpus, selection = source.read()
+    if corpus.fingerprint != fingerprint:
+        raise UsageError(
+            "sessions-changed-at-start",
+            f"the sessions under {source.traces} changed while the run was starting",
+            "leave them alone and run again",
+        )
+    return Plan(scenario, fingerprint, GraphLibrary(selection, scenario), concurrency, start)
 
 
 async def play(
     part: Part,
     clock: Clock,
+    recorder: Recorder,
     steered: Callable[[Replay], AbstractContextManager[None]],
-    show: Callable[[Look], None],
+    show: Callable[[ProgressSnapshot], None],
     peers: Peers | None = None,
-) -> Played:
-    """Play a part to its end; ``steered`` is entered while it goes, ``show`` called every second.
-
-    Raises ``UsageError`` where the disk fails; what was written stays.
-    """
+) -> ReplayResult:
+    """Play a part to its end, ``steered`` while it goes; call ``show`` every second."""
     raise_open_files()
-    sampler = LagSampler(clock)
-    parts = SampleParts(instrument_parts(part.directory), INSTRUMENT, part.worker)
-    with (
-        closing(
-            ParquetRecorder(
-                part.directory, origin_ns=part.origin_ns, worker=part.worker, start=part.plan.start
-            )
-        ) as recorder,
-        prepared_ahead(part.plan, part.prompts) as prompts,
-    ):
+
+    def keep(*sample: int) -> None:
+        recorder.append(INSTRUMENT, (part.worker, *sample))
+
+    sampler = LagSampler(clock, keep)
+    with prepared_ahead(part.plan, part.prompts()) as prompts:
         recent = Recent(recorder, live_itls_s, clock.now_ns)
         endpoint = part.open(clock)
         replay = Replay(
@@ -145,28 +120,44 @@ async def play(
         )
 
         def look() -> None:
-            show(Look(replay.progress(), recent.glimpse(), sampler.load()))
+            show(ProgressSnapshot(replay.progress(), recent.glimpse(), sampler.load()))
             if recorder.failure is not None:
                 replay.stop()
 
         try:
-            async with kept_in_parts(parts, lambda: _samples(part, sampler.take())):
-                with steered(replay), quiet_collector(), _sampling(sampler):
-                    async with _every_second(look):
-                        result = await replay.run()
+            with steered(replay), quiet_collector(), _sampling(sampler):
+                async with _every_second(look):
+                    return await replay.run()
         finally:
             await endpoint.close()
-    return Played(result)
 
 
-def _samples(part: Part, taken: NDArray[np.int64]) -> pa.Table:
-    """Return samples of the client's load as rows of ``INSTRUMENT``."""
-    at_ns, lag_ns, cpu_ns = taken.T
-    level = np.full(len(taken), part.plan.concurrency, np.int32)
-    worker = np.full(len(taken), part.worker, np.int32)
-    start = np.full(len(taken), part.plan.start, np.int32)
-    columns = [level, start, worker, at_ns - part.origin_ns, lag_ns, cpu_ns]
-    return pa.Table.from_arrays(list(map(pa.array, columns)), schema=arrow_schema(INSTRUMENT))
+@contextmanager
+def prepared_ahead(plan: Plan, prompts: PromptSources) -> Iterator[PromptSources]:
+    """Give ``prompts`` that, when a lane begins a play, have its next one made ready by a thread.
+
+    Building a large session's graph and laying out its prompts takes tens of milliseconds, in which
+    no token would be stamped. What is made ready stays where plan and prompts keep it.
+    """
+
+    def prepare(lane: int, ordinal: int) -> None:
+        prompts(plan.play(lane, ordinal), lane, ordinal)
+
+    def source(planned: PlannedPlay, lane: int, ordinal: int) -> PromptSource:
+        executor.submit(prepare, lane, ordinal + 1).add_done_callback(_logged)
+        return prompts(planned, lane, ordinal)
+
+    executor = ThreadPoolExecutor(1, "ahead")
+    try:
+        yield source
+    finally:
+        executor.shutdown(cancel_futures=True)
+
+
+def _logged(prepared: Future[None]) -> None:
+    """Log what failed ahead: the lane that needs it fails again, where it is seen."""
+    if not prepared.cancelled() and (error := prepared.exception()) is not None:
+        logging.getLogger(__name__).error("a play could not be prepared", exc_info=error)
 
 
 @asynccontextmanager

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
+from functools import partial
 
 from agentx_replay.endpoint.scrape import (
     MetricsPage,
@@ -15,10 +15,8 @@ from agentx_replay.endpoint.scrape import (
 )
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.errors import UsageError
-from agentx_replay.experiment.keeping import kept_in_parts
 from agentx_replay.replay.ports import Clock
-from agentx_replay.results.layout import Measurement, server_file, server_parts
-from agentx_replay.results.sample_parts import SampleParts, compact_samples
+from agentx_replay.results.recorder import Recorder
 from agentx_replay.results.schema import SERVER
 from agentx_replay.results.server_metrics import ServerSamples, known_samples
 
@@ -59,30 +57,14 @@ async def _known(page: MetricsPage) -> MetricsPage | None:
 
 @asynccontextmanager
 async def recorded_metrics(
-    pages: Sequence[MetricsPage], clock: Clock, origin_ns: int, point: Path, of: Measurement
+    pages: Sequence[MetricsPage], clock: Clock, recorder: Recorder
 ) -> AsyncIterator[None]:
-    """Scrape once before the context opens and each second while it is open; the samples are parts
-    on disk within seconds, and ``server.parquet`` of the point at its end.
-
-    Raises ``UsageError`` where the disk refuses.
-    """
-    if not pages:
-        yield
-        return
-    samples = ServerSamples({secret for page in pages for secret in page.secrets})
-
-    def keep(endpoint: str, at_ns: int, lines: list[str]) -> None:
-        for series, value in known_samples(lines):
-            samples.add(endpoint, at_ns - origin_ns, series, value)
-
+    """Scrape once before the context opens and each second while it is open."""
+    secrets = {secret for page in pages for secret in page.secrets}
+    samples = ServerSamples(partial(recorder.append, SERVER), secrets)
     # Before the first request: what the counters say later is what the level added.
     first = await asyncio.gather(*map(lines_of, pages))
     for page, lines in zip(pages, first, strict=True):
-        keep(page.name, clock.now_ns(), lines or [])
-    parts = SampleParts(server_parts(point), SERVER)
-    async with (
-        kept_in_parts(parts, lambda: samples.take(*of)),
-        scraping(pages, clock, keep),
-    ):
+        samples.add(page.name, clock.now_ns(), lines or [])
+    async with scraping(pages, clock, samples.add):
         yield
-    compact_samples(server_file(point), server_parts(point), SERVER)

@@ -1,7 +1,7 @@
 """A worker process: one part of a level, played for the process that started it.
 
 Started by ``workers.py`` as ``python -m agentx_replay.experiment.worker PIPE PAGE`` with two
-inherited descriptors. It reads its job from the pipe, the corpus from disk, and plays; once a
+inherited descriptors. It reads its part from the pipe, the corpus from disk, and plays; once a
 second it sends how it is going, in the end how it went. When the parent is gone it stops.
 """
 
@@ -11,24 +11,24 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 
 import uvloop
 
 from agentx_replay.errors import UsageError
-from agentx_replay.experiment.job import Refusal, part_of
-from agentx_replay.experiment.part import Look, Part, Played, play
+from agentx_replay.experiment.live_view import ProgressSnapshot
+from agentx_replay.experiment.part import Part, play
 from agentx_replay.experiment.pipe import framed, next_message
 from agentx_replay.replay.clock import real_clock
-from agentx_replay.replay.driver import Replay
+from agentx_replay.replay.driver import Replay, ReplayResult
 from agentx_replay.replay.member import Member
 from agentx_replay.replay.page import Cells
 
 
 async def _play(
-    part: Part, reader: asyncio.StreamReader, show: Callable[[Look], None], cells: Cells
-) -> Played:
-    with real_clock(asyncio.get_running_loop()) as clock:
+    part: Part, reader: asyncio.StreamReader, show: Callable[[ProgressSnapshot], None], cells: Cells
+) -> ReplayResult:
+    with real_clock(asyncio.get_running_loop()) as clock, closing(part.recorder()) as recorder:
         member = Member(cells, part.worker, part.workers, clock)
 
         @contextmanager
@@ -37,7 +37,7 @@ async def _play(
                 if not end.cancelled():
                     replay.leave()
 
-            # The parent says nothing after the job: what comes next is its end.
+            # The parent says nothing after the part: what comes next is its end.
             end = asyncio.create_task(next_message(reader))
             end.add_done_callback(leave)
             member.attend(replay.stop, replay.wake)
@@ -47,21 +47,21 @@ async def _play(
                 member.leave()
                 end.cancel()
 
-        return await play(part, clock, steered, show, member)
+        return await play(part, clock, recorder, steered, show, member)
 
 
 async def _work(parent: socket.socket, cells: Cells) -> None:
     reader, writer = await asyncio.open_connection(sock=parent)
 
-    def say(message: Look | Played | Refusal) -> None:
+    def say(message: ProgressSnapshot | ReplayResult | UsageError) -> None:
         writer.write(framed(message))
 
-    job = await next_message(reader)
-    if job is not None:
-        try:
-            say(await _play(part_of(job), reader, say, cells))
-        except UsageError as error:
-            say(Refusal(error.code, error.what, error.what_to_do, error.exit_code))
+    try:
+        part = await next_message(reader)
+        if part is not None:
+            say(await _play(part, reader, say, cells))
+    except UsageError as error:
+        say(error)
     writer.close()
     with suppress(ConnectionError):
         await writer.wait_closed()

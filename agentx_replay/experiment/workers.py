@@ -1,7 +1,7 @@
 """A level on several worker processes: started, coordinated, listened to, and put together.
 
 The parent plays no lane. It shares one page of memory with its workers (``replay/page.py``) and
-has a pipe to each, by which the job goes out and looks and the outcome come back.
+has a pipe to each, by which the part goes out and progress and the result come back.
 """
 
 import asyncio
@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 from agentx_replay.endpoint.kernel_stamps import Timestamps
 from agentx_replay.errors import UsageError
-from agentx_replay.experiment.job import Job, Refusal
-from agentx_replay.experiment.part import Look, Played
+from agentx_replay.experiment.live_view import ProgressSnapshot
+from agentx_replay.experiment.part import Part
 from agentx_replay.experiment.pipe import framed, next_message
 from agentx_replay.reason import Reason
 from agentx_replay.replay.coordinator import HANG_AFTER_S, Coordinator
@@ -55,17 +55,9 @@ class _Worker:
     process: subprocess.Popen[bytes]
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
-    look: Look | None = None
-    played: Played | None = None
-    refusal: Refusal | None = None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class CrewPlayed:
-    """How a level went on several workers. ``played`` has None for a worker that died."""
-
-    result: ReplayResult
-    played: tuple[Played | None, ...]
+    progress: ProgressSnapshot | None = None
+    result: ReplayResult | None = None
+    refusal: UsageError | None = None
 
 
 @contextmanager
@@ -77,7 +69,7 @@ def _shared_cells(workers: int) -> Iterator[tuple[int, Cells]]:
         yield file.fileno(), memoryview(memory).cast("q")
 
 
-async def _start(page: int, job: Job) -> _Worker:
+async def _start(page: int, part: Part) -> _Worker:
     ours, theirs = socket.socketpair()
     with theirs:
         process = subprocess.Popen(
@@ -88,73 +80,65 @@ async def _start(page: int, job: Job) -> _Worker:
             start_new_session=True,  # Ctrl-C is the parent's to handle
         )  # fmt: skip
     reader, writer = await asyncio.open_connection(sock=ours)
-    writer.write(framed(job))
-    return _Worker(job.worker, process, reader, writer)
+    writer.write(framed(part))
+    return _Worker(part.worker, process, reader, writer)
 
 
 async def play_on_workers(
-    jobs: list[Job],
+    parts: list[Part],
     clock: Clock,
     steered: Callable[[Callable[[], None]], AbstractContextManager[None]],
-    show: Callable[[list[Look]], None],
+    show: Callable[[list[ProgressSnapshot]], None],
     *,
     hang_after_s: float = HANG_AFTER_S,
-) -> CrewPlayed:
-    """Have each job played by a process of its own and return when all have ended.
+) -> tuple[list[ReplayResult | None], Reason | None]:
+    """Have each part played by a process of its own; return how each went, None for a worker that
+    died, and why all were stopped, if they were.
 
     ``steered`` is entered with what stops them. A worker that dies stops the level, and so does
-    one that hangs for ``hang_after_s``, which is killed. Raises ``UsageError`` for what a worker
-    refuses with.
+    one that hangs for ``hang_after_s``, which is killed. Raises the ``UsageError`` of a worker.
     """
-    scenario = jobs[0].scenario
+    plan = parts[0].plan
     crew: list[_Worker] = []
     with ExitStack() as stack:
-        page, cells = stack.enter_context(_shared_cells(len(jobs)))
+        page, cells = stack.enter_context(_shared_cells(len(parts)))
         coordinator = Coordinator(
             cells,
-            len(jobs),
+            len(parts),
             clock,
-            system_cap_ns=round(scenario.system_idle_cap_s * _NS),
-            concurrency=jobs[0].concurrency,
+            system_cap_ns=round(plan.scenario.system_idle_cap_s * _NS),
+            concurrency=plan.concurrency,
             on_hung=lambda number: crew[number].process.kill(),
             hang_after_s=hang_after_s,
         )
         stack.callback(_dismiss, crew)
-        crew.extend([await _start(page, job) for job in jobs])
+        crew.extend([await _start(page, part) for part in parts])
         coordinator.start()
         stack.callback(coordinator.finish)
         stack.enter_context(steered(lambda: coordinator.stop(INTERRUPTED)))
 
         def shown() -> None:
-            show([worker.look for worker in crew if worker.look is not None])
+            show([worker.progress for worker in crew if worker.progress is not None])
 
         await asyncio.gather(*(_listen(worker, coordinator, shown) for worker in crew))
-    for refusal in (worker.refusal for worker in crew):
-        if refusal is not None:
-            raise UsageError(
-                refusal.code, refusal.what, refusal.what_to_do, exit_code=refusal.exit_code
-            )
-    played = tuple(worker.played for worker in crew)
-    results = [each.result for each in played if each is not None]
-    return CrewPlayed(joint_result(results, coordinator.reason), played)
+    for worker in crew:
+        if worker.refusal is not None:
+            raise worker.refusal
+    return [worker.result for worker in crew], coordinator.reason
 
 
 async def _listen(worker: _Worker, coordinator: Coordinator, shown: Callable[[], None]) -> None:
-    """Listen to a worker until it has said how it went, or has died."""
-    message: Look | Played | Refusal | None
-    while isinstance(message := await next_message(worker.reader), Look):
-        worker.look = message
+    """Listen to a worker until it has said how it went, or has died; stop the others if the level
+    is lost by it.
+    """
+    while isinstance(message := await next_message(worker.reader), ProgressSnapshot):
+        worker.progress = message
         shown()
-    _conclude(worker, message, coordinator)
-
-
-def _conclude(worker: _Worker, message: Played | Refusal | None, coordinator: Coordinator) -> None:
-    """Keep a worker's last message, and stop the others where it says that all is lost."""
-    if isinstance(message, Played):
-        worker.played = message
-        if message.result.failure is not None:
-            coordinator.stop(message.result.failure)
-    elif isinstance(message, Refusal):
+    if isinstance(message, ReplayResult):
+        worker.result = message
+        if message.failure is not None:
+            coordinator.stop(message.failure)
+    elif isinstance(message, UsageError):
         worker.refusal = message
         coordinator.stop(Reason(message.code, message.what))
     else:
@@ -167,12 +151,10 @@ def died(number: int, exit_code: int) -> Reason:
     return Reason("worker-died", f"worker {number} died {how}, so its lanes ended early")
 
 
-def joint_result(results: list[ReplayResult], stopped: Reason | None) -> ReplayResult:
-    """Return the outcome of a level from its workers', which opened their windows together.
-
-    ``stopped`` is why all were told to stop, None where they were not.
-    """
-    windows = [result.window for result in results if result.window is not None]
+def joint_result(results: list[ReplayResult | None], stopped: Reason | None) -> ReplayResult:
+    """Return the outcome of a level from its workers', which opened their windows together."""
+    ended = [result for result in results if result is not None]
+    windows = [result.window for result in ended if result.window is not None]
     interrupted = stopped == INTERRUPTED
     failure = None if interrupted else stopped
     window = None
@@ -185,7 +167,7 @@ def joint_result(results: list[ReplayResult], stopped: Reason | None) -> ReplayR
             system_skipped_s=max(window.system_skipped_s for window in windows),
             stopped=stopped,
         )
-    start_ns = min((result.start_ns for result in results), default=0)
+    start_ns = min((result.start_ns for result in ended), default=0)
     return ReplayResult(start_ns, window, failure, interrupted)
 
 

@@ -1,4 +1,7 @@
-"""Where each file of a run directory lies. Names only; nothing is read or written here."""
+"""Where each file of a run directory lies; tables of records know their own places.
+
+Names only: nothing is read or written here.
+"""
 
 import re
 from pathlib import Path
@@ -39,51 +42,6 @@ def measurement_of(directory: Path) -> Measurement | None:
 def unfinished_directory(run: Path) -> Path:
     """Attempts at levels that were begun again later, each as it was left."""
     return run / "unfinished"
-
-
-def requests_directory(point: Path) -> Path:
-    """A directory of Parquet files, one row a response."""
-    return point / "requests.parquet"
-
-
-def compacting_requests(point: Path) -> Path:
-    """Where the compacted files are prepared; no glob of ``requests*`` finds it."""
-    return point / ".compacting-requests"
-
-
-def replaced_requests(point: Path) -> Path:
-    """Where the parts go when the compacted files have taken their place."""
-    return point / ".replaced-requests"
-
-
-def plays_file(point: Path) -> Path:
-    """One row a play, written when the point ends."""
-    return point / "plays.parquet"
-
-
-def plays_parts(point: Path) -> Path:
-    """What ``plays_file`` is made of, while the point runs."""
-    return point / ".plays-parts"
-
-
-def instrument_file(point: Path) -> Path:
-    """Samples of the client's own load, written when the point ends."""
-    return point / "instrument.parquet"
-
-
-def instrument_parts(point: Path) -> Path:
-    """What ``instrument_file`` is made of, while the point runs."""
-    return point / ".instrument-parts"
-
-
-def server_file(point: Path) -> Path:
-    """Samples of the server's own metrics, written when the point ends."""
-    return point / "server.parquet"
-
-
-def server_parts(point: Path) -> Path:
-    """What ``server_file`` is made of, while the point runs."""
-    return point / ".server-parts"
 
 
 def latency_log(point: Path) -> Path:

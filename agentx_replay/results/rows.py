@@ -1,167 +1,125 @@
 """From what crosses the recorder port to rows of the record files.
 
 ``request_row`` and ``play_row`` are what the closed loop pays for a record; the rest runs beside
-it, in slices small enough to leave the interpreter to the loop.
+it, in slices small enough to leave the interpreter to the loop. Columns that say of which level
+and start a row is, and origins of timestamps, come in there.
 """
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from agentx_replay.replay.ports import Dispatch, PlayRecord, Response, recorded_status
-from agentx_replay.results.schema import REQUESTS, arrow_schema
+from agentx_replay.results.layout import Measurement
+from agentx_replay.results.records import Table
+from agentx_replay.results.schema import PLAYS, REQUESTS
 
-_LISTS = ("arrival_deltas_us", "event_tokens", "event_text_bytes")
-_REQUEST_SCHEMA = arrow_schema(REQUESTS)
-_SCALAR_FIELDS = [field for field in _REQUEST_SCHEMA if field.name not in _LISTS]
 _NS_PER_US = 1000
+_LISTS = ("arrival_deltas_us", "event_tokens", "event_text_bytes")
+_OF_PROMPT = {
+    "planned_prompt_tokens": "prompt.tokens",
+    "reusable_tokens": "prompt.reusable_tokens",
+    "declared_blocks": "prompt.declared_blocks",
+    "declared_tokens": "prompt.declared_tokens",
+    "says_answer": "prompt.says_answer",
+}
+_DERIVED = ("own_block", "declared_prefix", "prompt_length_error", "status")
+_OWN = [c.name for c in REQUESTS.columns[2:] if c.name not in (*_LISTS, *_DERIVED)]
+_SENT = [name for name in _OWN if hasattr(Dispatch, name) or name in _OF_PROMPT]
+_CAME = [name for name in _OWN if name not in _SENT]
+_SCALARS = (*_SENT, *_CAME, *_DERIVED)
+_sent = attrgetter(*(_OF_PROMPT.get(name, name) for name in _SENT))
+_came = attrgetter(*_CAME)
+_played = attrgetter(*(c.name for c in PLAYS.columns[2:]))
 
 
 class RequestRow(NamedTuple):
-    """One response: the scalar columns of ``REQUESTS`` in order, and its token events."""
+    """One response: the columns ``_SCALARS``, and its token events."""
 
     scalars: tuple[Any, ...]
     arrival_ns: NDArray[np.int64]
-    arrival_tokens: NDArray[np.int32] | None
+    arrival_tokens: NDArray[np.int32] | None = None
     event_text_bytes: NDArray[np.int32] | None = None
 
 
-def request_row(
-    dispatch: Dispatch, response: Response, origin_ns: int, start: int = 1
-) -> RequestRow:
-    """Return the row of one response of a level's ``start``; stamps count from ``origin_ns``.
-
-    The arrivals are copied, so that a row holds on to no buffer of the wire.
+def request_row(dispatch: Dispatch, response: Response) -> RequestRow:
+    """Return the row of one response. The arrivals are copied, so that a row holds on to no buffer
+    of the wire.
     """
-
-    def since(stamp_ns: int | None) -> int | None:
-        return None if stamp_ns is None else stamp_ns - origin_ns
-
-    prompt_tokens = response.prompt_tokens
-    scalars = (
-        dispatch.concurrency,
-        start,
-        dispatch.phase.value,
-        dispatch.request_id,
-        dispatch.play_id,
-        dispatch.stream_id,
-        dispatch.session_id,
-        dispatch.lane,
-        dispatch.ordinal,
-        dispatch.stream,
-        dispatch.turn,
-        dispatch.request_index,
-        dispatch.gap_s,
-        dispatch.recorded_input_tokens,
-        dispatch.recorded_output_tokens,
-        dispatch.max_tokens,
-        dispatch.prompt.tokens,
-        dispatch.prompt.reusable_tokens,
-        dispatch.shared_blocks,
-        dispatch.play_request,
-        dispatch.kept_blocks,
-        dispatch.stream_kept_blocks,
-        dispatch.prompt.declared_blocks,
-        _own_block(dispatch),
-        int(dispatch.prompt.block_ids[0]) if dispatch.prompt.declared_blocks else None,
-        dispatch.prompt.declared_tokens,
-        dispatch.prompt.says_answer,
-        dispatch.skipped_ns,
-        dispatch.intended_start_ns - origin_ns,
-        since(response.connect_start_ns),
-        since(response.connected_ns),
-        response.send_ns - origin_ns,
-        since(response.sent_ns),
-        since(response.first_byte_ns),
-        since(response.first_token_ns),
-        since(response.last_token_ns),
-        response.end_ns - origin_ns,
-        prompt_tokens,
-        response.cached_tokens,
-        response.completion_tokens,
-        None if prompt_tokens is None else prompt_tokens - dispatch.recorded_input_tokens,
-        recorded_status(dispatch, response).value,
-        response.finish_reason,
-        response.http_status,
-        None if response.error_category is None else response.error_category.value,
-        response.error_text,
-        response.retries,
-        response.replica,
-        response.first_token_uncertainty_ns,
-        response.last_token_uncertainty_ns,
-        response.send_uncertainty_ns,
-        response.late_events,
-        response.gathered_reads,
-        response.text_pieces,
-        response.reasoning_tokens,
-        response.reasoning_pieces,
+    prompt, counted = dispatch.prompt, response.prompt_tokens
+    own = prompt.block_ids[prompt.declared_blocks :]
+    derived = (
+        int(own[0]) if len(own) else None,
+        int(prompt.block_ids[0]) if prompt.declared_blocks else None,
+        None if counted is None else counted - dispatch.recorded_input_tokens,
+        recorded_status(dispatch, response),
     )
     tokens = response.arrival_tokens
     return RequestRow(
-        scalars,
+        _sent(dispatch) + _came(response) + derived,
         response.arrival_ns.copy(),
         None if tokens is None else tokens.copy(),
         response.event_text_bytes,
     )
 
 
-def _own_block(dispatch: Dispatch) -> int | None:
-    prompt = dispatch.prompt
-    own = prompt.block_ids[prompt.declared_blocks :]
-    return int(own[0]) if len(own) else None
-
-
 def blank_row() -> RequestRow:
     """Return a row that says nothing, of the right types."""
     blank = {pa.string(): "", pa.bool_(): False}
-    scalars = tuple(blank.get(field.type, 0) for field in _SCALAR_FIELDS)
-    return RequestRow(scalars, np.empty(0, np.int64), None)
+    types = {c.name: c.type for c in REQUESTS.columns}
+    return RequestRow(tuple(blank.get(types[name], 0) for name in _SCALARS), np.empty(0, np.int64))
 
 
-def play_row(play: PlayRecord, origin_ns: int, start: int = 1) -> tuple[Any, ...]:
-    """Return the row of one play of a level's ``start``, in the order of ``PLAYS``; stamps count
-    from ``origin_ns``.
+def play_row(play: PlayRecord) -> tuple[Any, ...]:
+    """Return the row of one play, in the order of ``PLAYS``."""
+    row: tuple[Any, ...] = _played(play)
+    return row
+
+
+def event_count(row: tuple[Any, ...]) -> int:
+    """Return the number of token events in a row of any table."""
+    return len(row.arrival_ns) if isinstance(row, RequestRow) else 0
+
+
+def batch_of(
+    table: Table, rows: Sequence[Any], of: Measurement, origin_ns: int = 0
+) -> pa.RecordBatch:
+    """Return rows of a level's start as an Arrow batch; timestamps count from ``origin_ns``.
+
+    Rows of another table than ``REQUESTS`` have its columns after level and start.
     """
-    return (
-        play.concurrency,
-        start,
-        play.play_id,
-        play.session_id,
-        play.lane,
-        play.ordinal,
-        play.t_star_s,
-        play.start_ns - origin_ns,
-        None if play.end_ns is None else play.end_ns - origin_ns,
-        play.requests_sent,
-        play.requests_skipped,
-        play.system_skipped_s,
-        play.tree_skipped_s,
-    )
-
-
-def request_batch(rows: Sequence[RequestRow]) -> pa.RecordBatch:
-    """Return rows as one Arrow batch of the schema of ``REQUESTS``."""
-    scalars = zip(*(row.scalars for row in rows), strict=True)
-    columns = {
-        field.name: pa.array(values, field.type)
-        for field, values in zip(_SCALAR_FIELDS, scalars, strict=True)
-    }
-    columns["arrival_deltas_us"] = _delta_lists([row.arrival_ns for row in rows])
-    columns["event_tokens"] = _count_lists([row.arrival_tokens for row in rows])
-    columns["event_text_bytes"] = _count_lists([row.event_text_bytes for row in rows])
+    if table is REQUESTS:
+        columns = _arrays(table, _SCALARS, [row.scalars for row in rows], of, origin_ns)
+        columns["arrival_deltas_us"] = _delta_lists([row.arrival_ns for row in rows])
+        columns["event_tokens"] = _count_lists([row.arrival_tokens for row in rows])
+        columns["event_text_bytes"] = _count_lists([row.event_text_bytes for row in rows])
+    else:
+        columns = _arrays(table, [c.name for c in table.columns[2:]], rows, of, origin_ns)
     return pa.RecordBatch.from_arrays(
-        [columns[field.name] for field in _REQUEST_SCHEMA], schema=_REQUEST_SCHEMA
+        [columns[c.name] for c in table.columns], schema=table.schema()
     )
 
 
-def table_of(columns_schema: pa.Schema, rows: Sequence[tuple[Any, ...]]) -> pa.Table:
-    """Return plain rows as an Arrow table of the given schema."""
-    by_column = zip(*rows, strict=True) if rows else ([] for _ in columns_schema)
-    arrays = [pa.array(v, f.type) for f, v in zip(columns_schema, by_column, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=columns_schema)
+def _arrays(
+    table: Table,
+    names: Sequence[str],
+    rows: Sequence[tuple[Any, ...]],
+    of: Measurement,
+    origin_ns: int,
+) -> dict[str, pa.Array]:
+    columns = {c.name: c for c in table.columns}
+    arrays = {
+        name: pa.repeat(pa.scalar(n, pa.int32()), len(rows)) for name, n in of._asdict().items()
+    }
+    for name, values in zip(names, zip(*rows, strict=True), strict=True):
+        array = pa.array(values, columns[name].type)
+        arrays[name] = pc.subtract(array, origin_ns) if columns[name].since_origin else array
+    return arrays
 
 
 def _offsets(lengths: NDArray[np.int64]) -> NDArray[np.int32]:

@@ -1,10 +1,14 @@
-"""A run directory: made, marked, read back. What its files hold is decided elsewhere.
+"""A run directory: made, locked, marked, read back. What its files hold is decided elsewhere.
 
 ``sweep.json`` and each ``point.json`` are replaced whole, so that a reader at any moment, or after
 a crash, sees a complete document. A point that says ``running`` and has no living run was killed.
 """
 
-from collections.abc import Collection, Mapping
+import errno
+import fcntl
+import os
+import secrets as random_texts
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import count
@@ -13,33 +17,29 @@ from typing import Any
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from agentx_replay.errors import UsageError
 from agentx_replay.given_files import read_given
-from agentx_replay.results.compaction import play_files
 from agentx_replay.results.durable import disk_faults_explained, sync_directory, write_bytes_durably
 from agentx_replay.results.layout import (
     Measurement,
     calibration_file,
-    instrument_file,
-    instrument_parts,
     lock_file,
     measurement_of,
     point_directory,
     point_file,
-    points_file,
     sweep_file,
     unfinished_directory,
 )
-from agentx_replay.results.lock import lock
-from agentx_replay.results.parquet import read_parquet, write_parquet
-from agentx_replay.results.requests import StoredRequests
+from agentx_replay.results.records import StoredRows, Table, mark_of, read_mark
 from agentx_replay.results.resume_command import NOT_KEPT, going_on
-from agentx_replay.results.rows import table_of
-from agentx_replay.results.sample_parts import sample_files
-from agentx_replay.results.schema import INSTRUMENT, PLAYS, POINTS, Column, arrow_schema
+from agentx_replay.results.schema import INSTRUMENT, LEVEL_TABLES, PLAYS, POINTS, REQUESTS
 from agentx_replay.results.sweep_document import check_point, check_sweep
 from agentx_replay.secret_texts import without_secrets
+
+_HELD = (errno.EACCES, errno.EAGAIN)
+_MARK_BYTES = 8
 
 
 class PointStatus(StrEnum):
@@ -53,8 +53,8 @@ class PointStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StoredPoint:
-    """One point on disk: its level, status and ``point.json``; ``start`` says which start of the
-    level it is.
+    """One point on disk: its level and ``start``, status and ``point.json``. Records are read as
+    far as they were written.
     """
 
     directory: Path
@@ -65,25 +65,20 @@ class StoredPoint:
 
     @property
     def measurement(self) -> Measurement:
-        """Its level and start."""
         return Measurement(self.concurrency, self.start)
 
     def requests(self, names: tuple[str, ...] | None = None) -> pa.Table:
-        """Return its responses, as far as they were written; only columns ``names``, if given."""
-        return StoredRequests.of(self.directory).table(names)
+        return REQUESTS.read(self.directory, names)
 
-    def stored_requests(self) -> StoredRequests:
+    def stored_requests(self) -> StoredRows:
         """Return its responses as they are on disk now, to be read more than once."""
-        return StoredRequests.of(self.directory)
+        return REQUESTS.at(self.directory)
 
     def plays(self) -> pa.Table:
-        """Return its plays, as far as they were written."""
-        return read_parquet(play_files(self.directory), PLAYS)
+        return PLAYS.read(self.directory)
 
     def instrument(self) -> pa.Table:
-        """Return the samples of the client's own load, as far as they were written."""
-        whole, parts = instrument_file(self.directory), instrument_parts(self.directory)
-        return read_parquet(sample_files(whole, parts), INSTRUMENT)
+        return INSTRUMENT.read(self.directory)
 
 
 class RunDirectory:
@@ -100,24 +95,22 @@ class RunDirectory:
         """Make the directory, this process's alone. One that holds anything is refused, unless
         ``resume``; one that another process writes into always.
 
-        Raises ``UsageError`` for that, and where the disk refuses.
+        Raises ``UsageError`` for that, and if the disk fails.
         """
         with disk_faults_explained(path):
             if lock_file(path).exists():
                 lock(path)
             _refuse_what_is_in_the_way(path)
-            if path.exists() and _holds_anything(path):
+            if path.exists() and any(entry != lock_file(path) for entry in path.iterdir()):
                 _refuse_what_it_holds(path, resume=resume)
             _make(path)
             lock(path)
         return cls(path, secrets)
 
     def write_sweep(self, document: Mapping[str, Any]) -> None:
-        """Replace ``sweep.json``."""
         self._write_json(sweep_file(self.path), document)
 
     def write_calibration(self, document: Mapping[str, Any]) -> None:
-        """Replace ``calibration.json``."""
         self._write_json(calibration_file(self.path), document)
 
     def start_point(self, concurrency: int, document: Mapping[str, Any], start: int = 1) -> Path:
@@ -149,29 +142,48 @@ class RunDirectory:
         document: Mapping[str, Any],
         start: int = 1,
     ) -> None:
-        """Replace ``point.json``; level, start and status are added to the document."""
-        path = point_file(point_directory(self.path, concurrency, start))
-        known = {"concurrency": concurrency, "start": start, "status": status}
-        self._write_json(path, {**known, **document})
+        """Replace ``point.json``; level, start, status and the level's mark are added."""
+        directory = point_directory(self.path, concurrency, start)
+        known = {
+            "concurrency": concurrency,
+            "start": start,
+            "status": status,
+            "mark": mark_of(directory) or random_texts.token_hex(_MARK_BYTES),
+        }
+        self._write_json(point_file(directory), {**known, **document})
 
     def write_points(self, rows: Collection[Mapping[str, Any]]) -> None:
         """Replace ``points.parquet``: one mapping a point with the columns of ``POINTS``."""
-        names = [column.name for column in POINTS]
-        ordered = [tuple(row[name] for name in names) for row in rows]
-        self._write_table(points_file(self.path), POINTS, ordered)
-
-    def _write_table(
-        self, path: Path, columns: tuple[Column, ...], rows: Collection[tuple[Any, ...]]
-    ) -> None:
-        schema = arrow_schema(columns)
+        path = POINTS.whole(self.path)
         with disk_faults_explained(path):
-            write_parquet(path, schema, [table_of(schema, list(rows))])
+            POINTS.write(path, [pa.Table.from_pylist(list(rows), POINTS.schema())])
 
     def _write_json(self, path: Path, document: Mapping[str, Any]) -> None:
         plain = orjson.loads(orjson.dumps(dict(document), option=orjson.OPT_SERIALIZE_NUMPY))
         body = orjson.dumps(without(plain, self._secrets), option=orjson.OPT_INDENT_2)
         with disk_faults_explained(path):
             write_bytes_durably(path, body + b"\n")
+
+
+def lock(run: Path) -> None:
+    """Take an existing run directory for this process, until it ends, however it ends: a killed run
+    never blocks another.
+
+    Raises ``UsageError`` if another process has it. A file system without locks (some network
+    ones) cannot tell, and refuses nobody. Raises ``OSError`` if the disk fails.
+    """
+    # Never closed: the end of any descriptor of the file would end the lock.
+    descriptor = os.open(lock_file(run), os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        if error.errno in _HELD:
+            raise UsageError(
+                "run-locked",
+                f"another run is writing into {run}",
+                "wait for it to end, or choose another --out",
+            ) from None
 
 
 def _refuse_what_is_in_the_way(path: Path) -> None:
@@ -216,10 +228,6 @@ def _make(path: Path) -> None:
         ) from None
 
 
-def _holds_anything(directory: Path) -> bool:
-    return any(entry != lock_file(directory) for entry in directory.iterdir())
-
-
 def without(value: Any, secrets: Collection[str]) -> Any:
     """Return a JSON value in which no text, key or value, contains any of ``secrets``."""
     if isinstance(value, str):
@@ -234,7 +242,7 @@ def without(value: Any, secrets: Collection[str]) -> Any:
 def read_sweep(path: Path) -> dict[str, Any]:
     """Return ``sweep.json`` of a run directory; fields that another version lacks are not there.
 
-    Raises ``UsageError`` where there is none, or a field cannot be what it is.
+    Raises ``UsageError`` if there is none, or a field cannot be what it is.
     """
     if not sweep_file(path).exists():
         raise UsageError(
@@ -263,16 +271,6 @@ def read_points(path: Path) -> list[StoredPoint]:
     return sorted(map(_read_point, files), key=lambda point: point.measurement)
 
 
-def check_place(point: StoredPoint) -> None:
-    """Raise ``UsageError`` where a point lies in another's directory."""
-    if measurement_of(point.directory) != point.measurement:
-        raise UsageError(
-            "point-of-other-level",
-            f"{point_file(point.directory)} is of concurrency {point.measurement}",
-            "move its directory away",
-        )
-
-
 def _read_point(file: Path) -> StoredPoint:
     document = read_json(file)
     concurrency, status = document.get("concurrency"), document.get("status")
@@ -297,7 +295,7 @@ def _read_point(file: Path) -> StoredPoint:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a file of a run. Raises ``UsageError`` where there is none."""
+    """Return the JSON object in a file of a run. Raises ``UsageError`` if there is none."""
     try:
         document = orjson.loads(read_given(path, str(path), "move it away"))
     except orjson.JSONDecodeError as error:
@@ -307,3 +305,47 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise UsageError("json-not-object", f"{path} is not a JSON object", "move it away")
     return document
+
+
+def check_place(point: StoredPoint) -> None:
+    """Raise ``UsageError`` if a point lies in another's directory."""
+    if measurement_of(point.directory) != point.measurement:
+        raise UsageError(
+            "point-of-other-level",
+            f"{point_file(point.directory)} is of concurrency {point.measurement}",
+            "move its directory away",
+        )
+
+
+def check_records(stored: StoredPoint) -> None:
+    """Raise ``UsageError`` if a file in a level's directory is not what the level recorded, each
+    response once. Damage within a file shows in its checksums when it is read.
+    """
+    for table in LEVEL_TABLES:
+        for file in table.files(stored.directory):
+            if read_mark(file) != stored.document.get("mark"):
+                raise _refused(
+                    "record-of-other-level", file, "has another mark than this level: it is not its"
+                )
+            for what in _of_another_level(table, file, stored.measurement):
+                raise _refused("rows-of-other-level", file, what)
+    groups = stored.stored_requests().groups(("request_id",))
+    ids = pa.chunked_array([chunk for group in groups for chunk in group[0].chunks], pa.string())
+    counts = pc.value_counts(ids)
+    twice = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
+    if len(twice):
+        what = f"holds {len(twice)} responses more than once, as {twice[0]}"
+        raise _refused("responses-twice", REQUESTS.parts(stored.directory), what)
+
+
+def _of_another_level(table: Table, file: Path, of: Measurement) -> Iterator[str]:
+    """Yield which other level or start rows of a file are of."""
+    for rows in table.groups([file], ("concurrency", "start")):
+        for name, own in of._asdict().items():
+            for other in pc.unique(rows[name]).to_pylist():
+                if other != own:
+                    yield f"holds rows of {name} {other}, not {own}"
+
+
+def _refused(code: str, file: Path, what: str) -> UsageError:
+    return UsageError(code, f"{file} {what}", "set it aside")

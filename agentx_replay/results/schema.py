@@ -1,34 +1,16 @@
 """What is on record: every column of every Parquet file, with its unit and what null means.
 
-This is the one place where columns are declared; the Arrow schemas, the reader of older files and
-the tables in ``docs/records.md`` come from it. How a row is made is in ``rows.py``.
+This is the one place where columns are declared; the Arrow schemas and the tables in
+``docs/records.md`` come from it. How a row is made is in ``rows.py``.
 """
-
-from dataclasses import dataclass
 
 import pyarrow as pa
 
-from agentx_replay.errors import UsageError
-
-SCHEMA_VERSION = 3
-"""3 has ``start`` in every file."""
-_VERSION_KEY = b"agentx_replay.schema_version"
-_MARK_KEY = b"agentx_replay.mark"
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column: its Arrow type, unit, meaning, and what null says (None: never null)."""
-
-    name: str
-    type: pa.DataType
-    unit: str
-    meaning: str
-    null_means: str | None = None
+from agentx_replay.results.records import Column, RequestTable, Table
 
 
 def _stamp(name: str, meaning: str, null_means: str | None = None) -> Column:
-    return Column(name, pa.int64(), "ns", meaning, null_means)
+    return Column(name, pa.int64(), "ns", meaning, null_means, since_origin=True)
 
 
 def _uncertainty(name: str, meaning: str) -> Column:
@@ -56,14 +38,16 @@ def _number(name: str, unit: str, meaning: str, null_means: str | None = None) -
 
 
 _START = _count("start", "which start of the level it is, from 1")
+_OF_LEVEL = (_count("concurrency", "concurrency level of the point"), _START)
+"""The first columns of every table of a level."""
 _NO_USAGE = "no usage"
 _OPEN_CONNECTION = "connection reused"
 _NONE_CAME = "no token event came"
 _NO_TEXTS = "texts are not needed"
 
-REQUESTS: tuple[Column, ...] = (
-    _count("concurrency", "concurrency level of the point"),
-    _START,
+REQUESTS = RequestTable(
+    "requests",
+    *_OF_LEVEL,
     _text("phase", "`primer`, `pressure` (both warm-up) or `window`"),
     _text("request_id", "the request, as sent in `X-Request-ID`"),
     _text("play_id", "the play it belongs to"),
@@ -189,9 +173,9 @@ REQUESTS: tuple[Column, ...] = (
 )
 """``requests.parquet/``: one row a response, warm-up included."""
 
-PLAYS: tuple[Column, ...] = (
-    _count("concurrency", "concurrency level of the point"),
-    _START,
+PLAYS = Table(
+    "plays",
+    *_OF_LEVEL,
     _text("play_id", "the play"),
     _text("session_id", "the recorded session that is replayed"),
     _count("lane", "the lane that plays it, from 0"),
@@ -206,9 +190,9 @@ PLAYS: tuple[Column, ...] = (
 )
 """``plays.parquet``: one row a play."""
 
-INSTRUMENT: tuple[Column, ...] = (
-    _count("concurrency", "concurrency level of the point"),
-    _START,
+INSTRUMENT = Table(
+    "instrument",
+    *_OF_LEVEL,
     _count("worker", "worker process, from 0"),
     _stamp("at_ns", "when the sample was taken"),
     Column("loop_lag_ns", pa.int64(), "ns", "how late a timer of the event loop fired"),
@@ -216,9 +200,9 @@ INSTRUMENT: tuple[Column, ...] = (
 )
 """``instrument.parquet``: samples of the client's own load."""
 
-SERVER: tuple[Column, ...] = (
-    _count("concurrency", "concurrency level of the point"),
-    _START,
+SERVER = Table(
+    "server",
+    *_OF_LEVEL,
     _stamp("at_ns", "when the answer to the scrape had come"),
     _text("endpoint", "whose metrics page it is, without user name or password"),
     _text("metric", "what it means, whatever the engine calls it"),
@@ -233,7 +217,8 @@ _NO_RESPONSE = "no response"
 _FEW_IN_HALF = "too few responses"
 _NOT_TOLD = "not reported"
 
-POINTS: tuple[Column, ...] = (
+POINTS = Table(
+    "points",
     _count("concurrency", "concurrency level"),
     _START,
     Column("seed", pa.int64(), "", "the seed of its plan", "not recorded"),
@@ -313,66 +298,17 @@ POINTS: tuple[Column, ...] = (
 )
 """``points.parquet``: one row a concurrency level, or a start of one."""
 
-FILES: dict[str, tuple[Column, ...]] = {
-    "requests.parquet": REQUESTS,
-    "plays.parquet": PLAYS,
-    "instrument.parquet": INSTRUMENT,
-    "server.parquet": SERVER,
-    "points.parquet": POINTS,
-}
-
-
-def arrow_schema(columns: tuple[Column, ...], mark: str | None = None) -> pa.Schema:
-    """Return the Arrow schema of a file, with the schema version in its metadata, and the mark of
-    the level that it is of.
-    """
-    fields = [pa.field(c.name, c.type, nullable=c.null_means is not None) for c in columns]
-    metadata = {_VERSION_KEY: str(SCHEMA_VERSION).encode()}
-    if mark is not None:
-        metadata[_MARK_KEY] = mark.encode()
-    return pa.schema(fields, metadata=metadata)
-
-
-def mark_in(schema: pa.Schema) -> str | None:
-    """Return the mark in a file's metadata; None where an older version wrote it."""
-    mark = (schema.metadata or {}).get(_MARK_KEY)
-    return None if mark is None else mark.decode("utf-8", "replace")
-
-
-def conform(table: pa.Table, columns: tuple[Column, ...], where: str) -> pa.Table:
-    """Return ``table`` with exactly ``columns``: what an older file lacks is null.
-
-    Raises ``UsageError`` for a file of a newer schema, and for one that is not ours.
-    """
-    version = int((table.schema.metadata or {}).get(_VERSION_KEY, b"0"))
-    if version == 0:
-        raise UsageError(
-            "record-of-other-program",
-            f"{where} was not written by agentx-replay",
-            "point at a results directory of a run",
-        )
-    if version != SCHEMA_VERSION:
-        raise UsageError(
-            "record-of-other-schema",
-            f"{where} has record schema {version}, this version reads {SCHEMA_VERSION}",
-            "read it with the version of agentx-replay that wrote it",
-        )
-    arrays = [
-        table[c.name].cast(c.type) if c.name in table.schema.names
-        else pa.nulls(len(table), c.type)
-        for c in columns
-    ]  # fmt: skip
-    return pa.table(arrays, names=[c.name for c in columns])
+LEVEL_TABLES = (REQUESTS, PLAYS, INSTRUMENT, SERVER)
 
 
 def _type_name(kind: pa.DataType) -> str:
     return f"list of {kind.value_type}" if pa.types.is_list(kind) else str(kind)
 
 
-def markdown_table(columns: tuple[Column, ...]) -> str:
+def markdown_table(table: Table) -> str:
     """Return the columns as the Markdown table that stands in ``docs/records.md``."""
     lines = ["| column | type | meaning |", "|---|---|---|"]
-    for c in columns:
+    for c in table.columns:
         kind = f"{_type_name(c.type)}, {c.unit}" if c.unit else _type_name(c.type)
         null = f"; null: {c.null_means}" if c.null_means else ""
         lines.append(f"| `{c.name}` | {kind} | {c.meaning}{null} |")

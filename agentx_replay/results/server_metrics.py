@@ -6,18 +6,14 @@ engine's value. Fetching is in ``endpoint/scrape.py``, what follows from the sam
 """
 
 import re
-from array import array
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from agentx_replay.results.layout import server_file, server_parts
-from agentx_replay.results.parquet import read_parquet
-from agentx_replay.results.sample_parts import sample_files
-from agentx_replay.results.schema import SERVER, arrow_schema
+from agentx_replay.results.schema import SERVER
 from agentx_replay.results.server_names import NAMES, Metric
 from agentx_replay.secret_texts import without_secrets
 
@@ -79,61 +75,33 @@ def _number(text: str) -> float | None:
     return value if 0.0 <= value <= GREATEST_VALUE else None
 
 
-@dataclass(slots=True)
 class ServerSamples:
-    """Samples as they come, 24 bytes each until they are taken.
+    """Passes on the known samples of metrics pages, as rows of ``SERVER``.
 
     Of a series that a page tells twice the first is kept: the second is no later value.
     ``secrets`` are texts that no label brings into the file.
     """
 
-    secrets: Collection[str] = ()
-    _series: dict[tuple[str, Series], int] = field(default_factory=dict)
-    _labels: list[str] = field(default_factory=list)
-    _last_ns: "array[int]" = field(default_factory=lambda: array("q"))
-    _at_ns: "array[int]" = field(default_factory=lambda: array("q"))
-    _index: "array[int]" = field(default_factory=lambda: array("q"))
-    _value: "array[float]" = field(default_factory=lambda: array("d"))
+    def __init__(
+        self, keep: Callable[[tuple[Any, ...]], None], secrets: Collection[str] = ()
+    ) -> None:
+        self._keep = keep
+        self._secrets = secrets
+        self._last_ns: dict[tuple[str, Series], int] = {}
+        self._labels: dict[str, str] = {}
 
-    def __len__(self) -> int:
-        return len(self._value)
-
-    def add(self, endpoint: str, at_ns: int, series: Series, value: float) -> None:
-        """Keep one sample; ``at_ns`` since the point's origin."""
-        index = self._series.setdefault((endpoint, series), len(self._series))
-        if index == len(self._last_ns):
-            self._last_ns.append(at_ns)
-            self._labels.append(without_secrets(series.labels, self.secrets))
-        elif self._last_ns[index] == at_ns:
-            return
-        self._last_ns[index] = at_ns
-        self._at_ns.append(at_ns)
-        self._index.append(index)
-        self._value.append(value)
-
-    def take(self, concurrency: int, start: int = 1) -> pa.Table:
-        """Return the samples since the last call as rows of ``SERVER``."""
-        index = pa.array(np.array(self._index, np.int64))
-        keys = list(self._series)
-
-        def text(values: list[str]) -> pa.Array:
-            return pa.array(values, pa.string()).take(index)
-
-        columns = [
-            pa.array(np.full(len(self), concurrency, np.int32)),
-            pa.array(np.full(len(self), start, np.int32)),
-            pa.array(np.array(self._at_ns, np.int64)),
-            text([endpoint for endpoint, _ in keys]),
-            text([series.metric.value for _, series in keys]),
-            text([series.name for _, series in keys]),
-            text(self._labels),
-            pa.array(np.array(self._value, np.float64)),
-        ]
-        for kept in (self._at_ns, self._index, self._value):
-            del kept[:]
-        return pa.Table.from_arrays(columns, schema=arrow_schema(SERVER))
+    def add(self, endpoint: str, at_ns: int, lines: Iterable[str]) -> None:
+        """Take lines of a page, or some of them, whose answer had come at ``at_ns``."""
+        for series, value in known_samples(lines):
+            if self._last_ns.get((endpoint, series)) == at_ns:
+                continue
+            self._last_ns[endpoint, series] = at_ns
+            if series.labels not in self._labels:
+                self._labels[series.labels] = without_secrets(series.labels, self._secrets)
+            labels = self._labels[series.labels]
+            self._keep((at_ns, endpoint, series.metric.value, series.name, labels, value))
 
 
 def read_server_metrics(point: Path) -> pa.Table:
     """Return the samples of a point, as far as they were written; empty where none were taken."""
-    return read_parquet(sample_files(server_file(point), server_parts(point)), SERVER)
+    return SERVER.read(point)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from record_cases import SECOND, dispatch, prompt, response
+from record_cases import SECOND, dispatch, play_table, prompt, request_table, response
 
 from agentx_replay.analysis.fidelity import (
     Conformity,
@@ -22,8 +22,6 @@ from agentx_replay.analysis.fidelity import (
 )
 from agentx_replay.analysis.window import Window
 from agentx_replay.replay.ports import Phase, PlayRecord, Status
-from agentx_replay.results.rows import play_row, request_batch, request_row, table_of
-from agentx_replay.results.schema import PLAYS, arrow_schema
 
 WINDOW = Window(10 * SECOND, 20 * SECOND, 10.0)
 FINE = Conformity(
@@ -49,30 +47,17 @@ FINE = Conformity(
 
 def plays(*lives: tuple[int, int | None], session: str = "x") -> pa.Table:
     """Plays by the seconds at which they start and end."""
-    rows = [
-        play_row(
-            PlayRecord(f"p{n}", 2, 0, n, session, None, start * SECOND,
-                       None if end is None else end * SECOND, 1, 0, 0.0, 0.0),
-            0,
-        )
+    return play_table(
+        PlayRecord(f"p{n}", 2, 0, n, session, None, start * SECOND,
+                   None if end is None else end * SECOND, 1, 0, 0.0, 0.0)
         for n, (start, end) in enumerate(lives)
-    ]  # fmt: skip
-    return table_of(arrow_schema(PLAYS), rows)
+    )  # fmt: skip
 
 
 def requests(*rows: tuple[dict[str, Any], dict[str, Any]]) -> pa.Table:
     """Requests of the window, sent at second 11 unless said otherwise."""
     usual = {"send_ns": 11 * SECOND, "end_ns": 12 * SECOND}
-    return pa.Table.from_batches(
-        [
-            request_batch(
-                [
-                    request_row(dispatch(**sent), response(**(usual | came)), 0)
-                    for sent, came in rows
-                ]
-            )
-        ]
-    )
+    return request_table((dispatch(**sent), response(**(usual | came))) for sent, came in rows)
 
 
 def report(table: pa.Table, conformity: Conformity = FINE, trees: int = 1) -> Fidelity:
@@ -207,12 +192,12 @@ def test_what_all_lanes_skipped_is_counted_once_and_what_plays_skipped_by_themse
     # (lane, ordinal, skipped by all, by the play): all skipped 5 s and then 2; lane 0 changed its
     # play between the two.
     rows = [
-        play_row(PlayRecord(f"p{n}", 2, lane, ordinal, "x", None, 0, None, 1, 0, of_all, of_one), 0)
+        PlayRecord(f"p{n}", 2, lane, ordinal, "x", None, 0, None, 1, 0, of_all, of_one)
         for n, (lane, ordinal, of_all, of_one) in enumerate(
             [(0, 0, 5.0, 0.0), (0, 1, 2.0, 4.0), (1, 0, 7.0, 1.5)]
         )
     ]
-    assert skipped_s(table_of(arrow_schema(PLAYS), rows)) == (7.0, 5.5)
+    assert skipped_s(play_table(rows)) == (7.0, 5.5)
 
 
 def test_what_was_skipped_is_not_known_of_plays_that_a_kill_cut_off() -> None:

@@ -1,12 +1,10 @@
 import numpy as np
-import pyarrow as pa
 import pytest
-from record_cases import SECOND, dispatch, prompt, response
+from record_cases import SECOND, dispatch, prompt, request_table, response
 
 from agentx_replay.analysis.mix import MIX_COLUMNS, largest_gap, mix_of, pooled, summary
 from agentx_replay.analysis.window import Window
 from agentx_replay.replay.ports import Phase, Status
-from agentx_replay.results.rows import request_batch, request_row
 
 WINDOW = Window(0, 10 * SECOND, 10.0)
 
@@ -18,7 +16,7 @@ def test_a_mix_is_of_the_measured_requests_of_the_window() -> None:
         (dispatch(turn=5, phase=Phase.PRESSURE), response()),
         (dispatch(turn=6), response(send_ns=10 * SECOND, end_ns=11 * SECOND)),
     ]
-    table = pa.Table.from_batches([request_batch([request_row(d, r, 0) for d, r in pairs])])
+    table = request_table(pairs)
     mix = mix_of(table.select(list(MIX_COLUMNS)), WINDOW)
     assert mix.input_tokens.tolist() == [201]
     assert mix.output_tokens.tolist() == [10]
@@ -28,8 +26,7 @@ def test_a_mix_is_of_the_measured_requests_of_the_window() -> None:
 
 
 def test_an_empty_prompt_has_no_share_to_reuse() -> None:
-    row = request_row(dispatch(prompt=prompt(0)), response(), 0)
-    table = pa.Table.from_batches([request_batch([row])])
+    table = request_table([(dispatch(prompt=prompt(0)), response())])
     assert np.isnan(mix_of(table.select(list(MIX_COLUMNS)), WINDOW).reuse_share).tolist() == [True]
 
 

@@ -23,11 +23,10 @@ from agentx_replay.analysis.steadiness import Halves
 from agentx_replay.analysis.throughput import Rates as Throughputs
 from agentx_replay.analysis.window import Window
 from agentx_replay.replay.ports import Dispatch, Response
-from agentx_replay.results.compaction import compact
-from agentx_replay.results.parquet import read_parquet
-from agentx_replay.results.recorder import ParquetRecorder
+from agentx_replay.results.layout import Measurement
+from agentx_replay.results.recorder import Recorder
 from agentx_replay.results.run_directory import PointStatus, RunDirectory, read_points
-from agentx_replay.results.schema import POINTS
+from agentx_replay.results.schema import POINTS, REQUESTS
 
 RULES = Rules(scenario="quick", comparable=False, window_s=10.0, overridden=("seed",))
 FACTS = PointFacts(2, 4, Window(0, 10 * SECOND, 10.0), RULES, Conduct())
@@ -51,11 +50,11 @@ def measured(facts: PointFacts = FACTS, pair: tuple[Dispatch, Response] = PAIR) 
 def store(tmp_path: Path, point: Point, status: PointStatus) -> None:
     run = RunDirectory.create(tmp_path)
     directory = run.start_point(2, facts_document(point.facts))
-    recorder = ParquetRecorder(directory, origin_ns=0)
+    recorder = Recorder(directory, Measurement(2), origin_ns=0)
     recorder.record(*PAIR)
     recorder.close()
     if status is not PointStatus.RUNNING:
-        compact(directory)
+        REQUESTS.compact(directory)
         run.write_point(2, status, point_document(point))
     used_s = ((0, 0), (5, 1), (10, 2))
     write_instrument(directory, [(2, 0, t * SECOND, 1000, cpu * SECOND) for t, cpu in used_s])
@@ -104,7 +103,7 @@ def test_a_point_whose_window_never_opened_has_no_numbers() -> None:
 
 def test_a_row_has_the_columns_of_points_parquet(tmp_path: Path) -> None:
     row = point_row(measured())
-    assert sorted(row) == sorted(column.name for column in POINTS)
+    assert sorted(row) == sorted(column.name for column in POINTS.columns)
     assert row["total_tokens_per_s"] == pytest.approx(11.1)
     assert row["total_tokens_per_s_per_gpu"] == pytest.approx(2.775)
     assert row["response_itl_p90_s"] == pytest.approx(0.9)
@@ -113,7 +112,7 @@ def test_a_row_has_the_columns_of_points_parquet(tmp_path: Path) -> None:
     assert tuple(reasons) == measured().texts(Kind.INCOMPARABLE)
     assert len(reasons) == 3
     RunDirectory.create(tmp_path).write_points([row])
-    (read,) = read_parquet([tmp_path / "points.parquet"], POINTS).to_pylist()
+    (read,) = POINTS.read(tmp_path).to_pylist()
     assert read == row
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from record_cases import MS, SECOND, dispatch, events_of, prompt, recorded, response
+from record_cases import MS, SECOND, dispatch, events_of, prompt, recorded, request_table, response
 
 from agentx_replay.analysis import responses as responses_module
 from agentx_replay.analysis.metrics import latency_series, summarise
@@ -15,7 +15,6 @@ from agentx_replay.analysis.sensitivity import level_variants
 from agentx_replay.analysis.window import Window
 from agentx_replay.replay.ports import Status
 from agentx_replay.results.histograms import write_log
-from agentx_replay.results.rows import request_batch, request_row
 
 WINDOW = Window(0, 60 * SECOND, 60.0)
 
@@ -35,8 +34,8 @@ def mixed() -> pa.Table:
             arrival_tokens=[2] * events if number % 2 else None,
             **{"completion_tokens": 2 * events, **usage},
         )  # fmt: skip
-        rows.append(request_row(sent, came, 0))
-    return pa.Table.from_batches([request_batch(rows)])
+        rows.append((sent, came))
+    return request_table(rows)
 
 
 def in_parts(table: pa.Table, rows: int) -> Records:

@@ -55,7 +55,7 @@ def fact(name: str, value: Any) -> Callable[[Path], None]:
 MEDDLED = [
     (replace_by_a_copy, "c0016/point.json is of concurrency 12; move its directory away"),
     (copy_a_file, "c0016/requests.parquet holds 16 responses more than once"),
-    (take_the_other_levels_records, "holds responses of concurrency 12, not 16; set it aside"),
+    (take_the_other_levels_records, "has another mark than this level"),
     (fact("facts.gpus", "x"), "(facts.gpus is not a whole number); move its directory away"),
     (fact("facts.gpus", 0), "c0016/point.json is damaged: facts.gpus is no number of GPUs"),
     (fact("facts.concurrency", 3), "facts.concurrency is another level's"),

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from agentx_replay.analysis import findings
@@ -15,7 +16,10 @@ from agentx_replay.analysis.server_facts import (
 )
 from agentx_replay.analysis.timeline import Requests
 from agentx_replay.analysis.window import Window
-from agentx_replay.results.server_metrics import ServerSamples, known_samples
+from agentx_replay.results.layout import Measurement
+from agentx_replay.results.rows import batch_of
+from agentx_replay.results.schema import SERVER
+from agentx_replay.results.server_metrics import known_samples
 from agentx_replay.results.server_names import Metric
 
 S = 1_000_000_000
@@ -24,13 +28,14 @@ WINDOW = Window(100 * S, 110 * S, 10.0)
 
 def scraped(pages: dict[str, Sequence[str]]) -> Metrics:
     """Each page's lines, whose counters are 0 as the window opens and as written 9 s later."""
-    samples = ServerSamples()
+    rows = []
     for page, lines in pages.items():
         for series, value in known_samples(lines):
             counter = series.metric.value.endswith("_total")
-            samples.add(page, 100 * S, series, 0.0 if counter else value)
-            samples.add(page, 109 * S, series, value)
-    return metrics_of(samples.take(8), WINDOW)
+            for at_ns, told in ((100 * S, 0.0 if counter else value), (109 * S, value)):
+                rows.append((at_ns, page, series.metric.value, series.name, series.labels, told))
+    batch = batch_of(SERVER, rows, Measurement(8))
+    return metrics_of(pa.Table.from_batches([batch]), WINDOW)
 
 
 def answered(prompt: float, cached: float) -> Requests:

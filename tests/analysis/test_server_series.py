@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from record_cases import server_table
 
 from agentx_replay.analysis import findings
 from agentx_replay.analysis.server import (
@@ -14,7 +15,6 @@ from agentx_replay.analysis.server import (
 )
 from agentx_replay.analysis.timeline import Requests
 from agentx_replay.analysis.window import Window
-from agentx_replay.results.server_metrics import Series, ServerSamples, known_samples
 from agentx_replay.results.server_names import Metric
 
 S = 1_000_000_000
@@ -24,12 +24,11 @@ NAN = np.nan
 
 def told(*rows: tuple[str, str, str, float, float]) -> dict[Metric, tuple[Samples, ...]]:
     """Rows of endpoint, name, labels, second of the window, value."""
-    samples = ServerSamples()
-    for endpoint, name, labels, at_s, value in rows:
-        at_ns = round((100 + at_s) * S)
-        for series, _ in known_samples([f"{name}{{{labels}}} 1"]):
-            samples.add(endpoint, at_ns, Series(series.metric, name, labels), value)
-    return dict(metrics_of(samples.take(8), WINDOW))
+    scrapes = [
+        (endpoint, round((100 + at_s) * S), [f"{name}{{{labels}}} {value!r}"])
+        for endpoint, name, labels, at_s, value in rows
+    ]
+    return dict(metrics_of(server_table(scrapes), WINDOW))
 
 
 def test_requests_add_up_over_engines_and_shares_are_averaged() -> None:

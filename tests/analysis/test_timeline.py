@@ -1,7 +1,6 @@
 import numpy as np
-import pyarrow as pa
 import pytest
-from record_cases import SECOND, dispatch, prompt, recorded, response
+from record_cases import SECOND, dispatch, prompt, recorded, request_table, response
 
 from agentx_replay.analysis.profile import profile_of, spread
 from agentx_replay.analysis.timeline import (
@@ -13,7 +12,6 @@ from agentx_replay.analysis.timeline import (
 )
 from agentx_replay.analysis.window import Window
 from agentx_replay.replay.ports import Status
-from agentx_replay.results.rows import request_batch, request_row
 
 WINDOW = Window(100 * SECOND, 110 * SECOND, 10.0)
 NAN = np.nan
@@ -27,7 +25,7 @@ def test_requests_are_placed_in_seconds_since_the_window_opened() -> None:
         ),
         (dispatch(), response(send_ns=103 * SECOND, end_ns=104 * SECOND, status=Status.FAILED)),
     ]
-    table = pa.Table.from_batches([request_batch([request_row(d, r, 0) for d, r in pairs])])
+    table = request_table(pairs)
     of = requests_of(table.select(list(TIMELINE_COLUMNS)), WINDOW)
     assert len(of) == 2
     assert of.lane.tolist() == [3, 0]

@@ -15,8 +15,8 @@ from golden_files import Goldens
 from made_runs import Level, make_run
 
 from agentx_replay.replay.ports import Status
-from agentx_replay.results.compaction import request_files
 from agentx_replay.results.run_directory import PointStatus, RunDirectory, read_sweep
+from agentx_replay.results.schema import REQUESTS
 
 A = (Level(12, 60.0, 6000.0), Level(16, 40.0, 9134.0))
 B = (Level(12, 60.0, 5000.0), Level(16, 40.0, 7166.0))
@@ -260,18 +260,12 @@ def killed(run: Path) -> None:
     RunDirectory(run).write_point(16, PointStatus.RUNNING, {"facts": facts})
 
 
-def without_a_column(run: Path) -> None:
-    (file,) = request_files(run / "c0016")
-    table = pq.read_table(file).drop_columns(["retries", "shared_blocks"])
-    pq.write_table(table, file)
-
-
 def without_point(run: Path) -> None:
     (run / "c0016" / "point.json").unlink()
 
 
 def without_records(run: Path) -> None:
-    (file,) = request_files(run / "c0016")
+    (file,) = REQUESTS.files(run / "c0016")
     file.unlink()
 
 
@@ -314,27 +308,14 @@ def test_a_level_that_was_cut_short_is_told_and_is_on_no_curve(
     assert told["runs"][1]["left_out"] == [{"concurrency": 16, "start": 1, "why": why}]
 
 
-def test_a_run_of_an_older_schema_is_told_with_what_it_has(
-    runs: tuple[Path, Path], tmp_path: Path
-) -> None:
-    run = make_run(tmp_path / "r", twice(A))
-    without_a_column(run)
-    result = finished("report", run, "--at", "50")
-    assert (result.returncode, "50  7,567" in result.stdout) == (0, True)
-    plain = json.loads(finished("report", run, "--at", "50", "--json").stdout)
-    assert plain["curve"]["at"][0]["at"]["throughput"] == pytest.approx(7567)
-    # The same work, the same numbers: a ratio of 1.
-    assert "a / r: 1.000 " in finished("compare", runs[0], run, "--at", "50").stdout
-
-
 def newer(run: Path) -> None:
-    (file,) = request_files(run / "c0016")
+    (file,) = REQUESTS.files(run / "c0016")
     version = {b"agentx_replay.schema_version": b"99"}
     pq.write_table(pq.read_table(file).replace_schema_metadata(version), file)
 
 
 def no_parquet(run: Path) -> None:
-    (file,) = request_files(run / "c0016")
+    (file,) = REQUESTS.files(run / "c0016")
     file.write_bytes(b"PAR1 and no more")
 
 

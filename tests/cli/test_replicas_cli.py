@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from command_line import SHORT, finished
 
-from agentx_replay.results.parquet import read_parquet
 from agentx_replay.results.schema import REQUESTS
 from agentx_replay.simulator.process import launch_simulator
 from agentx_replay.simulator.server import ServerConfig
@@ -38,7 +37,8 @@ def test_each_lane_is_on_record_with_its_server_and_all_servers_are_named(
     assert share == "    1 of 2 servers with 2 sessions at a time, the other with 1"
     sweep = json.loads((out / "sweep.json").read_text())
     assert sweep["target"]["url"] == [f"{url}/v1" for url in urls]
-    rows = read_parquet(sorted(out.glob("**/requests*/*.parquet")), REQUESTS).to_pylist()
+    files = sorted(out.glob("**/requests*/*.parquet"))
+    rows = [row for table in REQUESTS.groups(files) for row in table.to_pylist()]
     assert {(row["lane"], row["replica"]) for row in rows} == {(0, 0), (1, 1), (2, 0)}
     assert {row["status"] for row in rows} == {"ok"}
     page = finished("report", str(out))

@@ -10,8 +10,8 @@ import pytest
 from command_line import finished
 
 from agentx_replay.results.layout import point_file
-from agentx_replay.results.requests import StoredRequests
 from agentx_replay.results.run_directory import read_json, read_points, read_sweep
+from agentx_replay.results.schema import REQUESTS
 
 SWEEP = ("sweep", "--virtual", "--concurrency", "2,4", "--override", "window_s=4")
 
@@ -59,7 +59,7 @@ def test_an_attempt_again_has_ids_of_its_own_and_both_can_be_read(killed_run: Pa
     before = killed_run / "unfinished" / "c0004.attempt-0"
     _, again = read_points(killed_run)
     assert again.document["run_id"] == read_json(point_file(before))["run_id"] + "-a1"
-    table_before = StoredRequests.of(before).table(("request_id",))
+    table_before = REQUESTS.read(before, ("request_id",))
     sent_before = set(table_before["request_id"].to_pylist())
     sent_again = set(again.requests(("request_id",))["request_id"].to_pylist())
     assert sent_before

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from record_cases import request_table
 from small_corpus import Run as LevelRun
 from small_corpus import corpus, planned, replay_all, request, session, subagent
 from stream_graphs import graph, step
@@ -19,7 +20,6 @@ from agentx_replay.experiment.conformity import conformity
 from agentx_replay.plan.graph import Join, SessionGraph, Spawn, StepId
 from agentx_replay.plan.plan import Plan
 from agentx_replay.replay.ports import Dispatch, Response, Status
-from agentx_replay.results.rows import request_batch, request_row
 from agentx_replay.scenario import Scenario, load_scenario
 from agentx_replay.traces.corpus import read_corpus
 
@@ -39,8 +39,7 @@ PAIR = graph(
 
 
 def table(pairs: list[Pair]) -> pa.Table:
-    rows = [request_row(sent, came, 0) for sent, came in pairs]
-    return pa.Table.from_batches([request_batch(rows)]).select(COLUMNS)
+    return request_table(pairs).select(COLUMNS)
 
 
 def checked(

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from record_cases import play_table, request_table
 from small_corpus import Run as LevelRun
 from small_corpus import corpus, planned, replay_all, request, session, subagent
 from stream_graphs import graph, step
@@ -16,8 +17,6 @@ from agentx_replay.experiment.cut_off import cut_off_plays, lanes_on_record, wit
 from agentx_replay.plan.graph import Join, Spawn, StepId
 from agentx_replay.plan.plan import Plan
 from agentx_replay.replay.ports import Dispatch, PlayRecord, Response
-from agentx_replay.results.rows import play_row, request_batch, request_row, table_of
-from agentx_replay.results.schema import PLAYS, arrow_schema
 
 # Main 0 spawns the child as it is issued; main 1 joins it, and a third stream spawned at its end.
 TREE = graph(
@@ -28,14 +27,7 @@ TREE = graph(
 
 
 def requests_table(pairs: list[tuple[Dispatch, Response]]) -> pa.Table:
-    if not pairs:
-        return pa.Table.from_batches([request_batch([])]).select(COLUMNS)
-    rows = [request_row(sent, came, 0) for sent, came in pairs]
-    return pa.Table.from_batches([request_batch(rows)]).select(COLUMNS)
-
-
-def plays_table(plays: list[PlayRecord]) -> pa.Table:
-    return table_of(arrow_schema(PLAYS), [play_row(play, 0) for play in plays])
+    return request_table(pairs).select(COLUMNS)
 
 
 def killed(
@@ -45,7 +37,7 @@ def killed(
     table = requests_table(pairs[:at])
     last_ns = pairs[at - 1][1].end_ns
     over = [play for play in plays if play.end_ns is not None and play.end_ns <= last_ns]
-    return conformity(plan, table, cut_off_plays(table, plays_table(over)))
+    return conformity(plan, table, cut_off_plays(table, play_table(over)))
 
 
 def breaches(found: Conformity) -> tuple[int, int, int, int | None]:
@@ -124,7 +116,7 @@ def play(lane: int, ordinal: int, start_s: int, end_s: int | None) -> PlayRecord
 
 def test_plays_with_responses_and_no_row_of_their_own_were_cut_off() -> None:
     table = requests_table([sent(0, 0, 1), sent(0, 1, 6), sent(1, 0, 2)])
-    assert cut_off_plays(table, plays_table([play(0, 0, 0, 5)])) == {(0, 1), (1, 0)}
+    assert cut_off_plays(table, play_table([play(0, 0, 0, 5)])) == {(0, 1), (1, 0)}
 
 
 LIVES = {
@@ -152,7 +144,7 @@ def test_the_lives_of_plays_are_made_out(
     plays: list[PlayRecord],
     lives: list[tuple[int, int, int, int | None]],
 ) -> None:
-    found = with_live_plays(requests_table(requests), plays_table(plays))
+    found = with_live_plays(requests_table(requests), play_table(plays))
     assert [
         (row["lane"], row["ordinal"], row["start_ns"] // S, row["end_ns"] and row["end_ns"] // S)
         for row in found.to_pylist()

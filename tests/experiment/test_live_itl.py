@@ -6,7 +6,7 @@ import pytest
 from record_cases import MS, SECOND, dispatch, recorded, response
 
 from agentx_replay.analysis.latency import present, response_itl
-from agentx_replay.experiment.live_itl import live_itls_s
+from agentx_replay.experiment.live_view import live_itls_s
 from agentx_replay.replay.ports import Dispatch, PlayRecord, Response
 from agentx_replay.results.recent import Recent, snapshot_of
 

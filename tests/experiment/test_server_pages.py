@@ -13,6 +13,7 @@ from agentx_replay.endpoint.url import parse_base_url
 from agentx_replay.experiment.server_metrics import metrics_pages, recorded_metrics
 from agentx_replay.replay.clock import real_clock
 from agentx_replay.results.layout import Measurement
+from agentx_replay.results.recorder import Recorder
 from agentx_replay.results.server_metrics import read_server_metrics
 
 KNOWN = "# HELP x\nvllm:num_requests_running 3\npython_info 1\n"
@@ -85,12 +86,13 @@ def test_what_was_scraped_is_on_record_since_the_origin(tmp_path: Path) -> None:
             pages = await metrics_pages((f"http://{server.url.authority}/other",), server)
             with real_clock(asyncio.get_running_loop()) as clock:
                 origin_ns = clock.now_ns()
-                async with recorded_metrics(pages, clock, origin_ns, tmp_path, Measurement(8)):
+                recorder = Recorder(tmp_path, Measurement(8), origin_ns=origin_ns)
+                async with recorded_metrics(pages, clock, recorder):
                     await asked_again.wait()
+                recorder.close()
                 return clock.now_ns() - origin_ns
 
     took_ns = asyncio.run(main())
-    assert [path.name for path in tmp_path.iterdir()] == ["server.parquet"]
     rows = read_server_metrics(tmp_path).to_pylist()
     assert rows
     assert {(row["concurrency"], row["metric"], row["value"]) for row in rows} == {

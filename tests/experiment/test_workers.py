@@ -16,26 +16,23 @@ import uvloop
 from recording_endpoint import Orders, RecordingEndpoint, sent_bytes
 from refusals import refuses
 
-from agentx_replay.experiment.job import Job
-from agentx_replay.experiment.part import Look
+from agentx_replay.experiment.live_view import ProgressSnapshot
+from agentx_replay.experiment.part import Part
 from agentx_replay.experiment.prompting import Prompting, wording_of
 from agentx_replay.experiment.sessions import SessionSource
 from agentx_replay.experiment.workers import (
-    CrewPlayed,
     died,
     joint_result,
     play_on_workers,
     workers_for,
 )
+from agentx_replay.plan.plan import GraphLibrary, Plan
 from agentx_replay.prompts.calibration import assumed
 from agentx_replay.reason import Reason
 from agentx_replay.replay.clock import real_clock
 from agentx_replay.replay.coordinator import HANG_AFTER_S, hung
 from agentx_replay.replay.driver import ReplayResult
 from agentx_replay.replay.window import INTERRUPTED, WindowResult
-from agentx_replay.results.compaction import compact, request_files
-from agentx_replay.results.layout import instrument_parts
-from agentx_replay.results.parquet import read_parquet
 from agentx_replay.results.schema import INSTRUMENT, REQUESTS
 from agentx_replay.scenario import load_scenario
 from agentx_replay.shipped import shipped_directory
@@ -59,19 +56,18 @@ def _endpoint_can_be_imported_by_a_worker(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("PYTHONPATH", f"{tests.parent}{os.pathsep}{tests}")
 
 
-def jobs(directory: Path, workers: int, orders: Orders, *, window_s: float = 1.5) -> list[Job]:
+def parts(directory: Path, workers: int, orders: Orders, *, window_s: float = 1.5) -> list[Part]:
     calibration = assumed("test", "chat")
     prompting = Prompting(wording_of(calibration, chat=True), calibration.cost, "salt", "session")
-    corpus, _ = SOURCE.read()
+    corpus, selection = SOURCE.read()
+    scenario = dataclasses.replace(SCENARIO, window_s=window_s)
+    plan = Plan(scenario, corpus.fingerprint, GraphLibrary(selection, scenario), LANES, start=2)
     return [
-        Job(
+        Part(
+            plan=plan,
             source=SOURCE,
-            corpus_fingerprint=corpus.fingerprint,
-            scenario=dataclasses.replace(SCENARIO, window_s=window_s),
             prompting=prompting,
             attempt=0,
-            start=2,
-            concurrency=LANES,
             run_id="r",
             directory=directory,
             origin_ns=time.monotonic_ns(),
@@ -83,15 +79,23 @@ def jobs(directory: Path, workers: int, orders: Orders, *, window_s: float = 1.5
     ]
 
 
-def run(
-    of: list[Job],
-    *,
-    stop_when: Callable[[list[Look]], bool] = lambda _: False,
-    hang_after_s: float = HANG_AFTER_S,
-) -> CrewPlayed:
-    """Play the jobs, interrupted at the first looks that ``stop_when`` picks."""
+@dataclasses.dataclass(frozen=True)
+class Played:
+    """How a level went, and each of its workers (None: it died)."""
 
-    async def main() -> CrewPlayed:
+    result: ReplayResult
+    workers: list[ReplayResult | None]
+
+
+def run(
+    of: list[Part],
+    *,
+    stop_when: Callable[[list[ProgressSnapshot]], bool] = lambda _: False,
+    hang_after_s: float = HANG_AFTER_S,
+) -> Played:
+    """Play the parts, interrupted at the first progress that ``stop_when`` picks."""
+
+    async def main() -> Played:
         stops: list[Callable[[], None]] = []
 
         @contextmanager
@@ -99,12 +103,15 @@ def run(
             stops.append(stop)
             yield
 
-        def show(looks: list[Look]) -> None:
-            if stop_when(looks):
+        def show(progress: list[ProgressSnapshot]) -> None:
+            if stop_when(progress):
                 stops[0]()
 
         with real_clock(asyncio.get_running_loop()) as clock:
-            return await play_on_workers(of, clock, steered, show, hang_after_s=hang_after_s)
+            workers, stopped = await play_on_workers(
+                of, clock, steered, show, hang_after_s=hang_after_s
+            )
+        return Played(joint_result(workers, stopped), workers)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(main())
@@ -114,9 +121,9 @@ def sent_by(tmp_path: Path, workers: int) -> tuple[dict[str, str], set[str]]:
     """Every request's bytes, and which were warm-up."""
     directory = tmp_path / str(workers)
     directory.mkdir()
-    crew = run(jobs(directory, workers, Orders(directory)))
-    assert crew.result.failure is None
-    rows = read_parquet(request_files(directory), REQUESTS, ("request_id", "phase")).to_pylist()
+    level = run(parts(directory, workers, Orders(directory)))
+    assert level.result.failure is None
+    rows = REQUESTS.read(directory, ("request_id", "phase")).to_pylist()
     sent = sent_bytes(directory)
     assert {row["request_id"] for row in rows} == set(sent)
     return sent, {row["request_id"] for row in rows if row["phase"] != "window"}
@@ -135,71 +142,67 @@ def test_one_two_and_three_processes_send_the_same_bytes(tmp_path: Path) -> None
 
 
 def test_each_lane_is_played_by_one_worker_and_all_in_one_window(tmp_path: Path) -> None:
-    crew = run(jobs(tmp_path, 3, Orders(tmp_path)))
-    for played in crew.played:
-        assert played is not None
-        assert played.result.window is not None
-        assert crew.result.window is not None
-        assert played.result.window.open_ns == crew.result.window.open_ns
+    level = run(parts(tmp_path, 3, Orders(tmp_path)))
+    opened = {result.window and result.window.open_ns for result in level.workers if result}
+    assert level.result.window is not None
+    assert opened == {level.result.window.open_ns}
     lanes: dict[int, set[int]] = {}
-    for path in request_files(tmp_path):  # on a slow machine a worker writes several
+    for path in REQUESTS.files(tmp_path):  # on a slow machine a worker writes several
         mine = lanes.setdefault(int(path.name.split("-")[1]), set())
-        mine.update(read_parquet([path], REQUESTS, ("lane",))["lane"].to_pylist())
+        mine.update(row["lane"] for table in REQUESTS.groups([path]) for row in table.to_pylist())
     assert lanes == {0: {0, 3}, 1: {1, 4}, 2: {2, 5}}
-    samples = read_parquet(sorted(instrument_parts(tmp_path).iterdir()), INSTRUMENT)
+    samples = INSTRUMENT.read(tmp_path)
     assert set(samples["worker"].to_pylist()) == {0, 1, 2}
-    requests = read_parquet(request_files(tmp_path), REQUESTS, ("start",))
+    requests = REQUESTS.read(tmp_path, ("start",))
     assert set(samples["start"].to_pylist()) == set(requests["start"].to_pylist()) == {2}
-    compact(tmp_path)
+    REQUESTS.compact(tmp_path)
 
 
 def test_a_stop_reaches_every_worker(tmp_path: Path) -> None:
-    of = jobs(tmp_path, 2, Orders(tmp_path), window_s=600.0)
-    crew = run(of, stop_when=lambda looks: sum(look.recent.ended for look in looks) > 10)
-    assert crew.result.interrupted
-    assert crew.result.failure is None
-    assert all(played is not None and played.result.interrupted for played in crew.played)
+    of = parts(tmp_path, 2, Orders(tmp_path), window_s=600.0)
+    level = run(of, stop_when=lambda progress: sum(each.recent.ended for each in progress) > 10)
+    assert level.result.interrupted
+    assert level.result.failure is None
+    assert all(result is not None and result.interrupted for result in level.workers)
 
 
 def test_a_worker_that_dies_fails_the_level_and_what_it_had_written_stays(tmp_path: Path) -> None:
     # A part is written every 4 s, so that its first is on disk when it dies.
     orders = Orders(tmp_path, deadly_lane=1, dies_after_s=6.0)
-    crew = run(jobs(tmp_path, 2, orders, window_s=600.0))
-    assert crew.result.failure == died(1, -9)
-    assert not crew.result.interrupted
-    assert crew.played[0] is not None
-    assert crew.played[1] is None
-    assert crew.result.window is not None
-    compact(tmp_path)
-    lanes = set(read_parquet(request_files(tmp_path), REQUESTS)["lane"].to_pylist())
+    level = run(parts(tmp_path, 2, orders, window_s=600.0))
+    assert level.result.failure == died(1, -9)
+    assert not level.result.interrupted
+    assert [result is None for result in level.workers] == [False, True]
+    assert level.result.window is not None
+    REQUESTS.compact(tmp_path)
+    lanes = set(REQUESTS.read(tmp_path)["lane"].to_pylist())
     assert lanes == set(range(LANES))
 
 
 def test_a_worker_that_hangs_fails_the_level_and_what_it_had_written_stays(tmp_path: Path) -> None:
     """It is stopped by a signal: alive, its pipe open, its loop still."""
     orders = Orders(tmp_path, deadly_lane=1, dies_after_s=6.0, deadly_signal=signal.SIGSTOP)
-    crew = run(jobs(tmp_path, 2, orders, window_s=600.0), hang_after_s=3.0)
-    assert crew.result.failure == hung(1, 3.0)
-    assert not crew.result.interrupted
-    assert crew.played[0] is not None
-    assert crew.played[1] is None
-    compact(tmp_path)
-    lanes = set(read_parquet(request_files(tmp_path), REQUESTS)["lane"].to_pylist())
+    level = run(parts(tmp_path, 2, orders, window_s=600.0), hang_after_s=3.0)
+    assert level.result.failure == hung(1, 3.0)
+    assert not level.result.interrupted
+    assert [result is None for result in level.workers] == [False, True]
+    REQUESTS.compact(tmp_path)
+    lanes = set(REQUESTS.read(tmp_path)["lane"].to_pylist())
     assert lanes == set(range(LANES))
 
 
 def test_a_warm_up_that_fails_at_one_worker_fails_the_level(tmp_path: Path) -> None:
-    crew = run(jobs(tmp_path, 2, Orders(tmp_path, failing_lane=1)))
-    assert crew.result.window is None
-    assert crew.result.failure is not None
-    assert crew.result.failure.code == "warm-up-failed"
-    assert " r-c6-l1-p0-s0-t" in crew.result.failure.text
+    level = run(parts(tmp_path, 2, Orders(tmp_path, failing_lane=1)))
+    assert level.result.window is None
+    assert level.result.failure is not None
+    assert level.result.failure.code == "warm-up-failed"
+    assert " r-c6-l1-p0-s0-t" in level.result.failure.text
 
 
 def test_sessions_that_changed_meanwhile_are_refused(tmp_path: Path) -> None:
     of = [
-        dataclasses.replace(job, corpus_fingerprint="0" * 16)
-        for job in jobs(tmp_path, 2, Orders(tmp_path))
+        dataclasses.replace(part, plan=dataclasses.replace(part.plan, corpus_fingerprint="0" * 16))
+        for part in parts(tmp_path, 2, Orders(tmp_path))
     ]
     with refuses("sessions-changed-at-start"):
         run(of)

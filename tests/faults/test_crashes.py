@@ -8,8 +8,9 @@ import pytest
 from command_line import SHORT, finished, started
 from crash_runs import Left, Victim, killed_runs, simulator
 
-from agentx_replay.results.layout import instrument_parts, point_directory, server_parts
+from agentx_replay.results.layout import point_directory
 from agentx_replay.results.run_directory import read_points
+from agentx_replay.results.schema import INSTRUMENT, SERVER
 from agentx_replay.results.server_metrics import read_server_metrics
 
 RUNS: list[tuple[Victim, int]] = [
@@ -56,7 +57,7 @@ def test_samples_of_server_and_client_are_on_disk_and_on_the_page(tmp_path: Path
     ):  # fmt: skip
         command.wait_until_it_says("c=4 window")
         # Two parts of each, so that the second has the window in it.
-        for parts in (server_parts(point), instrument_parts(point)):
+        for parts in (SERVER.parts(point), INSTRUMENT.parts(point)):
             command.wait_until(lambda parts=parts: len(list(parts.glob("part-*"))) >= 2)  # type: ignore[misc]
         command.signal(signal.SIGKILL)
         assert command.ended() == -signal.SIGKILL

@@ -14,7 +14,7 @@ import orjson
 import pytest
 import uvloop
 from command_line import ROOT, finished
-from record_cases import dispatch
+from record_cases import LEVEL, dispatch
 from scripted_server import DONE, HEAD, LAST_CHUNK, Answer, chunk, scripted, token, usage
 from small_corpus import request, session
 
@@ -22,9 +22,7 @@ from agentx_replay.endpoint.client import Client
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.endpoint.url import BaseUrl
 from agentx_replay.replay.ports import ErrorCategory, Response, Status
-from agentx_replay.results.compaction import compact, request_files
-from agentx_replay.results.parquet import read_parquet
-from agentx_replay.results.recorder import ParquetRecorder
+from agentx_replay.results.recorder import Recorder
 from agentx_replay.results.run_directory import read_points
 from agentx_replay.results.schema import REQUESTS
 
@@ -148,10 +146,10 @@ def test_a_response_of_sixty_thousand_tokens_is_kept_to_the_last_stamp(tmp_path:
     response = answered([HEAD, *tokens, end, LAST_CHUNK])
     assert response.status is Status.OK
     assert (len(response.arrival_ns), response.completion_tokens) == (60_000, 60_000)
-    with closing(ParquetRecorder(tmp_path, origin_ns=0)) as recorder:
+    with closing(Recorder(tmp_path, LEVEL, origin_ns=0)) as recorder:
         recorder.record(dispatch(), response)
-    compact(tmp_path)
-    (row,) = read_parquet(request_files(tmp_path), REQUESTS).to_pylist()
+    REQUESTS.compact(tmp_path)
+    (row,) = REQUESTS.read(tmp_path).to_pylist()
     assert len(row["arrival_deltas_us"]) == 59_999
     assert row["last_token_ns"] == response.last_token_ns
 

@@ -36,7 +36,7 @@ class Drops:
 
 def test_a_server_that_drops_everybody_and_comes_back_is_measured_on(tmp_path: Path) -> None:
     outcome = replayed(tmp_path, Drops(), lanes=LANES)
-    assert outcome.played.result.failure is None
+    assert outcome.result.failure is None
     failed = [row for row in outcome.rows if row["status"] == "failed"]
     assert 0 < len(failed) <= LANES
     assert {row["error_category"] for row in failed} == {"reset"}
@@ -60,7 +60,7 @@ class Hangs:
 
 def test_a_server_that_hangs_is_left_at_the_end_of_window_and_grace(tmp_path: Path) -> None:
     outcome = replayed(tmp_path, Hangs(), lanes=LANES, window_s=4.0, grace_s=0.5)
-    window = outcome.played.result.window
+    window = outcome.result.window
     assert isinstance(window, WindowResult)
     assert window.close_ns - window.open_ns >= 4_000_000_000
     assert 0.0 <= outcome.overtime_s < 5.0  # a busy machine's slack
@@ -81,7 +81,7 @@ class Goes:
 
 def test_a_server_that_is_gone_ends_the_level_with_the_count_of_failures(tmp_path: Path) -> None:
     outcome = replayed(tmp_path, Goes(), lanes=LANES)
-    failure = outcome.played.result.failure
+    failure = outcome.result.failure
     failed = sum(row["status"] == "failed" for row in outcome.rows)
     assert failure is not None
     assert failure.code == "too-many-failed"

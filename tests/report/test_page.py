@@ -2,20 +2,19 @@
 
 import asyncio
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from chromium import CHROMIUM, browser
 from golden_files import Goldens, text_of_page
 from made_runs import Level, make_run, write_instrument
-from record_cases import SECOND
+from record_cases import SECOND, server_rows, write_rows
 
 from agentx_replay.replay.ports import Status
 from agentx_replay.report.rebuild import Report
-from agentx_replay.results.layout import point_directory, server_parts
-from agentx_replay.results.sample_parts import SampleParts
+from agentx_replay.results.layout import Measurement, point_directory
 from agentx_replay.results.schema import SERVER
-from agentx_replay.results.server_metrics import ServerSamples, known_samples
 
 EVIL = "</script><script>alert(1)</script><img src=http://127.0.0.1:1/x onerror=alert(2)>"
 LEVELS = (Level(12, 160.0, 1500.0), Level(16, 60.0, 6000.0), Level(20, 40.0, 9000.0))
@@ -51,12 +50,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         point = point_directory(path, level.concurrency)
         lag = [(level.concurrency, 0, s * SECOND, 200_000, s * SECOND // 10) for s in range(100)]
         write_instrument(point, lag)
-        SampleParts(server_parts(point), SERVER).write(_server().take(level.concurrency))
+        write_rows(point, SERVER, server_rows(_scrapes()), Measurement(level.concurrency))
     return path
 
 
-def _server() -> ServerSamples:
-    samples = ServerSamples()
+def _scrapes() -> Iterator[tuple[str, int, list[str]]]:
     for second in range(101):
         lines = [
             f'vllm:num_requests_running{{m="{EVIL}"}} {second % 7}',
@@ -73,9 +71,7 @@ def _server() -> ServerSamples:
                 for k, n in enumerate((80, 66, 54, 36))
             ),
         ]
-        for series, value in known_samples(lines):
-            samples.add("http://127.0.0.1:8000/metrics", second * SECOND, series, value)
-    return samples
+        yield "http://127.0.0.1:8000/metrics", second * SECOND, lines
 
 
 @pytest.fixture(scope="module")

@@ -5,15 +5,13 @@ from pathlib import Path
 
 import pytest
 from made_runs import Level, make_run
-from record_cases import SECOND
+from record_cases import SECOND, server_rows, write_rows
 
 from agentx_replay.analysis.comparison import Contender, compare
 from agentx_replay.report.compare_table import compare_text
 from agentx_replay.report.rebuild import Report
-from agentx_replay.results.layout import point_directory, server_parts
-from agentx_replay.results.sample_parts import SampleParts
+from agentx_replay.results.layout import point_directory
 from agentx_replay.results.schema import SERVER
-from agentx_replay.results.server_metrics import ServerSamples, known_samples
 
 LEVELS = (Level(2, 60.0, 1000.0), Level(4, 40.0, 1500.0))
 # Both lanes of level 2 send 1,000 tok/s × 8 GPUs × 100 s / 2 lanes, less 101 of output.
@@ -25,15 +23,18 @@ SAID = "concurrency 2: WARNING: the server looked up 100% more prompt tokens"
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run at whose lower level the server looked up twice what the run sent."""
     path = make_run(tmp_path_factory.mktemp("shared") / "ours", LEVELS)
-    samples = ServerSamples()
-    for second, queries in ((0, 0), (100, 2 * SENT_TOKENS)):
-        lines = [
-            f"vllm:prefix_cache_queries_total {queries}",
-            f"vllm:prefix_cache_hits_total {queries // 4}",
-        ]
-        for series, value in known_samples(lines):
-            samples.add("http://127.0.0.1:8000/metrics", second * SECOND, series, value)
-    SampleParts(server_parts(point_directory(path, 2)), SERVER).write(samples.take(2))
+    scrapes = [
+        (
+            "http://127.0.0.1:8000/metrics",
+            second * SECOND,
+            [
+                f"vllm:prefix_cache_queries_total {queries}",
+                f"vllm:prefix_cache_hits_total {queries // 4}",
+            ],
+        )
+        for second, queries in ((0, 0), (100, 2 * SENT_TOKENS))
+    ]
+    write_rows(point_directory(path, 2), SERVER, server_rows(scrapes))
     return path
 
 

@@ -8,9 +8,9 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
 import sys
 from pathlib import Path
-from record_cases import dispatch, response
-from agentx_replay.results.recorder import ParquetRecorder
-recorder = ParquetRecorder(Path(sys.argv[1]), origin_ns=0)
+from record_cases import LEVEL, dispatch, response
+from agentx_replay.results.recorder import Recorder
+recorder = Recorder(Path(sys.argv[1]), LEVEL, origin_ns=0)
 ready = set(sys.modules)
 recorder.record(dispatch(), response(arrival_ns=[1, 2, 3]))
 recorder.close()

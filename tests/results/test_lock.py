@@ -15,7 +15,7 @@ from agentx_replay.results.run_directory import RunDirectory
 HOLD = """
 import sys
 from pathlib import Path
-from agentx_replay.results.lock import lock
+from agentx_replay.results.run_directory import lock
 lock(Path(sys.argv[1]))
 print("held", flush=True)
 sys.stdin.read()

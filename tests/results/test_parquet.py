@@ -6,7 +6,7 @@ from pathlib import Path
 
 _RECORD = """
 import sys
-import agentx_replay.results.parquet
+import agentx_replay.results.records
 import pyarrow as pa
 pa.array([1])
 assert "pandas" not in sys.modules

@@ -8,21 +8,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from record_cases import SECOND, dispatch, prompt, response
+from record_cases import LEVEL, SECOND, dispatch, prompt, response
 from refusals import refuses
 
 from agentx_replay.replay.ports import ErrorCategory, Phase, PlayRecord, Status
 from agentx_replay.results import recorder as recorder_module
-from agentx_replay.results.compaction import compact, play_files, recover, request_files
-from agentx_replay.results.layout import (
-    compacting_requests,
-    plays_file,
-    replaced_requests,
-    requests_directory,
-)
-from agentx_replay.results.parquet import read_parquet
-from agentx_replay.results.recorder import ParquetRecorder
-from agentx_replay.results.schema import PLAYS, REQUESTS
+from agentx_replay.results.layout import Measurement
+from agentx_replay.results.recorder import Recorder
+from agentx_replay.results.records import prepared_requests, replaced_requests
+from agentx_replay.results.schema import INSTRUMENT, PLAYS, REQUESTS
 
 NEVER_S = 3600.0  # an interval that no test lives to see
 
@@ -33,10 +27,10 @@ def play(ordinal: int, end_ns: int | None) -> PlayRecord:
 
 def record_parts(point: Path, parts: int, worker: int = 0) -> None:
     """Record one request a part: request ids ``w<worker>-0`` and so on."""
-    recorder = ParquetRecorder(point, origin_ns=0, worker=worker, interval_s=NEVER_S)
+    recorder = Recorder(point, LEVEL, origin_ns=0, worker=worker, interval_s=NEVER_S)
     for number in range(parts):
         recorder.record(dispatch(request_id=f"w{worker}-{number}"), response(arrival_ns=[5]))
-        wanted = requests_directory(point) / f"part-{worker:03d}-{number:06d}.parquet"
+        wanted = REQUESTS.parts(point) / f"part-{worker:03d}-{number:06d}.parquet"
         recorder.flush()
         while not wanted.exists():
             os.sched_yield()
@@ -44,12 +38,12 @@ def record_parts(point: Path, parts: int, worker: int = 0) -> None:
 
 
 def ids(point: Path) -> list[str]:
-    found: list[str] = read_parquet(request_files(point), REQUESTS)["request_id"].to_pylist()
+    found: list[str] = REQUESTS.read(point)["request_id"].to_pylist()
     return found
 
 
 def test_every_column_of_a_response_is_on_record(tmp_path: Path) -> None:
-    recorder = ParquetRecorder(tmp_path, origin_ns=1000, interval_s=NEVER_S, start=3)
+    recorder = Recorder(tmp_path, Measurement(8, 3), origin_ns=1000, interval_s=NEVER_S)
     recorder.record(
         dispatch(
             request_id="r1",
@@ -108,7 +102,7 @@ def test_every_column_of_a_response_is_on_record(tmp_path: Path) -> None:
         ),
     )
     recorder.close()
-    (row,) = read_parquet(request_files(tmp_path), REQUESTS).to_pylist()
+    (row,) = REQUESTS.read(tmp_path).to_pylist()
     assert row == {
         "concurrency": 8,
         "start": 3,
@@ -174,7 +168,7 @@ def test_every_column_of_a_response_is_on_record(tmp_path: Path) -> None:
 
 
 def test_what_is_not_known_is_null(tmp_path: Path) -> None:
-    recorder = ParquetRecorder(tmp_path, origin_ns=0, interval_s=NEVER_S)
+    recorder = Recorder(tmp_path, LEVEL, origin_ns=0, interval_s=NEVER_S)
     recorder.record(
         dispatch(),
         response(
@@ -188,7 +182,7 @@ def test_what_is_not_known_is_null(tmp_path: Path) -> None:
     )
     recorder.record(dispatch(), response(arrival_ns=[1, 2], arrival_tokens=None))
     recorder.close()
-    failed, untold = read_parquet(request_files(tmp_path), REQUESTS).to_pylist()
+    failed, untold = REQUESTS.read(tmp_path).to_pylist()
     unknown = {name for name, value in failed.items() if value is None}
     assert unknown == {
         "own_block",
@@ -219,39 +213,36 @@ def test_what_is_not_known_is_null(tmp_path: Path) -> None:
 
 
 def test_other_tokens_than_asked_are_recorded_as_a_length_mismatch(tmp_path: Path) -> None:
-    recorder = ParquetRecorder(tmp_path, origin_ns=0, interval_s=NEVER_S)
+    recorder = Recorder(tmp_path, LEVEL, origin_ns=0, interval_s=NEVER_S)
     recorder.record(dispatch(max_tokens=10), response(completion_tokens=9))
     recorder.close()
-    assert read_parquet(request_files(tmp_path), REQUESTS)["status"].to_pylist() == [
-        "length_mismatch"
-    ]
+    assert REQUESTS.read(tmp_path)["status"].to_pylist() == ["length_mismatch"]
 
 
 def test_rounding_to_microseconds_never_adds_up(tmp_path: Path) -> None:
-    recorder = ParquetRecorder(tmp_path, origin_ns=0, interval_s=NEVER_S)
+    recorder = Recorder(tmp_path, LEVEL, origin_ns=0, interval_s=NEVER_S)
     recorder.record(dispatch(), response(arrival_ns=[k * 1400 for k in range(1001)]))
     recorder.close()
-    deltas = read_parquet(request_files(tmp_path), REQUESTS)["arrival_deltas_us"][0].as_py()
+    deltas = REQUESTS.read(tmp_path)["arrival_deltas_us"][0].as_py()
     assert sum(deltas) == 1400  # 1000 gaps of 1.4 µs; each rounded by itself would give 1000
     assert set(deltas) == {1, 2}
 
 
 def test_plays_are_recorded_with_their_end_or_null(tmp_path: Path) -> None:
-    recorder = ParquetRecorder(tmp_path, origin_ns=5, interval_s=NEVER_S)
+    recorder = Recorder(tmp_path, LEVEL, origin_ns=5, interval_s=NEVER_S)
     recorder.record_play(play(0, 10))
     recorder.record_play(play(1, None))
     recorder.close()
-    compact(tmp_path)
-    table = read_parquet([plays_file(tmp_path)], PLAYS)
+    table = PLAYS.read(tmp_path)
     assert table["start_ns"].to_pylist() == [2, 2]
     assert table["end_ns"].to_pylist() == [5, None]
     assert table["tree_skipped_s"].to_pylist() == [0.25, 0.25]
 
 
 def test_a_part_is_closed_and_readable_while_recording_goes_on(tmp_path: Path) -> None:
-    recorder = ParquetRecorder(tmp_path, origin_ns=0, interval_s=0.01)
+    recorder = Recorder(tmp_path, LEVEL, origin_ns=0, interval_s=0.01)
     recorder.record(dispatch(request_id="a"), response())
-    while not request_files(tmp_path):
+    while not REQUESTS.files(tmp_path):
         os.sched_yield()
     assert ids(tmp_path) == ["a"]
     recorder.record(dispatch(request_id="b"), response())
@@ -263,20 +254,20 @@ def test_many_events_are_a_part_before_its_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recorder_module, "PART_EVENTS", 3)
-    recorder = ParquetRecorder(tmp_path, origin_ns=0, interval_s=NEVER_S)
+    recorder = Recorder(tmp_path, LEVEL, origin_ns=0, interval_s=NEVER_S)
     recorder.record(dispatch(), response(arrival_ns=[1, 2, 3]))
-    while not request_files(tmp_path):
+    while not REQUESTS.files(tmp_path):
         os.sched_yield()
     recorder.close()
 
 
 def test_rows_come_out_in_order_however_they_are_sliced(tmp_path: Path) -> None:
-    recorder = ParquetRecorder(tmp_path, origin_ns=0, interval_s=NEVER_S)
+    recorder = Recorder(tmp_path, LEVEL, origin_ns=0, interval_s=NEVER_S)
     for number in range(300):  # slices hold 128
         arrivals = list(range(number % 3))
         recorder.record(dispatch(turn=number), response(arrival_ns=arrivals))
     recorder.close()
-    table = read_parquet(request_files(tmp_path), REQUESTS)
+    table = REQUESTS.read(tmp_path)
     assert table["turn"].to_pylist() == list(range(300))
     gaps = table["arrival_deltas_us"].to_pylist()
     assert [len(row) for row in gaps[:6]] == [0, 0, 1, 0, 0, 1]
@@ -286,11 +277,9 @@ def test_a_disk_that_falls_too_far_behind_fails_the_recorder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recorder_module, "BACKLOG_EVENTS", 2)
-    recorder = ParquetRecorder(tmp_path, origin_ns=0, interval_s=NEVER_S)
+    recorder = Recorder(tmp_path, LEVEL, origin_ns=0, interval_s=NEVER_S)
     recorder.record(dispatch(), response(arrival_ns=[1, 2]))
-    assert recorder.failure is not None
-    assert "2 token events behind" in recorder.failure.what
-    with refuses("disk-too-slow"):
+    with refuses("disk-too-slow", "2"):
         recorder.close()
 
 
@@ -298,7 +287,7 @@ def test_a_vanished_directory_is_told_once_and_what_was_written_elsewhere_stays(
     tmp_path: Path,
 ) -> None:
     point = tmp_path / "c0002"
-    recorder = ParquetRecorder(point, origin_ns=0, interval_s=NEVER_S)
+    recorder = Recorder(point, LEVEL, origin_ns=0, interval_s=NEVER_S)
     shutil.rmtree(point)
     recorder.record(dispatch(), response())
     with refuses("directory-vanished"):
@@ -310,11 +299,11 @@ def test_a_vanished_directory_is_told_once_and_what_was_written_elsewhere_stays(
 def test_a_place_that_cannot_be_written_is_told_at_the_start(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with refuses("path-through-file"):
-        ParquetRecorder(tmp_path / "file" / "c0002", origin_ns=0)
+        Recorder(tmp_path / "file" / "c0002", LEVEL, origin_ns=0)
 
 
 def test_a_programming_error_in_the_thread_surfaces_on_close(tmp_path: Path) -> None:
-    recorder = ParquetRecorder(tmp_path, origin_ns=0, interval_s=NEVER_S)
+    recorder = Recorder(tmp_path, LEVEL, origin_ns=0, interval_s=NEVER_S)
     recorder.record(dispatch(lane="not a number"), response())
     with pytest.raises(pa.ArrowInvalid):
         recorder.close()
@@ -322,49 +311,49 @@ def test_a_programming_error_in_the_thread_surfaces_on_close(tmp_path: Path) -> 
 
 def test_the_thread_ends_with_close(tmp_path: Path) -> None:
     before = threading.active_count()
-    ParquetRecorder(tmp_path, origin_ns=0, interval_s=NEVER_S).close()
+    Recorder(tmp_path, LEVEL, origin_ns=0, interval_s=NEVER_S).close()
     assert threading.active_count() == before
-    assert request_files(tmp_path) == []
+    assert REQUESTS.files(tmp_path) == []
 
 
 def test_compaction_joins_the_parts_of_all_workers(tmp_path: Path) -> None:
     record_parts(tmp_path, 2, worker=0)
     record_parts(tmp_path, 1, worker=1)
-    compact(tmp_path)
-    assert [path.name for path in request_files(tmp_path)] == ["requests.parquet"]
+    REQUESTS.compact(tmp_path)
+    assert [path.name for path in REQUESTS.files(tmp_path)] == ["requests.parquet"]
     assert ids(tmp_path) == ["w0-0", "w0-1", "w1-0"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["plays.parquet", "requests.parquet"]
+    assert [path.name for path in tmp_path.iterdir()] == ["requests.parquet"]
 
 
 def test_compacting_again_changes_nothing(tmp_path: Path) -> None:
     record_parts(tmp_path, 2)
-    compact(tmp_path)
-    compact(tmp_path)
+    REQUESTS.compact(tmp_path)
+    REQUESTS.compact(tmp_path)
     assert ids(tmp_path) == ["w0-0", "w0-1"]
 
 
 def test_compaction_writes_row_groups_of_bounded_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentx_replay.results.compaction.GROUP_EVENTS", 0)
+    monkeypatch.setattr("agentx_replay.results.records.GROUP_EVENTS", 0)
     record_parts(tmp_path, 3)
-    compact(tmp_path)
-    assert pq.ParquetFile(request_files(tmp_path)[0]).num_row_groups == 3
+    REQUESTS.compact(tmp_path)
+    assert pq.ParquetFile(REQUESTS.files(tmp_path)[0]).num_row_groups == 3
     assert ids(tmp_path) == ["w0-0", "w0-1", "w0-2"]
 
 
 def crash_while_preparing(point: Path) -> None:
-    compacting_requests(point).mkdir()
-    (compacting_requests(point) / "requests.parquet").write_bytes(b"PAR1 half a file")
+    prepared_requests(point).mkdir()
+    (prepared_requests(point) / "requests.parquet").write_bytes(b"PAR1 half a file")
 
 
 def crash_between_the_renames(point: Path) -> None:
-    shutil.copytree(requests_directory(point), compacting_requests(point))
-    requests_directory(point).rename(replaced_requests(point))
+    shutil.copytree(REQUESTS.parts(point), prepared_requests(point))
+    REQUESTS.parts(point).rename(replaced_requests(point))
 
 
 def crash_before_the_parts_are_gone(point: Path) -> None:
-    shutil.copytree(requests_directory(point), replaced_requests(point))
+    shutil.copytree(REQUESTS.parts(point), replaced_requests(point))
 
 
 @pytest.mark.parametrize(
@@ -376,33 +365,75 @@ def test_a_crash_of_compaction_loses_and_doubles_no_row(tmp_path: Path, crash: o
     assert callable(crash)
     crash(tmp_path)
     assert ids(tmp_path) == ["w0-0", "w0-1"]
-    recover(tmp_path)
+    REQUESTS.recover(tmp_path)
     assert ids(tmp_path) == ["w0-0", "w0-1"]
-    globbed = read_parquet(sorted(tmp_path.glob("requests*/*.parquet")), REQUESTS)
-    assert globbed["request_id"].to_pylist() == ["w0-0", "w0-1"]
-    compact(tmp_path)
+    globbed = REQUESTS.groups(sorted(tmp_path.glob("requests*/*.parquet")))
+    assert [row["request_id"] for table in globbed for row in table.to_pylist()] == ["w0-0", "w0-1"]
+    REQUESTS.compact(tmp_path)
     assert ids(tmp_path) == ["w0-0", "w0-1"]
-    assert not compacting_requests(tmp_path).exists()
+    assert not prepared_requests(tmp_path).exists()
     assert not replaced_requests(tmp_path).exists()
 
 
-def test_plays_are_read_from_their_parts_until_compacted(tmp_path: Path) -> None:
-    recorder = ParquetRecorder(tmp_path, origin_ns=0, interval_s=NEVER_S)
-    recorder.record_play(play(0, 10))
-    recorder.close()
-    assert len(read_parquet(play_files(tmp_path), PLAYS)) == 1
-    compact(tmp_path)
-    assert play_files(tmp_path) == [plays_file(tmp_path)]
-    assert len(read_parquet(play_files(tmp_path), PLAYS)) == 1
+def record_samples(point: Path) -> None:
+    for worker in (0, 1):
+        recorder = Recorder(point, LEVEL, origin_ns=100, worker=worker)
+        for at_ns in (101, 102, 103):
+            recorder.append(INSTRUMENT, (worker, at_ns, 5, 900))
+        recorder.close()
+
+
+SAMPLES = [(0, 1), (0, 2), (0, 3), (1, 1), (1, 2), (1, 3)]
+
+
+def samples(point: Path) -> list[tuple[int, int]]:
+    return [(row["worker"], row["at_ns"]) for row in INSTRUMENT.read(point).to_pylist()]
+
+
+def test_parts_of_a_table_become_one_file_and_ending_twice_changes_nothing(tmp_path: Path) -> None:
+    record_samples(tmp_path)
+    assert samples(tmp_path) == SAMPLES
+    assert len(INSTRUMENT.files(tmp_path)) == 2
+    for _ in range(2):
+        INSTRUMENT.compact(tmp_path)
+        assert samples(tmp_path) == SAMPLES
+        assert list(tmp_path.iterdir()) == [INSTRUMENT.whole(tmp_path)]
+
+
+def test_a_crash_between_the_file_and_the_end_of_the_parts_doubles_nothing(tmp_path: Path) -> None:
+    record_samples(tmp_path)
+    INSTRUMENT.compact(tmp_path)
+    record_samples(tmp_path)  # as if the parts had not been removed yet
+    assert samples(tmp_path) == SAMPLES
+
+
+def test_without_a_row_there_is_no_file(tmp_path: Path) -> None:
+    Recorder(tmp_path, LEVEL, origin_ns=0).close()
+    PLAYS.compact(tmp_path)
+    assert (len(PLAYS.read(tmp_path)), list(tmp_path.iterdir())) == (0, [])
+
+
+def test_a_flipped_byte_is_found_by_its_checksum(tmp_path: Path) -> None:
+    record_parts(tmp_path, 1)
+    (file,) = REQUESTS.files(tmp_path)
+    group = pq.ParquetFile(file).metadata.row_group(0)
+    (chunk,) = (
+        c for c in map(group.column, range(group.num_columns)) if c.path_in_schema == "lane"
+    )
+    body = bytearray(file.read_bytes())
+    body[chunk.dictionary_page_offset + chunk.total_compressed_size - 1] ^= 1
+    file.write_bytes(body)
+    with refuses("record-unreadable", file.name):
+        REQUESTS.read(tmp_path)
 
 
 def test_the_recorder_keeps_no_buffer_of_the_wire(tmp_path: Path) -> None:
-    recorder = ParquetRecorder(tmp_path, origin_ns=0, interval_s=NEVER_S)
+    recorder = Recorder(tmp_path, LEVEL, origin_ns=0, interval_s=NEVER_S)
     wire = np.array([1 * SECOND, 2 * SECOND], np.int64)
     recorder.record(dispatch(), response(arrival_ns=wire))
     came = response()
     assert came.arrival_ns.base is None
     wire[:] = 0
     recorder.close()
-    row = read_parquet(request_files(tmp_path), REQUESTS)
+    row = REQUESTS.read(tmp_path)
     assert row["arrival_deltas_us"].to_pylist() == [[1_000_000]]

@@ -4,14 +4,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from record_cases import dispatch, prompt, response
+from record_cases import LEVEL, dispatch, prompt, response
 
 from agentx_replay.replay.ports import Dispatch
-from agentx_replay.results.compaction import compact, request_files
-from agentx_replay.results.parquet import read_parquet
-from agentx_replay.results.recorder import ParquetRecorder
-from agentx_replay.results.requests import StoredRequests
-from agentx_replay.results.reuse import reusable_tokens
+from agentx_replay.results.recorder import Recorder
 from agentx_replay.results.run_directory import PointStatus, RunDirectory, read_points
 from agentx_replay.results.schema import REQUESTS
 
@@ -49,28 +45,34 @@ def declaring(lane: int, prefix: int | None, tokens: int, own: int) -> Dispatch:
 
 def record(directory: Path) -> None:
     for worker in (0, 1):
-        recorder = ParquetRecorder(directory, origin_ns=0, worker=worker)
+        recorder = Recorder(directory, LEVEL, origin_ns=0, worker=worker)
         for of, lane, send_ns, prefix, tokens, own in RECORDS:
             if of == worker:
                 recorder.record(declaring(lane, prefix, tokens, own), response(send_ns=send_ns))
         recorder.close()
 
 
+def reuse(directory: Path) -> list[int]:
+    found: list[int] = REQUESTS.read(directory)["reusable_tokens"].to_pylist()
+    return found
+
+
 def test_a_declared_prefix_counts_as_far_as_any_play_of_any_worker_had_sent_it(
     tmp_path: Path,
 ) -> None:
     record(tmp_path)
-    assert reusable_tokens(request_files(tmp_path)).to_pylist() == REUSE
+    assert reuse(tmp_path) == REUSE
 
 
 def test_compaction_keeps_what_was_found_and_finding_it_again_changes_nothing(
     tmp_path: Path,
 ) -> None:
     record(tmp_path)
-    compact(tmp_path)
-    files = request_files(tmp_path)
-    assert read_parquet(files, REQUESTS)["reusable_tokens"].to_pylist() == REUSE
-    assert reusable_tokens(files).to_pylist() == REUSE
+    REQUESTS.compact(tmp_path)
+    assert reuse(tmp_path) == REUSE
+    (file,) = REQUESTS.files(tmp_path)
+    file.rename(file.with_name("part-again.parquet"))
+    assert reuse(tmp_path) == REUSE
 
 
 def test_a_point_that_was_cut_short_reads_the_same(tmp_path: Path) -> None:
@@ -83,16 +85,16 @@ def test_a_point_that_was_cut_short_reads_the_same(tmp_path: Path) -> None:
 
 def test_parts_read_group_by_group_say_the_same(tmp_path: Path) -> None:
     record(tmp_path)
-    groups = list(StoredRequests.of(tmp_path).groups(("reusable_tokens",)))
+    groups = list(REQUESTS.at(tmp_path).groups(("reusable_tokens",)))
     assert len(groups) == 2
     assert [value for table in groups for value in table["reusable_tokens"].to_pylist()] == REUSE
 
 
 def test_what_one_replica_has_seen_is_nothing_to_another(tmp_path: Path) -> None:
-    recorder = ParquetRecorder(tmp_path, origin_ns=0)
+    recorder = Recorder(tmp_path, LEVEL, origin_ns=0)
     for lane, send_ns in ((0, 100), (1, 200), (2, 300), (3, 400)):
         at = response(send_ns=send_ns, replica=lane % 2)
         recorder.record(declaring(lane, 7, 64 * (1 + lane), 0), at)
     recorder.close()
     # Lane 2 finds the 64 tokens of lane 0 at their server, lane 3 the 128 of lane 1 at theirs.
-    assert reusable_tokens(request_files(tmp_path)).to_pylist() == [0, 0, 64, 128]
+    assert reuse(tmp_path) == [0, 0, 64, 128]

@@ -5,21 +5,21 @@ from pathlib import Path
 import orjson
 import pytest
 from made_runs import write_instrument
-from record_cases import dispatch, response
+from record_cases import LEVEL, dispatch, response
 from refusals import refuses
 
 from agentx_replay.errors import UsageError
 from agentx_replay.replay.ports import PlayRecord
 from agentx_replay.results.durable import explain, write_bytes_durably, write_durably
 from agentx_replay.results.layout import measurement_of
-from agentx_replay.results.recorder import ParquetRecorder
-from agentx_replay.results.requests import StoredRequests
+from agentx_replay.results.recorder import Recorder
 from agentx_replay.results.run_directory import (
     PointStatus,
     RunDirectory,
     read_points,
     read_sweep,
 )
+from agentx_replay.results.schema import REQUESTS
 
 
 def test_a_directory_that_holds_anything_is_refused(tmp_path: Path) -> None:
@@ -70,15 +70,20 @@ def test_a_point_is_marked_from_running_to_complete(tmp_path: Path) -> None:
     run = RunDirectory.create(tmp_path)
     directory = run.start_point(8, {"attempt": 0})
     assert directory.name == "c0008"
-    assert read_points(tmp_path)[0].status is PointStatus.RUNNING
+    (begun,) = read_points(tmp_path)
+    assert begun.status is PointStatus.RUNNING
     run.write_point(8, PointStatus.COMPLETE, {"valid": True})
     (point,) = read_points(tmp_path)
-    assert point.document == {"concurrency": 8, "start": 1, "status": "complete", "valid": True}
+    mark = begun.document["mark"]
+    assert len(mark) == 16
+    assert point.document == {
+        "concurrency": 8, "start": 1, "status": "complete", "mark": mark, "valid": True,
+    }  # fmt: skip
 
 
 def test_starting_a_level_again_sets_the_attempt_before_aside(tmp_path: Path) -> None:
     run = RunDirectory.create(tmp_path)
-    recorder = ParquetRecorder(run.start_point(2, {}), origin_ns=0)
+    recorder = Recorder(run.start_point(2, {}), LEVEL, origin_ns=0)
     recorder.record(dispatch(), response())
     recorder.close()
     assert len(read_points(tmp_path)[0].requests()) == 1
@@ -87,7 +92,7 @@ def test_starting_a_level_again_sets_the_attempt_before_aside(tmp_path: Path) ->
     assert len(point.requests()) == 0
     (aside,) = (tmp_path / "unfinished").iterdir()
     assert aside.name == "c0002.attempt-0"
-    assert len(StoredRequests.of(aside).table()) == 1
+    assert len(REQUESTS.read(aside)) == 1
 
 
 def test_what_is_set_aside_takes_no_place_that_is_taken(tmp_path: Path) -> None:
@@ -185,7 +190,7 @@ def test_samples_of_the_client_are_kept_or_there_are_none(tmp_path: Path) -> Non
 def test_plays_are_read_as_far_as_they_were_written(tmp_path: Path) -> None:
     directory = RunDirectory.create(tmp_path).start_point(2, {})
     assert len(read_points(tmp_path)[0].plays()) == 0
-    recorder = ParquetRecorder(directory, origin_ns=0)
+    recorder = Recorder(directory, LEVEL, origin_ns=0)
     recorder.record_play(PlayRecord("p", 2, 0, 0, "x", 1.5, 7, 9, 3, 1, 0.5, 0.25))
     recorder.close()
     assert read_points(tmp_path)[0].plays()["t_star_s"].to_pylist() == [1.5]

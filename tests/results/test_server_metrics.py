@@ -1,9 +1,9 @@
 from pathlib import Path
 
 import pytest
+from record_cases import server_rows, write_rows
 
-from agentx_replay.results.layout import server_parts
-from agentx_replay.results.sample_parts import SampleParts
+from agentx_replay.results.layout import Measurement
 from agentx_replay.results.schema import SERVER
 from agentx_replay.results.server_metrics import (
     Series,
@@ -159,45 +159,32 @@ def test_what_is_not_known_or_says_nothing_is_passed_over(line: str) -> None:
 
 
 def test_samples_come_back_as_they_were_written(tmp_path: Path) -> None:
-    samples = ServerSamples()
-    running = Series(Metric.RUNNING, "vllm:num_requests_running", 'engine="0"')
-    samples.add("http://a/metrics", 5, running, 3.0)
-    samples.add("http://b/metrics", 6, running, 4.0)
-    samples.add("http://a/metrics", 7, running, 5.0)
-    SampleParts(server_parts(tmp_path), SERVER).write(samples.take(8, 2))
-    rows = read_server_metrics(tmp_path).to_pylist()
-    assert [(row["endpoint"], row["at_ns"], row["value"]) for row in rows] == [
-        ("http://a/metrics", 5, 3.0), ("http://b/metrics", 6, 4.0), ("http://a/metrics", 7, 5.0),
-    ]  # fmt: skip
+    line = 'vllm:num_requests_running{engine="0"}'
+    scrapes = [("http://a", 5, 3.0), ("http://b", 6, 4.0), ("http://a", 7, 5.0)]
+    rows = server_rows((page, at_ns, [f"{line} {value}"]) for page, at_ns, value in scrapes)
+    write_rows(tmp_path, SERVER, rows, Measurement(8, 2))
+    found = read_server_metrics(tmp_path).to_pylist()
+    assert [(row["endpoint"], row["at_ns"], row["value"]) for row in found] == scrapes
     assert {
         (row["concurrency"], row["start"], row["metric"], row["name"], row["labels"])
-        for row in rows
+        for row in found
     } == {(8, 2, "running", "vllm:num_requests_running", 'engine="0"')}
 
 
 def test_a_series_told_twice_on_one_page_is_no_step_of_a_counter() -> None:
-    samples = ServerSamples()
-    hits = Series(Metric.CACHE_HITS, "vllm:prefix_cache_hits_total", "")
-    for at_ns, value in ((5, 100.0), (5, 40.0), (6, 110.0)):
-        samples.add("http://a/metrics", at_ns, hits, value)
-    assert samples.take(8)["value"].to_pylist() == [100.0, 110.0]
-
-
-def test_a_sample_is_taken_once_and_its_series_stays_known() -> None:
-    samples = ServerSamples()
-    running = Series(Metric.RUNNING, "vllm:num_requests_running", "")
-    samples.add("http://a/metrics", 5, running, 3.0)
-    first = samples.take(8)
-    samples.add("http://a/metrics", 6, running, 4.0)
-    second = samples.take(8)
-    assert (first["value"].to_pylist(), second["value"].to_pylist()) == ([3.0], [4.0])
-    assert second["name"].to_pylist() == ["vllm:num_requests_running"]
-    assert len(samples.take(8)) == 0
+    """Also if the page comes in slices."""
+    counts = [(5, 100.0), (5, 40.0), (6, 110.0)]
+    rows = server_rows(
+        ("http://a/metrics", at_ns, [f"vllm:num_preemptions_total {value}"])
+        for at_ns, value in counts
+    )
+    assert [row[-1] for row in rows] == [100.0, 110.0]
 
 
 def test_no_label_brings_a_secret_into_the_file() -> None:
-    samples = ServerSamples({"sk-lookfor-me"})
-    for line in (r'vllm:num_requests_running{a="sk-lookfor\u002dme",b="m"} 3',) * 2:
-        for series, value in known_samples([line]):
-            samples.add("http://h/metrics", 1 + len(samples), series, value)
-    assert samples.take(8)["labels"].to_pylist() == ['a="***",b="m"'] * 2
+    rows: list[tuple[object, ...]] = []
+    samples = ServerSamples(rows.append, {"sk-lookfor-me"})
+    for at_ns in (1, 2):
+        line = r'vllm:num_requests_running{a="sk-lookfor\u002dme",b="m"} 3'
+        samples.add("http://h/metrics", at_ns, [line])
+    assert [row[4] for row in rows] == ['a="***",b="m"'] * 2

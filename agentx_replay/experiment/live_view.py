@@ -1,6 +1,10 @@
-"""Response ITL while a level runs, by the definition of the report."""
+"""How a level is going, for the screen: of each of its processes, and of all together.
+
+Response ITL has the definition of the report.
+"""
 
 from collections.abc import Sequence
+from dataclasses import astuple, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,10 +12,43 @@ from numpy.typing import NDArray
 from agentx_replay.analysis.arrivals import arrivals_of
 from agentx_replay.analysis.latency import present, response_itl
 from agentx_replay.analysis.responses import TimedTokens
+from agentx_replay.replay.driver import Progress, Stage
+from agentx_replay.replay.instrument import ClientLoad
 from agentx_replay.replay.ports import Response
+from agentx_replay.replay.warmup import Warmed
+from agentx_replay.results.recent import Glimpse, Snapshot, snapshot_of
 
 Floats = NDArray[np.float64]
 _NS = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressSnapshot:
+    """How one process's part of a level is going."""
+
+    progress: Progress
+    recent: Glimpse
+    load: ClientLoad
+
+
+def together(parts: Sequence[ProgressSnapshot]) -> tuple[Progress, Snapshot, ClientLoad]:
+    """Return how a level is going: the slowest stage, the busiest client."""
+    all_progress = [part.progress for part in parts]
+    lefts_s = [each.left_s for each in all_progress if each.left_s is not None]
+    warmed = [astuple(each.warmed) for each in all_progress if each.warmed is not None]
+    progress = Progress(
+        stage=min((each.stage for each in all_progress), key=list(Stage).index),
+        left_s=max(lefts_s, default=None),
+        in_flight=sum(each.in_flight for each in all_progress),
+        live_plays=sum(each.live_plays for each in all_progress),
+        recycled_plays=sum(each.recycled_plays for each in all_progress),
+        warmed=Warmed(*map(sum, zip(*warmed, strict=True))) if warmed else None,
+    )
+    load = ClientLoad(
+        cpu_share=max(part.load.cpu_share for part in parts),
+        loop_lag_p99_ns=max(part.load.loop_lag_p99_ns for part in parts),
+    )
+    return progress, snapshot_of([part.recent for part in parts]), load
 
 
 def live_itls_s(responses: Sequence[Response]) -> list[float]:
