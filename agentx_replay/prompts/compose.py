@@ -1,8 +1,8 @@
 """One play's prompts: the identity of every block, and the bytes, made only when asked for.
 
 A composer keeps, per live stream, the path it sent last and the JSON it rendered last, and makes
-no more of the next prompt than what is new. It decides nothing about where messages begin and
-end (``layout.py``) or which words a block has (``text.py``).
+no more of the next prompt than what is new. Where messages begin and end is ``layout.py``'s, which
+words a block has ``text.py``'s.
 """
 
 from dataclasses import dataclass
@@ -24,12 +24,11 @@ SAME_WORDS = 1 << 62
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Path:
-    """The whole blocks a stream sent last, and which of them are a shared system prefix."""
+    """The whole blocks a stream sent last, of which the first are a shared system prefix."""
 
     tip: int
     ids: NDArray[np.uint64]
     system_blocks: int
-    system_key: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,25 +50,19 @@ class _Rendered:
         return len(self.json) - len(wording.end)
 
 
-_NOTHING_SENT = _Path(NO_BLOCK, np.empty(0, np.uint64), 0, 0)
+_NOTHING_SENT = _Path(NO_BLOCK, np.empty(0, np.uint64), 0)
 _NOTHING_RENDERED = _Rendered(None, b"", [])
 
 
 class PlayComposer:
     """The prompts of one play: the ``ordinal``-th session of ``lane`` under a level's keys.
 
-    It shares nothing with other composers. A stream is named by its index in the
-    session's graph; its prompts may be rendered in any order, or never.
+    A stream is named by its index in the session's graph; its prompts may be rendered in any
+    order, or never.
     """
 
     def __init__(
-        self,
-        layout: Layout,
-        wording: Wording,
-        keys: LevelKeys,
-        *,
-        lane: int,
-        ordinal: int,
+        self, layout: Layout, wording: Wording, keys: LevelKeys, *, lane: int, ordinal: int
     ) -> None:
         self._layout = layout
         self._play = keys.play(lane, ordinal)
@@ -128,7 +121,6 @@ class PlayComposer:
     # -- which blocks ------------------------------------------------------------------------
 
     def _path(self, before: _Path, laid: RequestLayout) -> _Path:
-        """Return the whole blocks of a prompt, given those its stream sent before."""
         kept = self._layout.common_blocks(before.tip, laid.whole_tip)
         if kept < self._longest_system or kept == 0:
             return self._path_anew(laid.whole_tip)
@@ -136,7 +128,7 @@ class PlayComposer:
         if kept < laid.whole_blocks:
             new = self._mixes[self._layout.blocks_after(laid.whole_tip, kept)] ^ self._key
             ids = np.concatenate((ids, new))
-        return _Path(laid.whole_tip, ids, before.system_blocks, before.system_key)
+        return _Path(laid.whole_tip, ids, before.system_blocks)
 
     def _path_anew(self, tip: int) -> _Path:
         blocks = self._layout.blocks.path(tip)
@@ -146,7 +138,7 @@ class PlayComposer:
         # The prefix was introduced at once, so its blocks are numbered from its first on.
         shared = int(np.searchsorted(blocks, first + length))
         ids[:shared] = self._mixes[:shared] ^ np.uint64(key)
-        return _Path(tip, ids, shared, key)
+        return _Path(tip, ids, shared)
 
     def _send(self, tip: int) -> int:
         """Mark the path to ``tip`` as sent; return how many of its leading blocks were already."""
@@ -159,7 +151,7 @@ class PlayComposer:
         return 0 if block == NO_BLOCK else int(self._layout.depth[block])
 
     def _private_ids(self, stream: int, laid: RequestLayout, count: int) -> NDArray[np.uint64]:
-        """Return the blocks past the recorded path, which no other stream or play shares."""
+        """Return the blocks past the recorded path, which no other stream shares."""
         key = key64("private", self._play, stream, laid.private_seed)
         return counter_mixes(count) ^ np.uint64(key)
 
@@ -214,7 +206,7 @@ class PlayComposer:
         return shared * self._layout.block_size
 
     def words(self, stream: int, laid: RequestLayout, position: int) -> memoryview:
-        """Compose a prompt's words from ``position`` on, all in one look-up."""
+        """Return a prompt's words from ``position`` on."""
         size = self._layout.block_size
         first, end = position // size, -(-laid.last.end // size)
         ids = self._content_ids(stream, laid, first, end)

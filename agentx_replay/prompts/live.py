@@ -1,13 +1,13 @@
 """Prompts that carry what the server really answered, in place of words: ``--live-history``.
 
 A request that goes on from the whole of an earlier prompt keeps it whole, and says the answer to
-it next, so that an engine that keeps what it generated finds both again. Where there is no such
-answer the layout's rule holds (``layout.py``): a message of words, after what is shared. What was
-sent once as a message is never worded anew: it is cut, or left out. Not for: taking the answer out
-of a response.
+it next, so that an engine that keeps what it generated finds both again. Without such an answer
+the layout's rule holds (``layout.py``): a message of words, after what is shared. What was sent
+once as a message is never worded anew: it is cut, or left out.
 """
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -33,17 +33,15 @@ from agentx_replay.traces.model import RecordedRequest
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Sent:
-    """A conversation as it was sent. ``texts`` has a text a message, the first message's first.
+    """A conversation as it was sent: ``laid`` has its messages, ``texts`` a text for each.
 
-    ``words_end`` is the position of the first answer in it, None where all are words.
-    ``held_tokens`` of its beginning had been sent or answered before. ``says_answer`` is as in
-    ``Prompt``.
+    ``words_end`` is the position of the first answer in it, None if all are words. ``held_tokens``
+    of its beginning had been sent or answered before. ``says_answer`` is as in ``Prompt``.
     """
 
     stream: int
     request: RecordedRequest
     laid: RequestLayout
-    last: Message
     texts: tuple[str, ...] = field(repr=False)
     words_end: int | None
     held_tokens: int = 0
@@ -81,10 +79,8 @@ def cut_text(text: str, tokens: int, kept_tokens: int) -> str:
 
 
 class LiveComposer:
-    """The prompts of one play, which is told what was answered to them.
-
-    It keeps the last conversation of each stream, and those that a later request of the recording
-    goes on from; they share their texts.
+    """The prompts of one play. It keeps each stream's last conversation, and those that a later
+    request of the recording goes on from; they share their texts.
     """
 
     def __init__(
@@ -110,7 +106,7 @@ class LiveComposer:
         worded = None if sent.words_end is None else sent.words_end // self._layout.block_size
         return replace(
             prompt,
-            tokens=sent_tokens(sent.last, self._cost),
+            tokens=sent_tokens(sent.laid.last, self._cost),
             reusable_tokens=max(prompt.reusable_tokens, sent.held_tokens),
             block_ids=prompt.block_ids[:worded],
             messages_json=partial(_messages_json, sent),
@@ -118,11 +114,10 @@ class LiveComposer:
         )
 
     def compose(self, stream: int, request: RecordedRequest) -> int:  # noqa: ARG002
-        """Do nothing: what is said follows from what the play will have heard by then."""
+        """Do nothing: what is said depends on answers still to come."""
         return 0
 
     def answered(self, request_index: int, answer: Answer | None) -> None:
-        """Take what the server answered to a request of this play, None where nothing."""
         if request_index in self._sent:
             self._answers[request_index] = answer
 
@@ -180,7 +175,7 @@ class LiveComposer:
         laid, size = self._layout.requests[request.index], self._layout.block_size
         if followed is None:
             return self._worded(stream, request, None, laid.last, 0)
-        kept = cut_at(followed.last, shared)
+        kept = cut_at(followed.laid.last, shared)
         output = followed.request.output_tokens
         last = extend(kept, shared, laid.tokens, output, self._cost, size)
         again = followed.stream == stream and followed.laid.private_seed == laid.private_seed
@@ -198,13 +193,12 @@ class LiveComposer:
     def _go_on(
         self, stream: int, request: RecordedRequest, before: _Sent, answer: Answer
     ) -> _Sent | None:
-        """Go on from all of ``before`` and the answer to it; None where there is no room."""
         laid, size = self._layout.requests[request.index], self._layout.block_size
-        planned = sent_tokens(before.last, self._cost)
+        planned = sent_tokens(before.laid.last, self._cost)
         uncounted = 0 if answer.prompt_tokens is None else answer.prompt_tokens - planned
-        if uncounted <= -_tokens(before.last):
+        if uncounted <= -_tokens(before.laid.last):
             uncounted = 0  # more than the last message has: no count of the prompt
-        last = go_on(before.last, answer.tokens, uncounted, laid.tokens, self._cost)
+        last = go_on(before.laid.last, answer.tokens, uncounted, laid.tokens, self._cost)
         if last is None or last.before is None:
             return None
         said, held = last.before, planned + uncounted
@@ -218,7 +212,6 @@ class LiveComposer:
         )
 
     def _shared_tokens(self, before: _Sent, laid: RequestLayout) -> int:
-        """Return how many leading tokens two prompts share as recorded, in whole blocks."""
         shared = self._layout.common_blocks(before.laid.tip_block, laid.tip_block)
         return shared * self._layout.block_size
 
@@ -236,44 +229,39 @@ class LiveComposer:
         """Put texts to messages: those of ``before`` while words are alike, ``answer`` if there is
         one, and words.
         """
-        laid = self._layout.requests[request.index]
+        laid = replace(self._layout.requests[request.index], last=last)
         old = () if before is None else before.texts
-        rest, position = parting(None if before is None else before.last, last, alike_words)
+        rest, position = parting(None if before is None else before.laid.last, last, alike_words)
         texts = list(old[: last.depth + 1 - len(rest)])
-        words = self._composer.words(stream, replace(laid, last=last), position)
+        words = self._composer.words(stream, laid, position)
         for message in rest:
             begin = max(message.start, position)
             text = self._opening
             if answer is not None and message is rest[0]:
                 text, begin = cut_text(answer.text, answer.tokens, _tokens(message)), message.end
             elif before is not None and begin > message.start:
-                was = _message(before.last, message.depth)
+                was = next(each for each in _back(before.laid.last) if each.depth == message.depth)
                 text = cut_text(old[message.depth], _tokens(was), 1 + begin - message.start)
             first, end = WORD_BYTES * (begin - position), WORD_BYTES * (message.end - position)
             texts.append(text + str(words[first:end], "ascii"))
         words_end = None if before is None else before.words_end
         if words_end is not None and words_end >= alike_words:
             words_end = None
-        return _Sent(stream, request, laid, last, tuple(texts), words_end)
+        return _Sent(stream, request, laid, tuple(texts), words_end)
 
 
 def _tokens(message: Message) -> int:
-    """Return how many tokens a message's text has, its opening word among them."""
     return 1 + message.end - message.start
 
 
-def _message(last: Message, depth: int) -> Message:
-    """Return the message of a conversation with ``depth`` before it."""
-    while last.depth > depth and last.before is not None:
-        last = last.before
-    return last
+def _back(last: Message) -> Iterator[Message]:
+    """Yield the messages of a conversation from the last to the first."""
+    message: Message | None = last
+    while message is not None:
+        yield message
+        message = message.before
 
 
 def _messages_json(sent: _Sent) -> bytes:
-    roles = []
-    message: Message | None = sent.last
-    while message is not None:
-        roles.append(message.role)
-        message = message.before
-    said = zip(reversed(roles), sent.texts, strict=True)
-    return orjson.dumps([{"role": role, "content": text} for role, text in said])
+    said = zip(_back(sent.laid.last), reversed(sent.texts), strict=True)
+    return orjson.dumps([{"role": m.role, "content": text} for m, text in said][::-1])

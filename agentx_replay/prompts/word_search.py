@@ -8,6 +8,7 @@ chunks, within a bounded number of probes. Pure: see probes.py for how the quest
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from agentx_replay.prompts.probes import Asking, Count, Text, sentence
 from agentx_replay.prompts.vocabulary import FEWEST_WORDS
@@ -51,7 +52,7 @@ def find_words(
 ) -> Asking[Words]:
     """Find those of ``candidates`` that are one token each, or the best there are.
 
-    Raises UncountedError where the server refuses a text of a few words.
+    Raises UncountedError if the server refuses a text of a few words.
     """
     opening_tokens, size = yield from _fitting(candidates, opening, most_words_a_text)
     texts = _Texts(opening, opening_tokens, size)
@@ -102,8 +103,7 @@ class _Texts:
         return len(piece) if count is None else count - self.opening_tokens - len(piece)
 
 
-@dataclass(frozen=True, slots=True)
-class _Judged:
+class _Judged(NamedTuple):
     """A chunk of words and its excess in each order asked."""
 
     words: _Group
@@ -118,13 +118,8 @@ class _Judged:
         rest = zip(self.excesses, half.excesses, strict=True)
         return _Judged(self.words[1::2], tuple(whole - mine for whole, mine in rest))
 
-    @property
-    def wrong_per_word(self) -> float:
-        return max(abs(excess) for excess in self.excesses) / len(self.words)
-
 
 def _judge(chunks: Sequence[_Group], texts: _Texts, rng: random.Random) -> Asking[list[_Judged]]:
-    """Ask about each chunk in ``CHUNK_ORDERS`` orders."""
     orders = [rng.sample(chunk, len(chunk)) for chunk in chunks for _ in range(CHUNK_ORDERS)]
     excesses = yield from texts.excesses(orders)
     each = (excesses[at : at + CHUNK_ORDERS] for at in range(0, len(excesses), CHUNK_ORDERS))
@@ -144,24 +139,23 @@ def _take_apart(
     judged = yield from _judge(chunks, texts, rng)
     probes = CHUNK_ORDERS * len(chunks)
     while True:
-        kept = [word for each in judged if each.exact for word in each.words]
-        whole = [each for each in judged if each.exact or len(each.words) == 1]
-        bad = sorted((e for e in judged if e not in whole), key=lambda e: -len(e.words))
+        exact = [each for each in judged if each.exact]
+        bad = sorted((each for each in judged if not each.exact), key=lambda e: -len(e.words))
+        kept = [word for each in exact for word in each.words]
         affordable = (MOST_PROBES - probes) // CHUNK_ORDERS
-        cut, left = bad[:affordable], bad[affordable:]
+        cut = [each for each in bad[:affordable] if len(each.words) > 1]
         if len(kept) >= ENOUGH_WORDS or not cut:
-            return kept, [each for each in judged if not each.exact]
+            return kept, bad
         halves = yield from _judge([each.words[0::2] for each in cut], texts, rng)
         probes += CHUNK_ORDERS * len(cut)
         others = [each.without(half) for each, half in zip(cut, halves, strict=True)]
-        judged = [*whole, *left, *halves, *others]
+        judged = [*exact, *bad[len(cut) :], *halves, *others]
 
 
 def _least_wrong(kept: list[str], rest: Sequence[_Judged]) -> list[str]:
     """Return at least ``FEWEST_WORDS``, if there are so many: the exact ones, then the best."""
     words = list(kept)
-    for chunk in sorted(rest, key=lambda each: each.wrong_per_word):
-        if len(words) >= FEWEST_WORDS:
-            break
-        words += chunk.words
+    for chunk in sorted(rest, key=lambda each: max(map(abs, each.excesses)) / len(each.words)):
+        if len(words) < FEWEST_WORDS:
+            words += chunk.words
     return words

@@ -13,6 +13,13 @@ _LABEL_COLUMNS = 30
 _SESSION_COLUMNS = 24
 _COLUMNS = 100
 
+_ODDITIES = {
+    "missing_durations": "without a duration (taken as 0 s)",
+    "zero_outputs": "without output (replayed with 1 token)",
+    "negative_gaps": "begun before the one ahead had ended (gap 0)",
+    "short_block_lists": "with a list of blocks that is too short (rest not shared)",
+}
+
 
 def statistics_lines(statistics: CorpusStatistics) -> list[str]:
     """Return the lines of ``traces stats``, none wider than 100 columns."""
@@ -28,33 +35,33 @@ def statistics_lines(statistics: CorpusStatistics) -> list[str]:
 
 def as_dict(statistics: CorpusStatistics) -> dict[str, object]:
     """Return all of the statistics, sums and ratios included, as values that JSON can hold."""
+    of = asdict(statistics)
+    notes, total = of.pop("notes"), of.pop("total")
+    sums = ("requests", "input_tokens", "output_tokens", "subagents", "resets", "edits")
     return {
-        **asdict(statistics),
-        "requests": statistics.requests,
-        "input_tokens": statistics.input_tokens,
-        "output_tokens": statistics.output_tokens,
-        "subagents": statistics.subagents,
-        "reuse": statistics.reuse,
-        "resets": statistics.resets,
-        "edits": statistics.edits,
+        **of,
+        **{name: notes[name] for name in _ODDITIES},
+        **{name: total[name] for name in sums},
+        "reuse": statistics.total.reuse,
         "sessions": [{**asdict(s), "reuse": s.reuse} for s in statistics.sessions],
-        "unknown_keys": dict(statistics.unknown_keys),
+        "unknown_keys": dict(statistics.notes.unknown_keys),
     }
 
 
 def _totals(statistics: CorpusStatistics) -> list[str]:
+    total = statistics.total
     return [
         f"corpus {statistics.name}, fingerprint {statistics.fingerprint}",
         _line("sessions", f"{len(statistics.sessions):,}"),
-        _line("requests", f"{statistics.requests:,}"),
-        _line("input tokens", f"{statistics.input_tokens:,}"),
-        _line("output tokens", f"{statistics.output_tokens:,}"),
-        _line("reuse, unlimited cache", f"{statistics.reuse:.2%} of blocks"),
+        _line("requests", f"{total.requests:,}"),
+        _line("input tokens", f"{total.input_tokens:,}"),
+        _line("output tokens", f"{total.output_tokens:,}"),
+        _line("reuse, unlimited cache", f"{total.reuse:.2%} of blocks"),
         _line(
             "subagents",
-            f"{statistics.subagents:,} in {counted(statistics.subagent_sessions, 'session')}",
+            f"{total.subagents:,} in {counted(statistics.subagent_sessions, 'session')}",
         ),
-        _line("resets, edits of the context", f"{statistics.resets:,}, {statistics.edits:,}"),
+        _line("resets, edits of the context", f"{total.resets:,}, {total.edits:,}"),
     ]
 
 
@@ -88,16 +95,11 @@ def _session(session: SessionStatistics) -> str:
 
 def _oddities(statistics: CorpusStatistics) -> list[str]:
     """Return a line for each kind of thing that was odd or left out, after an empty one."""
-    odd = [
-        (statistics.missing_durations, "without a duration (taken as 0 s)"),
-        (statistics.zero_outputs, "without output (replayed with 1 token)"),
-        (statistics.negative_gaps, "begun before the one ahead had ended (gap 0)"),
-        (statistics.short_block_lists, "with a list of blocks that is too short (rest not shared)"),
-    ]
+    odd = [(getattr(statistics.notes, name), what) for name, what in _ODDITIES.items()]
     lines = [f"{counted(number, 'request')} {what}" for number, what in odd if number]
     lines += [
         f"{counted(number, 'field')} {key!r} not known, ignored"
-        for key, number in statistics.unknown_keys
+        for key, number in statistics.notes.unknown_keys
     ]
     lines += [f"near-duplicates: {', '.join(family)}" for family in statistics.families]
     lines += [f"left out: {reason}" for _, reason in statistics.skipped]

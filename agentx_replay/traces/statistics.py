@@ -5,14 +5,21 @@ stream is ``plan``'s to say: whoever knows passes it in, else the list counts as
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import astuple, dataclass, replace
 from itertools import chain, pairwise
 from typing import TypeAlias
 
 import numpy as np
 
-from agentx_replay.traces.model import BlockTrie, Corpus, RecordedRequest, Session, Subagent
+from agentx_replay.traces.model import (
+    BlockTrie,
+    Corpus,
+    ReadingNotes,
+    RecordedRequest,
+    Session,
+    Subagent,
+)
 from agentx_replay.traces.weka import request_lists
 
 _SHINGLE_REQUESTS = 3
@@ -60,24 +67,22 @@ class SessionStatistics:
 
     @property
     def reuse(self) -> float:
-        """Block-weighted reuse with an unlimited cache, 0 for a session without whole blocks."""
-        return _ratio(self.known_blocks, self.blocks)
+        return self.known_blocks / self.blocks if self.blocks else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class CorpusStatistics:
-    """A corpus. Counts are sums over its sessions; ``gap_s`` counts from the recorded end of the
-    request before in the same list and is 0 where the two overlap. ``subagent_sessions`` have at
-    least one subagent. ``families`` are ids of sessions that repeat one another.
+    """A corpus: its sessions and their sums (of ``peak_tokens`` the greatest).
 
-    ``missing_durations`` to ``negative_gaps`` count requests and ``unknown_keys`` fields whose
-    meaning is not known and which were passed over; ``skipped`` names files left out, with the
-    reason.
+    ``gap_s`` counts from the recorded end of the request before in the same list and is 0 where
+    the two overlap. ``subagent_sessions`` have at least one subagent. ``families`` are ids of
+    sessions that repeat one another. ``skipped`` names files left out, with the reason.
     """
 
     name: str
     fingerprint: str
     sessions: tuple[SessionStatistics, ...]
+    total: SessionStatistics
     requests_per_session: Percentiles
     input_tokens_per_request: Percentiles
     output_tokens_per_request: Percentiles
@@ -85,55 +90,19 @@ class CorpusStatistics:
     gap_s: Percentiles
     subagent_sessions: int
     families: tuple[tuple[str, ...], ...]
-    missing_durations: int
-    zero_outputs: int
-    short_block_lists: int
-    negative_gaps: int
-    unknown_keys: tuple[tuple[str, int], ...]
+    notes: ReadingNotes
     skipped: tuple[tuple[str, str], ...]
-
-    @property
-    def requests(self) -> int:
-        """All requests, subagents' included."""
-        return sum(session.requests for session in self.sessions)
-
-    @property
-    def input_tokens(self) -> int:
-        """Prompt tokens of all requests, reused ones included."""
-        return sum(session.input_tokens for session in self.sessions)
-
-    @property
-    def output_tokens(self) -> int:
-        return sum(session.output_tokens for session in self.sessions)
-
-    @property
-    def subagents(self) -> int:
-        return sum(session.subagents for session in self.sessions)
-
-    @property
-    def resets(self) -> int:
-        return sum(session.resets for session in self.sessions)
-
-    @property
-    def edits(self) -> int:
-        return sum(session.edits for session in self.sessions)
-
-    @property
-    def reuse(self) -> float:
-        """Block-weighted reuse with an unlimited cache, nothing shared between sessions."""
-        known = sum(session.known_blocks for session in self.sessions)
-        return _ratio(known, sum(session.blocks for session in self.sessions))
 
 
 def corpus_statistics(corpus: Corpus, streams: Streams = main_list) -> CorpusStatistics:
     """Return the statistics of a corpus of at least one session."""
     sessions = tuple(session_statistics(session, streams) for session in corpus.sessions)
     requests = [request for session in corpus.sessions for request in session.requests()]
-    notes = [session.notes for session in corpus.sessions]
     return CorpusStatistics(
         name=corpus.name,
         fingerprint=corpus.fingerprint,
         sessions=sessions,
+        total=_total(corpus.name, sessions),
         requests_per_session=percentiles([s.requests for s in sessions]),
         input_tokens_per_request=percentiles([r.input_tokens for r in requests]),
         output_tokens_per_request=percentiles([r.output_tokens for r in requests]),
@@ -141,12 +110,28 @@ def corpus_statistics(corpus: Corpus, streams: Streams = main_list) -> CorpusSta
         gap_s=percentiles([gap for session in corpus.sessions for gap in _gaps_s(session)]),
         subagent_sessions=sum(s.subagents > 0 for s in sessions),
         families=duplicate_families(corpus.sessions),
+        notes=_summed([session.notes for session in corpus.sessions]),
+        skipped=corpus.skipped,
+    )
+
+
+def _total(name: str, sessions: Sequence[SessionStatistics]) -> SessionStatistics:
+    counts = [astuple(session)[1:] for session in sessions]
+    total = SessionStatistics(name, *map(sum, zip(*counts, strict=True)))
+    return replace(total, peak_tokens=max(session.peak_tokens for session in sessions))
+
+
+def _summed(notes: Sequence[ReadingNotes]) -> ReadingNotes:
+    unknown: Counter[str] = Counter()
+    for each in notes:
+        unknown.update(dict(each.unknown_keys))
+    return ReadingNotes(
+        unknown_keys=tuple(sorted(unknown.items())),
         missing_durations=sum(n.missing_durations for n in notes),
         zero_outputs=sum(n.zero_outputs for n in notes),
         short_block_lists=sum(n.short_block_lists for n in notes),
         negative_gaps=sum(n.negative_gaps for n in notes),
-        unknown_keys=_summed(n.unknown_keys for n in notes),
-        skipped=corpus.skipped,
+        relative_inner_times=any(n.relative_inner_times for n in notes),
     )
 
 
@@ -240,14 +225,3 @@ def _gaps_s(session: Session) -> Iterator[float]:
     for requests in request_lists(session.entries):
         for before, after in pairwise(requests):
             yield max(0.0, after.start_s - before.end_s)
-
-
-def _summed(counts: Iterable[tuple[tuple[str, int], ...]]) -> tuple[tuple[str, int], ...]:
-    total: Counter[str] = Counter()
-    for each in counts:
-        total.update(dict(each))
-    return tuple(sorted(total.items()))
-
-
-def _ratio(part: int, whole: int) -> float:
-    return part / whole if whole else 0.0

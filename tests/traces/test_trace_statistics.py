@@ -10,6 +10,7 @@ from agentx_replay.traces.corpus import fingerprint
 from agentx_replay.traces.model import Corpus, Session
 from agentx_replay.traces.statistics import (
     Percentiles,
+    _families,
     corpus_statistics,
     duplicate_families,
     percentiles,
@@ -57,25 +58,17 @@ CHANGING = session(
 )
 
 
-def test_a_session_is_counted_with_its_subagents() -> None:
+def test_a_session_is_counted_with_its_subagents_its_reuse_and_its_edits() -> None:
     found = session_statistics(CHANGING)
     assert (found.id, found.requests, found.subagents) == ("changing", 8, 1)
     # 640 + 768 + 768 + 384 + 256 + 64 + 128 + 192 and 10 + 20 + 20 + 20 + 700 + 30 + 40
     assert (found.input_tokens, found.output_tokens) == (3200, 840)
     # An output of 0 is replayed as one token: 768 + 20 is the most.
     assert found.peak_tokens == 788
-
-
-def test_reuse_is_known_blocks_over_all_blocks() -> None:
     # Known: 0, 10, 11, 6, 3, 0, 0, 1 = 31 of 10 + 12 + 12 + 6 + 4 + 1 + 2 + 3 = 50.
-    found = session_statistics(CHANGING)
     assert (found.known_blocks, found.blocks) == (31, 50)
     assert found.reuse == pytest.approx(0.62)
-
-
-def test_a_reset_keeps_less_than_half_and_an_edit_half_or_more_but_not_all() -> None:
     # Kept: 10/10 neither, 11/12 edit, 6/12 edit, 3/6 edit, 0/4 reset; the subagent's is left out.
-    found = session_statistics(CHANGING)
     assert (found.resets, found.edits) == (1, 3)
 
 
@@ -118,15 +111,16 @@ def test_a_corpus_sums_its_sessions_and_weighs_reuse_by_blocks() -> None:
     plain = session("plain", [request(0, 640, 5, range(10), colour=1)])
     found = corpus_statistics(corpus(CHANGING, plain))
     assert [each.id for each in found.sessions] == ["changing", "plain"]
-    assert (found.requests, found.subagents, found.subagent_sessions) == (9, 1, 1)
-    assert (found.input_tokens, found.output_tokens) == (3840, 845)
-    assert (found.resets, found.edits) == (1, 3)
-    assert found.reuse == pytest.approx(31 / 60)
+    total, notes = found.total, found.notes
+    assert (total.requests, total.subagents, found.subagent_sessions) == (9, 1, 1)
+    assert (total.input_tokens, total.output_tokens, total.peak_tokens) == (3840, 845, 788)
+    assert (total.resets, total.edits) == (1, 3)
+    assert total.reuse == pytest.approx(31 / 60)
     assert found.requests_per_session == Percentiles(4.5, 7.3, 8.0)
     assert found.peak_tokens_per_session.max == 788
-    assert found.unknown_keys == (("request.colour", 1),)
-    assert (found.missing_durations, found.zero_outputs) == (8, 1)
-    assert (found.short_block_lists, found.negative_gaps) == (0, 0)
+    assert notes.unknown_keys == (("request.colour", 1),)
+    assert (notes.missing_durations, notes.zero_outputs) == (8, 1)
+    assert (notes.short_block_lists, notes.negative_gaps) == (0, 0)
     assert found.skipped == (("x.json", "it is bad"),)
 
 
@@ -159,6 +153,11 @@ A, B, C, D, E, F = ((100, 1), (200, 2), (300, 3), (400, 4), (500, 5), (600, 6))
             [lengths("1", A, B, C, D), lengths("2", B, C, D, E), lengths("3", C, D, E, F)],
             (("1", "2", "3"),),
         ),
+        # 3 links 1 and 2, which have nothing in common, whatever the order of their lengths.
+        (
+            [lengths("1", A, B, C), lengths("2", D, E, F), lengths("3", A, B, C, D, E, F, A, B)],
+            (("1", "2", "3"),),
+        ),
         # Shorter than a shingle: all of it is compared.
         ([lengths("1", A), lengths("2", A), lengths("3", A, B)], (("1", "2"),)),
     ],
@@ -167,3 +166,22 @@ def test_near_duplicates_share_half_the_shingles_of_the_shorter(
     sessions: list[Session], families: tuple[tuple[str, ...], ...]
 ) -> None:
     assert duplicate_families(sessions) == families
+
+
+def test_time_to_find_near_duplicates_grows_with_the_sessions_alone() -> None:
+    """Counted by how often a session's shingles are compared with another's."""
+
+    class Counted(set[int]):
+        comparisons = 0
+
+        def __and__(self, other: Any) -> set[int]:
+            Counted.comparisons += 1
+            return set.__and__(self, other)
+
+    alike = [Counted(range(98)) for _ in range(400)]
+    near = [Counted([*range(60), *range(100 + 38 * i, 138 + 38 * i)]) for i in range(400)]
+    drifting = [Counted(range(20 * i, 20 * i + 98)) for i in range(400)]
+    for sessions in (alike, near, drifting):
+        Counted.comparisons = 0
+        assert len(set(_families(sessions))) == 1  # type: ignore[arg-type]
+        assert Counted.comparisons < 2 * 400
