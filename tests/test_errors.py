@@ -28,5 +28,5 @@ def test_a_code_is_written_out_but_where_an_error_is_passed_on() -> None:
     ]
     assert sorted(computed) == [
         "_text(each, 'code')", "code", "code", "code", "code", "message.code",
-        "refusal.code", "said.get('code', 'simulator-ended')",
+        "said.get('code', 'simulator-ended')",
     ]  # fmt: skip

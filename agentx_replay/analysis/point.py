@@ -30,11 +30,11 @@ from agentx_replay.analysis.throughput import Throughput, headline_of
 from agentx_replay.analysis.timeline import TIMELINE_COLUMNS, requests_of
 from agentx_replay.analysis.window import Window, observed_window
 from agentx_replay.errors import UsageError
+from agentx_replay.results.documents import typed
 from agentx_replay.results.layout import Measurement, point_file
 from agentx_replay.results.run_directory import PointStatus, StoredPoint, check_records
 from agentx_replay.results.schema import REQUESTS
 from agentx_replay.results.server_metrics import read_server_metrics
-from agentx_replay.results.typed import typed
 
 
 @dataclass(frozen=True, slots=True)

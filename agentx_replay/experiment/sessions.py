@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from agentx_replay.plan.selection import ContextPolicy, Selection, select_sessions
-from agentx_replay.results.typed import typed
+from agentx_replay.results.documents import typed
 from agentx_replay.traces.corpus import read_corpus
 from agentx_replay.traces.model import Corpus
 

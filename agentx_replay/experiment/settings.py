@@ -17,8 +17,8 @@ from agentx_replay.reason import Reason
 from agentx_replay.replay.driver import Progress
 from agentx_replay.replay.instrument import ClientLoad
 from agentx_replay.replay.ports import Clock, Endpoint
+from agentx_replay.results.documents import typed
 from agentx_replay.results.recent import Snapshot
-from agentx_replay.results.typed import typed
 from agentx_replay.scenario import Scenario, load_scenario, scenario_of
 from agentx_replay.secret_texts import hidden_body, hidden_header
 from agentx_replay.shipped import shipped_directory

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Required, TypedDict
 
 import orjson
 import pyarrow as pa
@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from agentx_replay.errors import UsageError
 from agentx_replay.given_files import read_given
+from agentx_replay.results.documents import check_sweep, known
 from agentx_replay.results.durable import disk_faults_explained, sync_directory, write_bytes_durably
 from agentx_replay.results.layout import (
     Measurement,
@@ -35,7 +36,6 @@ from agentx_replay.results.layout import (
 from agentx_replay.results.records import StoredRows, Table, mark_of, read_mark
 from agentx_replay.results.resume_command import NOT_KEPT, going_on
 from agentx_replay.results.schema import INSTRUMENT, LEVEL_TABLES, PLAYS, POINTS, REQUESTS
-from agentx_replay.results.sweep_document import check_point, check_sweep
 from agentx_replay.secret_texts import without_secrets
 
 _HELD = (errno.EACCES, errno.EAGAIN)
@@ -49,6 +49,18 @@ class PointStatus(StrEnum):
     COMPLETE = "complete"
     INTERRUPTED = "interrupted"
     FAILED = "failed"
+
+
+class _Point(TypedDict, total=False):
+    """What ``point.json`` says of where its records come from."""
+
+    concurrency: Required[int]
+    start: Required[int]
+    status: Required[PointStatus]
+    run_id: str
+    plan_fingerprint: str
+    attempt: int
+    mark: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,25 +285,21 @@ def read_points(path: Path) -> list[StoredPoint]:
 
 def _read_point(file: Path) -> StoredPoint:
     document = read_json(file)
-    concurrency, status = document.get("concurrency"), document.get("status")
-    if type(concurrency) is not int or concurrency < 1 or status not in list(PointStatus):
-        raise UsageError(
-            "point-without-level",
-            f"{file} lacks a usable concurrency or status",
-            "move its directory away",
-        )
-    start = document.get("start")
-    if type(start) is not int or start < 1:
-        raise UsageError(
-            "point-without-start", f"{file} lacks a usable start", "move its directory away"
-        )
     try:
-        check_point(document)
+        point = _checked_point(document)
     except ValueError as error:
         raise UsageError(
             "point-damaged", f"{file} is damaged: {error}", "move its directory away"
         ) from error
-    return StoredPoint(file.parent, concurrency, PointStatus(status), document, start)
+    level = point["concurrency"], point["status"]
+    return StoredPoint(file.parent, *level, document, point["start"])
+
+
+def _checked_point(document: dict[str, Any]) -> _Point:
+    point = known(_Point, document, "point")
+    if min(point["concurrency"], point["start"]) < 1:
+        raise ValueError("point.concurrency or point.start not above 0")
+    return point
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -56,16 +56,19 @@ MEDDLED = [
     (replace_by_a_copy, "c0016/point.json is of concurrency 12; move its directory away"),
     (copy_a_file, "c0016/requests.parquet holds 16 responses more than once"),
     (take_the_other_levels_records, "has another mark than this level"),
-    (fact("facts.gpus", "x"), "(facts.gpus is not a whole number); move its directory away"),
+    (
+        fact("facts.gpus", "x"),
+        "(facts.gpus: expected `int | null`, got `str`); move its",
+    ),
     (fact("facts.gpus", 0), "c0016/point.json is damaged: facts.gpus is no number of GPUs"),
     (fact("facts.concurrency", 3), "facts.concurrency is another level's"),
-    (fact("facts.rules.window_s", "<b>"), "(facts.rules.window_s is not a number)"),
+    (fact("facts.rules.window_s", "<b>"), "(facts.rules.window_s: expected `float`, got `str`)"),
     (fact("facts.rules.window_s", -1), "facts.rules.window_s is not above 0"),
-    (fact("facts.rules", []), "(facts.rules is not an object)"),
+    (fact("facts.rules", []), "(facts.rules: expected `object`, got `array`)"),
     (fact("facts.window.close_ns", 0), "facts.window does not open before it closes"),
     (fact("facts.window.close_ns", 10**18 * 10), "facts.window does not open before it closes"),
-    (fact("facts.conduct", None), "(facts.conduct is not an object)"),
-    (fact("fidelity", {"requests": 1}), "c0016/point.json is damaged: fidelity."),
+    (fact("facts.conduct", None), "(facts.conduct: expected `object`, got `null`)"),
+    (fact("fidelity", {"requests": 1}), "c0016/point.json is damaged: fidelity: object missing"),
 ]
 
 
@@ -101,5 +104,5 @@ def test_a_level_that_is_kept_by_a_resumed_sweep_is_checked_too(run: Path) -> No
 @pytest.mark.parametrize("concurrency", [-1, 0, "2", 2.0, True, None])
 def test_a_concurrency_that_is_none_is_refused(run: Path, concurrency: object) -> None:
     set_in(run / "c0016" / "point.json", "concurrency", concurrency)
-    with refuses("point-without-level", "c0016/point.json"):
+    with refuses("point-damaged", "c0016/point.json"):
         read_run(run)
