@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from agentx_replay.experiment.settings import Screen, Settings
 from agentx_replay.experiment.sweep import Sweep
+from agentx_replay.report.numerals import agents
+from agentx_replay.report.plan_lines import sweep_lines
 from agentx_replay.report.progress import ProgressScreen
-from agentx_replay.report.sweep_lines import sweep_lines
 from agentx_replay.scenario import load_scenario
 from agentx_replay.target import open_target
 
@@ -40,7 +41,7 @@ def measure(settings: Settings, screen: Screen) -> Measured:
                 settings.out,
                 servers=1 + len(target.replicas),
             ),
-            *(f"  concurrency {level}: complete, kept with its plan" for level in sweep.kept),
+            *(f"  {agents([level])}: complete, kept with its plan" for level in sweep.kept),
         ):
             screen.say(line)
         points = (*sweep.kept_points, *sweep.run(screen))

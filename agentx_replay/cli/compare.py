@@ -9,10 +9,11 @@ import click
 from agentx_replay import library
 from agentx_replay.analysis.run import read_run
 from agentx_replay.cli.options import GroupedCommand, options_of
-from agentx_replay.cli.output import say, say_document
+from agentx_replay.cli.output import say, say_document, width
 from agentx_replay.cli.values import NamedPath, NumbersByName
 from agentx_replay.errors import UsageError
-from agentx_replay.report.compare_table import compare_json, compare_markdown, compare_text
+from agentx_replay.report.compare_sections import compare_json, compare_sections
+from agentx_replay.report.tables import sections_markdown, sections_text
 
 
 @click.command(cls=GroupedCommand, params=options_of("compare"))
@@ -67,9 +68,9 @@ def compare(
     if as_json:
         say_document(compare_json(comparison, price_source))
     elif markdown:
-        say(compare_markdown(comparison, price_source))
+        say(sections_markdown(compare_sections(comparison, price_source)))
     else:
-        say(compare_text(comparison, price_source))
+        say(sections_text(compare_sections(comparison, price_source), width()))
     formed = any(ratio.throughput is not None for at in comparison.targets for ratio in at.ratios)
     sys.exit(0 if formed and comparison.did_same_work else 1)
 

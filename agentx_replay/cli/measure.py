@@ -112,9 +112,10 @@ def _measure(settings: Settings, options: dict[str, Any]) -> None:
     try:
         measured = measure(settings, _Screen(settings.gpus))
         # What only the end needs does not delay the start.
-        from agentx_replay.cli.report import show
+        from agentx_replay.cli.report import Form, show
 
-        found = show(settings.out, options["at"], as_json=options["as_json"], known=measured.points)
+        form: Form = "json" if options["as_json"] else "brief"
+        found = show(settings.out, options["at"], form, known=measured.points)
     except KeyboardInterrupt:
         raise _interrupted(settings.out) from None
     if measured.interrupted:

@@ -8,7 +8,10 @@ Not for: progress and errors, which go to standard error.
 
 import errno
 import os
+import shutil
 import sys
+from collections.abc import Iterable
+from typing import Any
 from unicodedata import category
 
 import click
@@ -16,12 +19,30 @@ import orjson
 
 _UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 """Unicode's categories of control, format and surrogate characters and of line separators."""
+_NARROWEST, _WIDEST = 40, 100
+"""Columns between which texts are wrapped: a wider line is hard to read."""
+_STYLES: dict[str, dict[str, Any]] = {
+    "title": {"bold": True}, "bad": {"fg": "red"}, "warning": {"fg": "yellow"}, "": {},
+}  # fmt: skip
 _READER_GONE = (errno.EPIPE, errno.EIO)
 
 
 def say(text: str) -> None:
     """Print ``text`` escaped; where nobody reads any more, say nothing, now and from then on."""
     _print(escaped(text))
+
+
+def say_styled(lines: Iterable[tuple[str, str]]) -> None:
+    """Print lines of (text, style): bold and in colour in a terminal without ``NO_COLOR``."""
+    colourless = bool(os.environ.get("NO_COLOR"))
+    for text, style in lines:
+        plain = escaped(text)
+        _print(plain if colourless or not style else click.style(plain, **_STYLES[style]))
+
+
+def width() -> int:
+    """Return how many columns a text may take: 80 where no terminal tells."""
+    return min(max(shutil.get_terminal_size((80, 24)).columns, _NARROWEST), _WIDEST)
 
 
 def say_document(document: object) -> None:

@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentx_replay.cli.options import GroupedCommand, options_of
-from agentx_replay.cli.output import say, say_document
+from agentx_replay.cli.output import say, say_document, width
 from agentx_replay.experiment.settings import Settings
 from agentx_replay.plan.plan import GraphLibrary, Plan
 from agentx_replay.plan.selection import Selection
 from agentx_replay.report.plan_lines import (
     LevelPlan,
+    corpus_lines,
+    lane_lines,
     level_plan,
-    plan_lines,
+    levels_section,
     selection_totals,
-    whole_time,
     whole_time_s,
 )
-from agentx_replay.report.sweep_lines import corpus_lines
+from agentx_replay.report.tables import sections_text
 from agentx_replay.scenario import Scenario, load_scenario, with_overrides
 from agentx_replay.shipped import shipped_directory
 from agentx_replay.traces.model import Corpus
@@ -50,11 +51,12 @@ def plan(
     override: tuple[str, ...],
     traces: Path | None,
     starts: int | None,
+    lanes: bool,
     simulate: bool,
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Print what a run would do: sessions, lanes, t*, primers, first requests, fingerprints.
+    """Print what a run would do: sessions, requests, tokens, time and memory of each level.
 
     \b
     agentx-replay plan --scenario agentx --concurrency 8
@@ -84,35 +86,34 @@ def plan(
         document = _document(corpus, selection, rules, plans, points)
         say_document(document | {"tool_messages": tool_messages, "live_history": live_history})
         return
-    say("\n".join(_lines(corpus, selection, rules, plans)))
+    say("\n".join(_lines(corpus, selection, rules, plans, lanes=lanes)))
     if tool_messages:
         say(_TOOL_MESSAGES)
     if live_history:
         say(_LIVE_HISTORY)
     # The analysis is not needed for a plan in JSON.
-    from agentx_replay.report.start_lines import planned_starts
+    from agentx_replay.report.run_sections import planned_starts, points_section
 
-    say(
-        "\n".join(
-            line for each in planned_starts(settings.starts, points) for line in wrapped(each)
-        )
-    )
+    for line in planned_starts(settings.starts, points):
+        say("\n".join(wrapped(line, width())))
     if points:
-        from agentx_replay.report.points_table import points_table
-
-        say("\n" + points_table(points))
+        say("\n" + sections_text([points_section(points)], width()))
 
 
 def _lines(
-    corpus: Corpus, selection: Selection, rules: Scenario, plans: list[LevelPlan]
+    corpus: Corpus, selection: Selection, rules: Scenario, plans: list[LevelPlan], *, lanes: bool
 ) -> list[str]:
     totals = selection_totals(selection)
+    memory = [_memory(selection, plan).total_bytes for plan in plans]
+    table = levels_section(plans, totals["sessions"], memory)
     return [
         *corpus_lines(corpus, selection, rules),
         f"  {totals['input_tokens']:,} tokens in, {totals['output_tokens']:,} out, "
         f"{totals['reuse']:.1%} reusable with an unlimited cache",
-        *(line for level in plans for line in plan_lines(level, _memory(selection, level).lines())),
-        *whole_time(plans),
+        "",
+        sections_text([table], width()),
+        *((line for level in plans for line in ("", *lane_lines(level))) if lanes else ()),
+        "",
         _WORDS,
     ]
 
@@ -147,7 +148,7 @@ def _document(
         ],
     }
     if points:
-        from agentx_replay.report.points_table import points_json
+        from agentx_replay.report.run_sections import points_json
 
         document["simulated"] = points_json(points)
     return document

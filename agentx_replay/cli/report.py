@@ -4,48 +4,71 @@ import errno
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
+from typing import Literal
 
 import click
+from click.core import ParameterSource
 
 from agentx_replay.analysis.point import Point
 from agentx_replay.cli.options import GroupedCommand, options_of
-from agentx_replay.cli.output import say, say_document
-from agentx_replay.cli.values import NamedPath
+from agentx_replay.cli.output import say, say_document, say_styled, width
+from agentx_replay.cli.values import NamedPath, number
 from agentx_replay.errors import UsageError
 from agentx_replay.experiment.late_fidelity import with_late_fidelity
 from agentx_replay.report.rebuild import Report
+from agentx_replay.results.run_directory import read_sweep
 from agentx_replay.wording import wrapped
 
+Form = Literal["brief", "full", "csv", "json"]
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @click.command(cls=GroupedCommand, params=options_of("report"))
 @click.argument("directory", type=NamedPath(path_type=Path))
-@click.option("--full", is_flag=True, help="Also say what lanes alone say of throughput.")
-def report(directory: Path, at: tuple[float, ...], full: bool, as_json: bool) -> None:
+@click.option("--full", is_flag=True, help="Print all that the page says.")
+@click.pass_context
+def report(
+    context: click.Context,
+    directory: Path,
+    at: tuple[float, ...],
+    full: bool,
+    as_csv: bool,
+    as_json: bool,
+) -> None:
     """Print the points and the curve of the run in DIRECTORY and rebuild its HTML page.
 
-    The run may be going on, or have been cut short.
+    The run may be going on, or have been cut short. Target speeds are those of the sweep unless
+    --at names others.
 
     \b
     agentx-replay report results/NAME
     agentx-replay report results/NAME --at 40,80
     """
-    found = show(directory, at, as_json=as_json, full=full)
+    if context.get_parameter_source("at") is ParameterSource.DEFAULT:
+        at = _at_of_sweep(directory) or at
+    form: Form = "json" if as_json else "csv" if as_csv else "full" if full else "brief"
+    found = show(directory, at, form)
     sys.exit(0 if found.sound else 1)
+
+
+def _at_of_sweep(directory: Path) -> tuple[float, ...]:
+    """Return the target speeds on the command line of the run; none where it had none."""
+    command = read_sweep(directory).get("command")
+    words = [part for word in command or () for part in str(word).split("=", 1)]
+    texts = [after for word, after in pairwise(words) if word == "--at"]
+    found = [number(text) for text in ",".join(texts[-1:]).split(",")]
+    return tuple(each for each in found if each is not None)
 
 
 def show(
     directory: Path,
     at: tuple[float, ...],
-    *,
-    as_json: bool,
-    full: bool = False,
+    form: Form,
     known: Sequence[Point] = (),
 ) -> Report:
-    """Print a run's report, with all details if ``full``, then write its page: a disk
-    that refuses takes nothing off the screen.
+    """Print a run's report, then write its page: a disk that refuses takes nothing off the screen.
 
     Points ``known`` already are not computed again. Raises ``UsageError`` where the directory holds
     no run, or its page cannot be written.
@@ -53,15 +76,21 @@ def show(
     found = Report.of(directory, at, known)
     run, without_fidelity = with_late_fidelity(found.run)
     found = replace(found, run=run)
-    if as_json:
+    if form == "json":
         say_document(found.plain())
+    elif form == "csv":
+        say(found.csv())
+    elif form == "full":
+        say(found.text(width()))
     else:
-        say(found.text(full=full))
+        say_styled(found.brief(width()))
     path = _written(found)
-    if not as_json:
+    if form in ("brief", "full"):
         for line in without_fidelity:
-            say("\n" + "\n".join(wrapped(line)))
-        say(f"\npage: {path}")
+            say("\n".join(wrapped(line, width())))
+        more = f"everything: agentx-replay report {directory} --full"
+        together = len(f"{path} · {more}") <= width()
+        say(str(path) if form == "full" else f"{path}{' · ' if together else chr(10)}{more}")
     return found
 
 

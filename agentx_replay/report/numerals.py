@@ -1,10 +1,14 @@
 """How numbers are written for people: the same everywhere, from terminal to page."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from agentx_replay.analysis.curve import StartValue, TargetValue
-from agentx_replay.analysis.starts import Interval
-from agentx_replay.analysis.throughput import Headline
+from agentx_replay.results.layout import Measurement
+
+if TYPE_CHECKING:  # a plan in text needs no analysis, which takes long to import
+    from agentx_replay.analysis.curve import StartValue, TargetValue
+    from agentx_replay.analysis.starts import Interval
+    from agentx_replay.analysis.throughput import Headline
 
 ABSENT = "-"
 NOT_REACHED = "not reached"
@@ -28,12 +32,30 @@ def share(value: float | None) -> str:
     return ABSENT if value is None else f"{value * 100:.1f}"
 
 
+def percent(value: float | None) -> str:
+    return ABSENT if value is None else f"{value:.1%}"
+
+
+def milliseconds(value_s: float | None) -> str:
+    return ABSENT if value_s is None else rate(value_s * 1e3)
+
+
 def speed(value: float) -> str:
     """A target interactivity as it was given: 50, 12.5."""
     return f"{value:g}"
 
 
-def bounds(interval: Interval | None, digits: int | None = None) -> str:
+def capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def agents(levels: Iterable[Measurement | int]) -> str:
+    """The rows of the table of points that something is said of: 1 agent; 4, 12-s2 agents."""
+    names = list(map(str, levels))
+    return f"{', '.join(names)} {'agent' if names == ['1'] else 'agents'}"
+
+
+def bounds(interval: "Interval | None", digits: int | None = None) -> str:
     """An interval as ``[a, b]``; nothing without one.
 
     ``digits`` after the point for ratios; None writes rates.
@@ -55,20 +77,20 @@ def unlike(value: float, other: float) -> str:
     return f"{value:.{digits}g}"
 
 
-def throughput_unit(gpus: int | None, headline_is: Headline = "overall") -> str:
+def throughput_unit(gpus: int | None, headline_is: "Headline" = "overall") -> str:
     """Tokens per second, per GPU where the count is known; named where they are windowed."""
     unit = "tok/s" if gpus is None else "tok/s/GPU"
     return f"{unit} (window)" if headline_is == "windowed" else unit
 
 
-def target_text(value: TargetValue) -> str:
+def target_text(value: "TargetValue") -> str:
     """A throughput at a target with its interval."""
     if value.at.throughput is None:
         return NOT_REACHED
     return f"{rate(value.at.throughput)} {bounds(value.interval)}".rstrip()
 
 
-def _sides(missed: Sequence[StartValue]) -> str:
+def _sides(missed: "Sequence[StartValue]") -> str:
     """Which starts miss a target, and on which side of it their levels lie."""
     sides = {each.every_level_is: "" for each in missed}
     for side in sides:
@@ -78,25 +100,22 @@ def _sides(missed: Sequence[StartValue]) -> str:
     return "; ".join(sides.values())
 
 
-def target_note(value: TargetValue, unit: str) -> str:
-    """Where a value comes from, or how far the run came; empty only for a run without points."""
+def target_note(value: "TargetValue", unit: str) -> str:
+    """Where a value comes from, or how far the run came and which level would bring more; empty
+    only for a run without points.
+    """
     at = value.at
     if value.missed:
         reached = ", ".join(map(rate, value.values))
         return f"{_sides(value.missed)}; the others have {reached} {unit}"
     if at.between is None:
         if at.nearest is None:
-            return "no valid point"
-        where = (
-            f"{unlike(at.nearest.interactivity, at.target)} at concurrency "
-            f"{at.nearest.concurrency}, {rate(at.nearest.throughput)} {unit}"
+            return "no valid level"
+        end = "slowest" if at.every_level_is == "faster" else "fastest"
+        return (
+            f"{end} valid level {unlike(at.nearest.interactivity, at.target)} tok/s/user at "
+            f"{agents([at.nearest.concurrency])}: {to_add(value)}"
         )
-        if at.every_level_is == "faster":
-            return (
-                f"every valid level is faster than {speed(at.target)} (slowest: {where}): "
-                "try a higher concurrency"
-            )
-        return f"no valid level is as fast as {speed(at.target)} (fastest: {where})"
     notes = [between(at.between)]
     if at.several:
         notes.append("the curve passes it more than once: the highest")
@@ -104,20 +123,29 @@ def target_note(value: TargetValue, unit: str) -> str:
     return "; ".join(notes)
 
 
+_LADDER = sorted({1, *(2**n for n in range(1, 14)), *(3 * 2**n for n in range(12))})
+"""Levels that two systems are likely to share: 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, …"""
+
+
+def to_add(value: "TargetValue") -> str:
+    """Which level comes next on the way to a target that none reaches: the speed of one agent
+    falls at most as fast as their number rises, so that no nearer level can reach it.
+    """
+    nearest = value.at.nearest
+    if nearest is None:
+        return "add levels"
+    about = nearest.concurrency * nearest.interactivity / value.at.target
+    if value.at.every_level_is == "faster":
+        above = [each for each in _LADDER if each >= about and each > nearest.concurrency]
+        return f"add {agents(above[:1])}" if above else "add more agents"
+    below = [each for each in _LADDER if each <= about and each < nearest.concurrency]
+    if below:
+        return f"add {agents(below[-1:])}"
+    return "no fewer agents can be" if nearest.concurrency == 1 else f"add {agents([1])}"
+
+
 def between(levels: Sequence[int]) -> str:
     """The levels that a value was read off."""
     if min(levels) == max(levels):
-        return f"at concurrency {levels[0]}"
-    return f"between concurrency {min(levels)} and {max(levels)}"
-
-
-def columns(rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
-    """Return rows of equal length as lines with aligned columns, the first ``left`` to the left."""
-    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            cell.ljust(width) if number < left else cell.rjust(width)
-            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
+        return f"at {agents(levels[:1])}"
+    return f"between {min(levels)} and {max(levels)} agents"

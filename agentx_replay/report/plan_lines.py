@@ -1,13 +1,20 @@
-"""A plan for a reader: per lane what is played and from where, and the totals of a level."""
+"""What is said before anything is sent: corpus, what was left out, plans, and what each lane plays
+and from where.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from agentx_replay.plan.plan import Plan, PlannedPlay
 from agentx_replay.plan.selection import Selection, context_tokens
-from agentx_replay.report.sweep_lines import wrapping
-from agentx_replay.traces.model import RecordedRequest, Session
+from agentx_replay.report.numerals import agents, rate
+from agentx_replay.report.tables import Section
+from agentx_replay.results.layout import Measurement
+from agentx_replay.scenario import Scenario
+from agentx_replay.traces.model import Corpus, RecordedRequest, Session
+from agentx_replay.traces.statistics import duplicate_families
 from agentx_replay.wording import counted
 
 _TEXT_BYTES_PER_TOKEN = 5
@@ -153,50 +160,36 @@ def selection_totals(selection: Selection) -> dict[str, Any]:
     }
 
 
-def plan_lines(level: LevelPlan, memory: Sequence[str]) -> list[str]:
-    """Return the plan of a level's first start in lines of at most 100 columns, of a further start
-    one line; ``memory`` is what it may take.
+# --- levels --------------------------------------------------------------------------------------
+
+
+def levels_section(plans: Sequence[LevelPlan], sessions: int, memory: Sequence[int]) -> Section:
+    """Return a row for each start of a level; ``sessions`` may be played, and a level may take
+    ``memory`` bytes.
     """
-    if level.start > 1:
-        return [
-            f"concurrency {level.concurrency}, start {level.start} (seed {level.seed}): plan "
-            f"{level.fingerprint}"
+    rows = [
+        [
+            str(Measurement(plan.concurrency, plan.start)),
+            f"{min(plan.concurrency, sessions)} of {sessions}",
+            *_totals([plan]),
+            f"{held / 1e6:,.0f}",
         ]
-    wrapped = f", {level.wrapping}" if level.wrapping else ""
-    each = level.warmup_requests // level.concurrency
-    lines = [
-        f"concurrency {level.concurrency}: plan {level.fingerprint}{wrapped}",
-        *_primers(level),
-        f"    then {counted(level.warmup_requests, 'request')} without pauses ({each} a lane), one "
-        "token each",
-        f"  first sessions from t* on: {counted(level.first_requests, 'request')}, "
-        f"{level.first_input_tokens:,} tokens in, {level.first_output_tokens:,} out",
-        "    how many of them the window sees depends on the server (--simulate models one)",
-        f"  window {level.window_s:g} s, drain up to {level.grace_s:g} s: at least "
-        f"{_duration(level.least_s)} and what the warm-up takes,",
-        f"    at most {_duration(level.most_s)}: a warm-up is given up after "
-        f"{_duration(level.warmup_timeout_s)}",
-        *(f"  {line}" for line in memory),
+        for plan, held in zip(plans, memory, strict=True)
     ]
-    for lane in level.lanes:
-        lines.append(
-            f"  lane {lane.lane:>4}  {lane.session_id[:32]:<32}  t* {lane.t_star_s:>11,.1f} s"
-        )
-        lines += [_step_line("primer", *primer) for primer in lane.primers]
-        lines += [_step_line("from", *first) for first in lane.first]
-    return lines
-
-
-def _primers(level: LevelPlan) -> list[str]:
-    """Return what is sent before t*, with what a primer is."""
-    if not level.primers:
-        return ["  warm-up: no primers, for no stream has a request before t*"]
-    spread = f"over {level.primer_spread_s:.1f} s, " if level.primer_spread_s >= 0.05 else ""
-    return [
-        f"  warm-up: {counted(level.primers, 'primer')} (each stream's last request before t*, "
-        "one token)",
-        f"    {spread}{counted(level.primer_tokens, 'token')} in",
+    if len(plans) > 1:
+        rows.append(["all", "", *_totals(plans), ""])
+    heads = (
+        "agents", "sessions\nbegun", "warm-up\nreq", "first\nreq", "tokens\nin", "tokens\nout",
+        "time at\nleast", "time at\nmost", "memory\nMB at most",
+    )  # fmt: skip
+    wrapped = [plan for plan in plans if plan.wrapping and plan.start == 1]
+    notes = [
+        "first: of the sessions that the lanes begin with, from t* on; how many of them the window "
+        'sees depends on the server (--simulate models one). The warm-up, which is in no "at '
+        f'least", is given up after {_duration(plans[0].warmup_timeout_s)}.',
+        *(f"{agents([plan.concurrency])}: {plan.wrapping}" for plan in wrapped),
     ]
+    return Section("Levels", heads=heads, rows=rows, notes=notes)
 
 
 def whole_time_s(plans: Sequence[LevelPlan]) -> dict[str, float]:
@@ -207,29 +200,32 @@ def whole_time_s(plans: Sequence[LevelPlan]) -> dict[str, float]:
     }
 
 
-def whole_time(plans: Sequence[LevelPlan]) -> list[str]:
-    """Return how long all takes, if there are several levels or starts; of several starts also what
-    they send together.
-    """
-    if len(plans) == 1:
-        return []
+def _totals(plans: Sequence[LevelPlan]) -> list[str]:
     whole = whole_time_s(plans)
-    starts = max(plan.start for plan in plans)
-    levels = len(plans) // starts
-    what = f"all {levels} levels" if levels > 1 else "the level"
-    of_each = f", {starts} starts of each" if starts > 1 else ""
-    lines = [
-        f"{what}{of_each}: at least {_duration(whole['least_s'])} and what the warm-ups take, "
-        f"at most {_duration(whole['most_s'])}"
+    return [
+        f"{sum(plan.primers + plan.warmup_requests for plan in plans):,}",
+        f"{sum(plan.first_requests for plan in plans):,}",
+        rate(sum(plan.first_input_tokens for plan in plans)),
+        rate(sum(plan.first_output_tokens for plan in plans)),
+        _duration(whole["least_s"]),
+        _duration(whole["most_s"]),
     ]
-    if starts > 1:
-        warmups = sum(plan.primers + plan.warmup_requests for plan in plans)
-        first = sum(plan.first_requests for plan in plans)
-        tokens = sum(plan.first_input_tokens for plan in plans)
+
+
+def lane_lines(level: LevelPlan) -> list[str]:
+    """Return a level's plan, lane by lane, in lines of at most 100 columns."""
+    lines = [f"{agents([Measurement(level.concurrency, level.start)])}: plan {level.fingerprint}"]
+    if level.primers:
         lines.append(
-            f"  in all {counted(warmups, 'request')} of warm-ups, and first sessions of "
-            f"{counted(first, 'request')}, {tokens:,} tokens in"
+            f"  {counted(level.primers, 'primer')} (each conversation's last request before t*), "
+            f"{counted(level.primer_tokens, 'token')} in"
         )
+    for lane in level.lanes:
+        lines.append(
+            f"  lane {lane.lane:>4}  {lane.session_id[:32]:<32}  t* {lane.t_star_s:>11,.1f} s"
+        )
+        lines += [_step_line("primer", *primer) for primer in lane.primers]
+        lines += [_step_line("from", *first) for first in lane.first]
     return lines
 
 
@@ -240,3 +236,83 @@ def _step_line(what: str, stream: str, turn: int, tokens: int) -> str:
 def _duration(seconds: float) -> str:
     """90 s, 61.2 min."""
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.1f} min"
+
+
+# --- before a sweep ------------------------------------------------------------------------------
+
+_NAMED = 4
+"""How many sessions of a family are named."""
+
+
+def corpus_lines(corpus: Corpus, selection: Selection, scenario: Scenario) -> list[str]:
+    """Return what is played under which rules; nothing that was dropped goes unsaid."""
+    played = len(selection.sessions)
+    requests = sum(len(session.requests()) for session in selection.sessions)
+    changed = f", overridden: {', '.join(scenario.overridden)}" if scenario.overridden else ""
+    return [
+        f"corpus {corpus.name} ({corpus.fingerprint}): {played} of "
+        f"{counted(len(corpus.sessions), 'session')}, {counted(requests, 'request')}",
+        *(f"  skipped {name}: {reason}" for name, reason in corpus.skipped),
+        *(
+            f"  left out {counted(out.sessions, 'session')}, {counted(out.requests, 'request')}: "
+            f"{out.reason}"
+            for out in selection.left_out
+        ),
+        *family_lines(duplicate_families(selection.sources)),
+        f"scenario {scenario.name} ({scenario.fingerprint}){changed}",
+    ]
+
+
+def family_lines(families: Sequence[Sequence[str]]) -> list[str]:
+    """Return which sessions that are played repeat one another, by family."""
+    return [
+        f"  near-duplicates, all played (--keep-one-of-duplicates: the first alone): "
+        f"{', '.join(family[:_NAMED])}"
+        + (f" and {len(family) - _NAMED} more" if len(family) > _NAMED else "")
+        for family in families
+    ]
+
+
+def wrapping(plan: Plan) -> str | None:
+    """Return that sessions repeat across lanes, where they do."""
+    played = len(plan.library.selection.sessions)
+    if plan.concurrency <= played:
+        return None
+    return f"{counted(played, 'session')} over {counted(plan.concurrency, 'lane')}"
+
+
+def sweep_lines(
+    corpus: Corpus,
+    selection: Selection,
+    scenario: Scenario,
+    plans: Sequence[Plan],
+    out: Path,
+    servers: int = 1,
+) -> list[str]:
+    """Return what is said before a sweep of these ``plans`` on so many servers, wrapped sessions
+    included.
+    """
+    return [
+        *corpus_lines(corpus, selection, scenario),
+        *(line for plan in plans for line in _plan_lines(plan, servers)),
+        f"results in {out}",
+    ]
+
+
+def _plan_lines(plan: Plan, servers: int) -> list[str]:
+    named = f"  {agents([Measurement(plan.concurrency, plan.start)])}: plan {plan.fingerprint}"
+    share = _uneven_share(plan.concurrency, servers)
+    lines = [", ".join(filter(None, (named, wrapping(plan))))]
+    return lines if share is None else [*lines, f"    {share}"]
+
+
+def _uneven_share(level: int, servers: int) -> str | None:
+    """Return how many sessions servers play at a time where they do not divide evenly."""
+    most, over = divmod(level, servers)
+    if not over:
+        return None
+    others = "the other" if servers - over == 1 else "the others"
+    return (
+        f"{over} of {servers} servers with {counted(most + 1, 'session')} at a time, {others} with "
+        f"{most}"
+    )

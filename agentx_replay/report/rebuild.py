@@ -1,23 +1,36 @@
 """A run's report as a whole: read once, said in text or plain values, written beside the run."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentx_replay.analysis.by_server import served_by_level
 from agentx_replay.analysis.curve import Curve, curve_of
 from agentx_replay.analysis.point import Point, point_row, run_findings
 from agentx_replay.analysis.run import Run, read_run
-from agentx_replay.report.curve_lines import curve_json, curve_lines
+from agentx_replay.report.brief import Styled, client_alone_failed, run_brief
+from agentx_replay.report.disclosure import disclosure_section, heading, part_of
+from agentx_replay.report.evidence_sections import evidence_sections
 from agentx_replay.report.page import page
-from agentx_replay.report.points_table import points_json, points_table
-from agentx_replay.report.replica_lines import served_lines
-from agentx_replay.report.start_lines import lanes_lines, uncertainty
+from agentx_replay.report.run_sections import (
+    curve_json,
+    lanes_section,
+    points_json,
+    points_section,
+    run_lines,
+    sensitivity_section,
+    starts_section,
+    targets_section,
+)
+from agentx_replay.report.tables import Section, csv_text, sections_text
 from agentx_replay.report.unmeasured import go_on_lines, unmeasured, unmeasured_lines
 from agentx_replay.results.durable import disk_faults_explained, write_bytes_durably
 from agentx_replay.results.layout import report_file
 from agentx_replay.results.run_directory import RunDirectory
+from agentx_replay.wording import wrapped
+
+BUILT_IN = "built-in simulator"
+"""The kind of a target that a sweep without ``--url`` starts by itself."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,29 +50,40 @@ class Report:
 
     @property
     def sound(self) -> bool:
-        """Whether every level that was asked for has a valid point."""
-        return not unmeasured(self.run) and all(p.valid for p in self.run.points)
-
-    @property
-    def _reaches_a_target(self) -> bool:
-        values = self.curve.values
-        return any(value.at.throughput is not None or value.missed for value in values)
-
-    def text(self, *, full: bool = False) -> str:
-        """Return the points, throughput at the targets and the frontier, for a terminal; with
-        ``full`` also what lanes alone say of throughput.
+        """Whether every level that was asked for has a valid point. A built-in simulator is there
+        to be looked at, so a client that is too busy for it is no failure.
         """
-        return points_table(
-            self.run.points,
-            missing=unmeasured_lines(self.run),
-            go_on=go_on_lines(self.run),
-            curve=curve_lines(self.curve, self.run.points),
-            audit=[
-                *served_lines(served_by_level(self.run)),
-                *(lanes_lines(self.run) if full else ()),
-            ],
-            closing=[uncertainty([self.curve])] if self._reaches_a_target else (),
+        points = self.run.points
+        demo = part_of(self.run.sweep, "target").get("kind") == BUILT_IN
+        return not unmeasured(self.run) and (
+            all(point.valid for point in points) or (demo and client_alone_failed(points))
         )
+
+    def brief(self, width: int) -> Iterator[Styled]:
+        """Yield what a person needs first, as lines of text and style."""
+        yield from run_brief(self.run, self.curve, heading(self.run), width)
+
+    def text(self, width: int = 100) -> str:
+        """Return everything that is known of the run, for a terminal of ``width`` columns."""
+        run, curve = self.run, self.curve
+        sections = [
+            points_section(run.points),
+            targets_section(curve, run.points),
+            starts_section(curve, run.points),
+            Section("Findings", reasons=run_lines(run.points)),
+            *evidence_sections(run),
+            lanes_section(run),
+            sensitivity_section(run, curve),
+            disclosure_section(run, curve),
+        ]
+        missing = [part for line in unmeasured_lines(run) for part in wrapped(line, width)]
+        missing += go_on_lines(run)
+        return sections_text(sections, width) + "\n\n" * bool(missing) + "\n".join(missing)
+
+    def csv(self) -> str:
+        """Return the points as CSV, of the columns of ``points.parquet``."""
+        points = sorted(self.run.points, key=lambda point: point.measurement)
+        return csv_text([point_row(point) for point in points])
 
     def plain(self) -> dict[str, Any]:
         """Return the same as plain values."""

@@ -2,6 +2,7 @@
 
 from agentx_replay.analysis.findings import Kind
 from agentx_replay.analysis.run import Run
+from agentx_replay.report.numerals import agents
 from agentx_replay.results.layout import Measurement, measurement_of, point_file
 from agentx_replay.results.resume_command import resume_command, typed_again
 
@@ -49,19 +50,16 @@ def unmeasured_lines(run: Run) -> list[str]:
     Where that is the last line, ``go_on_lines`` has what it announces.
     """
     missing = unmeasured(run)
-    not_begun = [str(level) for level, why in missing.items() if why == _NOT_BEGUN]
+    not_begun = [level for level, why in missing.items() if why == _NOT_BEGUN]
     lines = [
-        f"concurrency {level} cannot be measured: {why}"
+        f"{agents([level])}: cannot be measured: {why}"
         if level in run.refused
-        else f"concurrency {level} is missing: {why}, so its records are in no table"
+        else f"{agents([level])}: missing: {why}, so its records are in no table"
         for level, why in missing.items()
         if why != _NOT_BEGUN
     ]
     if not_begun:
-        lines.append(
-            f"not measured: concurrency {', '.join(not_begun)}; this goes on"
-            f"{typed_again(run.sweep)}:"
-        )
+        lines.append(f"not measured: {agents(not_begun)}; this goes on{typed_again(run.sweep)}:")
     return lines
 
 

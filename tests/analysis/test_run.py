@@ -83,7 +83,7 @@ def test_a_level_that_cannot_be_read_is_named_and_the_other_is_reported(
     assert level == (16, 1)
     assert said in why
     assert not report.sound
-    assert "concurrency 16 cannot be measured:" in report.text()
+    assert "16 agents: cannot be measured:" in report.text()
     assert report.plain()["not_measured"] == [{"concurrency": 16, "start": 1, "why": why}]
 
 

@@ -143,7 +143,7 @@ def test_unequal_starts_are_named_with_the_command_that_makes_them_equal(tmp_pat
     said = " ".join(found.stdout.split())
     assert found.returncode == 1
     assert "plan UNEQUAL STARTS unequal starts at 2, 4" in said
-    assert "a has 1 start at concurrency 2, 4, others have 2: agentx-replay sweep --resume" in said
+    assert "a has 1 start at 2, 4 agents, others have 2: agentx-replay sweep --resume" in said
     assert f"--out {pair[0]} --starts 2" in said
 
 
@@ -177,8 +177,8 @@ def test_the_definitions_are_left_out_at_a_target_that_no_run_reaches(
     # Of 101 tokens in 100 s, with TTFT every run makes 1.01 tok/s/user: that row alone has values.
     blocks = finished("compare", *runs, "--at", "1.01,50").stdout.split("\n\n")
     (left_out, shown) = [block for block in blocks if block.startswith("Sensitivity")]
-    assert left_out.startswith("Sensitivity at 1.01 tok/s/user: ")
-    assert len(left_out.splitlines()) == 1
+    assert left_out.startswith("Sensitivity at 1.01 tok/s/user\n")
+    assert len(left_out.splitlines()) == 2
     assert "ITL with TTFT" in shown
     found = json.loads(finished("compare", *runs, "--at", "1.01", "--json").stdout)
     rows = found["sensitivity"][0]["rows"]
@@ -233,7 +233,7 @@ def test_one_run_or_one_twice_is_no_comparison(runs: tuple[Path, Path]) -> None:
 
 def test_a_report_prints_the_curve_and_writes_page_and_points(runs: tuple[Path, Path]) -> None:
     result = finished("report", runs[0], "--at", "50")
-    assert "50  7,567 [7,567, 7,567]  " in result.stdout
+    assert "at 50 tok/s/user: 7,567 [7,567, 7,567] tok/s/GPU, " in result.stdout
     (value,) = json.loads(finished("report", runs[0], "--at", "50", "--json").stdout)["curve"]["at"]
     assert value["at"]["between"] == [12, 16]
     assert [each["start"] for each in value["starts"]] == [1, 2]
@@ -291,10 +291,9 @@ def test_a_level_that_was_cut_short_is_told_and_is_on_no_curve(
     becomes(run)
     result = finished("report", run, "--at", "50")
     assert result.returncode == 1
-    said = "not measured: concurrency 16" if becomes is never_begun else why
+    said = "ot measured: 16 agents" if becomes is never_begun else why
     assert said in result.stdout
-    side = "every valid level is faster than 50 (slowest: 60.0 at concurrency 12"
-    assert f"50 not reached {side}" in " ".join(result.stdout.split())
+    assert "at 50 tok/s/user: not reached, slowest valid level 60.0" in result.stdout
     assert said in (run / "report.html").read_text()
     plain = json.loads(finished("report", run, "--at", "50", "--json").stdout)
     assert plain["curve"]["at"][0]["at"]["throughput"] is None
@@ -363,7 +362,7 @@ def test_a_torn_point_is_named_by_report_and_compare_alike(
 def test_one_point_failed_points_and_no_success_have_clear_answers(tmp_path: Path) -> None:
     one = finished("report", make_run(tmp_path / "one", A[:1]), "--at", "50")
     said = " ".join(one.stdout.split())
-    assert re.search(r"\([^)]* 60\.0 at concurrency 12, 6,000 tok/s/GPU ", said)
+    assert "slowest valid level 60.0 → add 16 agents" in said
     none = make_run(tmp_path / "none", [Level(4, 50.0, 100.0, status=Status.FAILED)])
     result = finished("report", none)
     assert result.returncode == 1
@@ -391,7 +390,7 @@ def test_another_corpus_gets_its_ratio_and_the_word_that_it_is_another(
 def test_without_a_gpu_count_throughput_is_the_systems_and_says_so(tmp_path: Path) -> None:
     bare = make_run(tmp_path / "bare", A, gpus=None)
     result = finished("report", bare, "--at", "50")
-    assert "no GPU count" in result.stdout
+    assert "(--gpus)" in result.stdout
     plain = json.loads(finished("report", bare, "--at", "50", "--json").stdout)
     assert plain["curve"]["gpus"] is None
     assert plain["points"][0]["total_tokens_per_s_per_gpu"] is None

@@ -33,7 +33,7 @@ def test_each_lane_is_on_record_with_its_server_and_all_servers_are_named(
         "run", "--config", str(config), "--concurrency", "3", "--out", str(out), *RULES
     )
     assert "Traceback" not in result.stderr
-    _, share = result.stderr.partition("  concurrency 3: plan ")[2].splitlines()[:2]
+    _, share = result.stderr.partition("  3 agents: plan ")[2].splitlines()[:2]
     assert share == "    1 of 2 servers with 2 sessions at a time, the other with 1"
     sweep = json.loads((out / "sweep.json").read_text())
     assert sweep["target"]["url"] == [f"{url}/v1" for url in urls]
@@ -41,13 +41,14 @@ def test_each_lane_is_on_record_with_its_server_and_all_servers_are_named(
     rows = [row for table in REQUESTS.groups(files) for row in table.to_pylist()]
     assert {(row["lane"], row["replica"]) for row in rows} == {(0, 0), (1, 1), (2, 0)}
     assert {row["status"] for row in rows} == {"ok"}
-    page = finished("report", str(out))
+    page = finished("report", str(out), "--full")
     assert page.returncode == result.returncode, page.stderr
     counts = [
         sum(row["replica"] == place and row["phase"] == "window" for row in rows)
         for place in (0, 1)
     ]
-    assert f"  3: {counts[0]} and {counts[1]} requests, " in page.stdout
+    assert [f"{url}/v1 {count} " in " ".join(page.stdout.split())
+            for url, count in zip(urls, counts, strict=True)] == [True, True]  # fmt: skip
     html = (out / "report.html").read_text()
     assert "<h3>By server</h3>" in html
     assert all(f"<li>{url}/v1</li>" in html for url in urls)

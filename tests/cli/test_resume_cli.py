@@ -43,7 +43,7 @@ def test_complete_levels_are_kept_and_the_rest_are_begun_again(killed_run: Path)
     salt = read_sweep(killed_run)["salt"]
     result = finished(*SWEEP, "--resume", "--json", "--out", str(killed_run))
     assert result.returncode == 0, result.stderr
-    assert "concurrency 2: complete, kept" in result.stderr
+    assert "2 agents: complete, kept" in result.stderr
     assert [point["concurrency"] for point in json.loads(result.stdout)["points"]] == [2, 4]
     assert files_of(killed_run / "c0002") == kept
     assert files_of(killed_run / "unfinished" / "c0004.attempt-0") == unfinished
@@ -85,7 +85,7 @@ def test_a_resumption_may_add_starts_and_goes_on_with_those_of_before(killed_run
     kept = files_of(killed_run / "c0002-s2")
     result = finished(*options, "--out", str(killed_run))
     assert result.returncode == 0, result.stderr
-    assert "concurrency 2-s2: complete, kept" in result.stderr
+    assert "2-s2 agents: complete, kept" in result.stderr
     assert files_of(killed_run / "c0002-s2") == kept
     points = read_points(killed_run)
     assert [(str(point.measurement), point.document["attempt"]) for point in points] == [
@@ -114,7 +114,7 @@ def test_a_kept_level_keeps_its_plan_and_no_other_is_told(killed_run: Path) -> N
     for _ in ("the second level is run", "both are complete"):
         told = finished(*changed)
         assert told.returncode == 0
-        assert "concurrency 2: plan" not in told.stderr
+        assert "2 agents: plan" not in told.stderr
         points = read_points(killed_run)
         plans = {str(each.concurrency): each.document["plan_fingerprint"] for each in points}
         assert plans["2"] == two

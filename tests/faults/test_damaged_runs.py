@@ -22,7 +22,7 @@ from agentx_replay.analysis.run import read_run
 from agentx_replay.errors import UsageError
 from agentx_replay.experiment.late_fidelity import with_late_fidelity
 from agentx_replay.experiment.resumption import earlier_run, resumed
-from agentx_replay.report.compare_table import compare_text
+from agentx_replay.report.compare_sections import compare_sections
 from agentx_replay.report.rebuild import Report
 from agentx_replay.results.run_directory import read_sweep
 
@@ -82,7 +82,7 @@ def reported(run: Path, _: Path) -> None:
 
 def compared(run: Path, other: Path) -> None:
     runs = [Contender(name, read_run(path), 1.0, None) for name, path in (("a", run), ("b", other))]
-    compare_text(compare(runs, (50.0,)), None)
+    compare_sections(compare(runs, (50.0,)), None)
 
 
 def gone_on_with(run: Path, other: Path) -> None:

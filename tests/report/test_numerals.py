@@ -5,7 +5,8 @@ import pytest
 from agentx_replay.analysis.curve import StartValue, TargetValue
 from agentx_replay.analysis.frontier import AtTarget, CurvePoint
 from agentx_replay.analysis.starts import Interval
-from agentx_replay.report.numerals import bounds, columns, rate, target_note, target_text, unlike
+from agentx_replay.report.numerals import agents, bounds, rate, target_note, target_text, unlike
+from agentx_replay.results.layout import Measurement
 
 NEAREST = CurvePoint(32, 43.6, 131_572.0)
 
@@ -58,22 +59,21 @@ def test_an_interval_is_written_as_what_it_bounds(
     ("shown", "text", "note"),
     [
         (value(7567.0, (16, 32), interval=Interval(7000.0, 8000.0)), "7,567 [7,000, 8,000]",
-         "between concurrency 16 and 32; 2 starts"),
-        (value(7567.0, (16, 16), no_interval="1 start"), "7,567", "at concurrency 16; 1 start"),
+         "between 16 and 32 agents; 2 starts"),
+        (value(7567.0, (16, 16), no_interval="1 start"), "7,567", "at 16 agents; 1 start"),
         (value(7567.0, (8, 16, 32), several=True), "7,567",
-         "between concurrency 8 and 32; the curve passes it more than once: the highest; 2 starts"),
+         "between 8 and 32 agents; the curve passes it more than once: the highest; 2 starts"),
         (value(None, starts=(7567.0, None, 8000.0)), "not reached",
          "start 2: no value; the others have 7,567, 8,000 tok/s/GPU"),
         (value(None, starts=("faster", 7567.0, "slower", "faster")), "not reached",
          "every valid level of starts 1, 4 is faster; every valid level of start 3 is slower; "
          "the others have 7,567 tok/s/GPU"),
         (value(None, starts=(None, None), every_level_is="slower"), "not reached",
-         "no valid level is as fast as 50 (fastest: 43.6 at concurrency 32, 131,572 tok/s/GPU)"),
+         "fastest valid level 43.6 tok/s/user at 32 agents: add 24 agents"),
         (value(None, starts=(None,), nearest=CurvePoint(16, 66.4, 9000.0),
                every_level_is="faster"), "not reached",
-         "every valid level is faster than 50 (slowest: 66.4 at concurrency 16, 9,000 tok/s/GPU): "
-         "try a higher concurrency"),
-        (value(None, starts=(), nearest=None), "not reached", "no valid point"),
+         "slowest valid level 66.4 tok/s/user at 16 agents: add 24 agents"),
+        (value(None, starts=(), nearest=None), "not reached", "no valid level"),
     ],
 )  # fmt: skip
 def test_a_value_at_a_target_says_where_it_comes_from(
@@ -97,5 +97,5 @@ def test_a_rate_that_is_not_the_target_does_not_read_like_it(
     assert unlike(number, other) == text
 
 
-def test_columns_are_as_wide_as_their_widest_cell() -> None:
-    assert columns([["run", "x"], ["a", "1,234"]]) == ["run      x", "a    1,234"]
+def test_levels_are_named_by_their_agents() -> None:
+    assert [agents([1]), agents([4, Measurement(12, 2)])] == ["1 agent", "4, 12-s2 agents"]

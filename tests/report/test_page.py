@@ -97,7 +97,7 @@ def test_what_came_from_a_server_or_a_trace_stays_text(page: Path) -> None:
 
 
 def test_a_target_that_is_not_reached_is_said_and_nothing_is_extrapolated(page: Path) -> None:
-    cards = r">at (\d+) [^<]*</p><p class=\"number\">([^<]*)<"
+    cards = r">at (\d+) [^<]*</p>\s*<p class=\"number\">([^<]*)<"
     numbers = dict(re.findall(cards, page.read_text()))
     assert numbers["500"] == "not reached"
     # Half-way between 60 and 40: (6,000 + 9,000) / 2.
@@ -159,7 +159,7 @@ def test_a_levels_name_leaves_the_line_of_a_target_beside_it_free(tmp_path: Path
 
 
 def test_the_load_tells_what_prompts_were_made_of(page: Path) -> None:
-    (told,) = re.findall(r"Prompts, as calibrated: ([^<]*)</p>", page.read_text())
+    (told,) = re.findall(r"Prompts, as calibrated: ([^<]*)</td>", page.read_text())
     words, source, cost = told.split("; ")
     assert (words, source) == ("1,024 words", "from usage")
     assert cost.endswith(": assistant 4 tokens.")
@@ -171,7 +171,7 @@ def test_a_run_without_a_success_has_a_page_that_says_so(tmp_path: Path) -> None
     assert "0 of 1 level valid" in html
     findings = Report.of(path, (50.0,)).plain()["points"][0]["findings"]
     (failed,) = [each["text"] for each in findings if each["code"] == "requests-failed"]
-    assert f" 4 is not valid: {failed}" in html
+    assert f"4 agents: not valid: {failed}" in html
 
 
 def test_a_run_that_measured_nothing_says_so_in_every_part(
@@ -184,9 +184,9 @@ def test_a_run_that_measured_nothing_says_so_in_every_part(
 
 def test_a_card_read_off_few_responses_bears_the_warning(page: Path) -> None:
     cards = [part.split("</div>")[0] for part in page.read_text().split('<div class="card')[2:5]]
-    said = "Concurrency 16: WARNING: P90 of 16 responses"
-    # 50 is read off 16 and 20 lanes, 150 off 12 and 16, 500 off nothing.
-    assert [said in card for card in cards] == [True, True, False]
+    # 50 is read off 16 and 20 agents, 150 off 12 and 16, 500 off nothing.
+    found = [re.findall(r"warnings on ([^<]*)<", card) for card in cards]
+    assert found == [["16, 20 agents"], ["12, 16 agents"], []]
     assert "! see the warnings</span>" in page.read_text()
 
 
@@ -202,17 +202,17 @@ def test_a_token_itl_not_to_be_trusted_is_marked_where_it_stands(tmp_path: Path)
     write_instrument(point_directory(path, 16), late)
     html = Report.of(path, (50.0,)).write().read_text()
     figure = html.split("<h4>Token ITL</h4>")[1].split("</figure>")[0]
-    assert "~16 lanes" in figure
-    assert "~12 lanes" not in figure
+    assert "~16 agents" in figure
+    assert "~12 agents" not in figure
     assert "Dashed and marked ~" in figure
     assert "NO (~)" in html
-    assert "~: concurrency 16: WARNING: " in html
+    assert "~: 16 agents: " in html
 
 
 def test_sessions_played_are_counted_from_what_was_sent(tmp_path: Path) -> None:
     level = Level(6, 50.0, 100.0, session=lambda lane: f"session-{lane % 4}")
     html = Report.of(make_run(tmp_path / "r", [level]), (50.0,)).write().read_text()
-    assert " concurrency: 6: 4." in html
+    assert " by agents: 6: 4." in html
 
 
 STARTS = tuple(
@@ -229,7 +229,7 @@ def test_a_latencys_lines_are_all_in_its_legend_and_bear_a_levels_name_once(
     figure = html.split("<h4>Response ITL</h4>")[1].split("</figure>")[0]
     lines = re.findall(r"<li><i class=\"ramp [^\"]*\"></i>([^<]*)</li>", figure)
     assert lines == [
-        f"{level} lanes{start}" for level in ("8", "12", "1,024")
+        f"{level} agents{start}" for level in ("8", "12", "1024")
         for start in ("", ", start 2", ", start 3")
     ]  # fmt: skip
     # 8 lanes end where 12 do, within a few pixels: the higher level's name stands.

@@ -38,12 +38,12 @@ def test_levels_that_were_not_begun_are_named_and_how_to_go_on(tmp_path: Path) -
         {"concurrency": 64, "start": 1, "why": "not begun"},
     ]
     go_on = (
-        "not measured: concurrency 32, 64; this goes on:\nagentx-replay sweep --resume "
-        f"--out {tmp_path}/run\n"
+        "not measured: 32, 64 agents; this goes on:\nagentx-replay sweep --resume "
+        f"--out {tmp_path}/run"
     )
     assert go_on in found.text()  # a line that is not wrapped, so that it can be copied
     assert not found.sound
-    assert "not measured: concurrency 32, 64;" in found.write().read_text()
+    assert "ot measured: 32, 64 agents;" in found.write().read_text()
 
 
 def test_starts_that_were_not_begun_are_named(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_starts_that_were_not_begun_are_named(tmp_path: Path) -> None:
         {"concurrency": 12, "start": 2, "why": "not begun"},
         {"concurrency": 16, "start": 2, "why": "not begun"},
     ]
-    assert "not measured: concurrency 12-s2, 16-s2; " in found.text()
+    assert "not measured: 12-s2, 16-s2 agents; " in found.text()
     assert not found.sound
 
 
@@ -72,7 +72,7 @@ def test_a_level_that_lost_its_point_is_named_and_counts_as_missing(tmp_path: Pa
 def test_a_level_whose_directory_is_gone_was_not_measured(tmp_path: Path) -> None:
     path = asked(tmp_path / "run", [12, 16])
     shutil.rmtree(path / "c0012")
-    assert "not measured: concurrency 12;" in Report.of(path, (100.0,)).text()
+    assert "not measured: 12 agents;" in Report.of(path, (100.0,)).text()
 
 
 def test_other_files_in_a_run_directory_are_no_levels(tmp_path: Path) -> None:

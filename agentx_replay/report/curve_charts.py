@@ -10,8 +10,14 @@ from agentx_replay.analysis.profile import Profile, Spread
 from agentx_replay.analysis.responses import Floats
 from agentx_replay.analysis.run import MeasuredLevel, Run
 from agentx_replay.report.chart import Axis, Chart, linear_axis, log_axis
-from agentx_replay.report.numerals import UNTRUSTED, bounds, rate, speed, throughput_unit
-from agentx_replay.wording import counted
+from agentx_replay.report.numerals import (
+    UNTRUSTED,
+    agents,
+    bounds,
+    rate,
+    speed,
+    throughput_unit,
+)
 
 _MARGIN = 1.12
 _FAR_END = 2.0
@@ -30,7 +36,7 @@ def curve_figure(curve: Curve) -> str:
         linear_axis(0, _highest(curve) * _MARGIN),
         "interactivity: tok/s/user at the P90 of response ITL — faster to the right",
         f"{unit}, reused input included",
-        "Each point is one concurrency level. The further up and to the right, the better.",
+        "Each point is a level, named by its number of agents. Up and to the right is better.",
         380,
     )
     ordered = sorted(curve.points, key=lambda point: point.concurrency)
@@ -73,7 +79,7 @@ def _point(chart: Chart, point: CurvePoint, curve: Curve, unit: str) -> None:
     if intervals is not None:
         _cross(chart, point, intervals)
     hover = (
-        f"concurrency {point.concurrency}: {rate(point.interactivity)} tok/s/user, "
+        f"{agents([point.concurrency])}: {rate(point.interactivity)} tok/s/user, "
         f"{rate(point.throughput)} {unit}"
     )
     for start in _several(curve, point.concurrency):
@@ -186,7 +192,7 @@ def _spread_figure(
         ys = np.where(found.values_s > 0, found.values_s * scale, np.nan)
         dashed, mark = (" dashed", UNTRUSTED) if of in untrusted else ("", "")
         start = f", start {of.start}" if of.start > 1 else ""
-        legend = f"{mark}{counted(of.concurrency, 'lane')}{start}"
+        legend = f"{mark}{agents([of.concurrency])}{start}"
         chart.line(found.shares, ys, f"ramp r{shade}{dashed}", legend)
     # Starts of a level end beside each other: one of them bears its name, the legend tells all.
     firsts = {of.concurrency: (of, found) for of, found in reversed(spreads)}

@@ -2,13 +2,7 @@
 
 from golden_files import Goldens
 
-from agentx_replay.report.disclosure_words import (
-    client_words,
-    plainly,
-    prompts_words,
-    rules_words,
-    server_words,
-)
+from agentx_replay.report.disclosure import CLIENT, PROMPTS, RULES, SERVER, in_words, plainly
 
 QUICK = {
     "name": "quick", "window_s": 20.0, "grace_s": 10.0, "warmup_requests": 1,
@@ -41,17 +35,20 @@ TARGET = {
 def test_what_sweep_json_holds_in_words(goldens: Goldens) -> None:
     tools = {"cost": {"tool_messages": True, "call": 12, "result": 13, "first_call": -1}}
     words = [
-        rules_words(QUICK), prompts_words(CALIBRATION), prompts_words(tools), server_words(TARGET),
+        in_words(QUICK, RULES), in_words(CALIBRATION, PROMPTS), in_words(tools, PROMPTS),
+        in_words(TARGET, SERVER),
     ]  # fmt: skip
     goldens.check_text("words/disclosure", "\n".join(words) + "\n")
 
 
 def test_the_client_in_words() -> None:
-    assert client_words({"platform": "Linux", "cpus": 1}, {"python": "3.11"}) == (
-        "Linux; 1 CPU; Python 3.11"
-    )
+    host = {"platform": "Linux", "cpus": 2, "python": "3.11"}
+    assert in_words(host, CLIENT) == "Linux; CPUs: 2; Python 3.11"
 
 
 def test_a_field_that_is_not_known_or_of_another_kind_is_shown_as_it_stands() -> None:
-    assert rules_words({"new": [1, 2], "window_s": "long"}) == "window_s long; new 1, 2"
+    assert in_words({"new": [1, 2], "window_s": "long"}, RULES) == "window long s; new 1, 2"
+    assert in_words({"start_fraction": 1, "tree_idle_from": "x"}, RULES) == (
+        "first sessions begin between 1 of their length; tree_idle_from x"
+    )
     assert plainly({"a": True, "b": None, "c": [], "d": {}}) == "a yes, b none, c none, d nothing"

@@ -1,11 +1,10 @@
-"""A comparison for people and scripts: terminal text, Markdown, plain values.
+"""A comparison's sections, its plain values and its rows.
 
-Text and Markdown come from one list of sections, so that they cannot say different things.
+What is said first is in ``brief.py``.
 """
 
-import textwrap
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from agentx_replay.analysis.comparison import (
@@ -24,71 +23,28 @@ from agentx_replay.analysis.curve import TargetValue
 from agentx_replay.analysis.mix import MixSummary
 from agentx_replay.analysis.same_work import PlansAgainst, listed
 from agentx_replay.analysis.starts import COVERS, MOST_NEEDED, ONE_START, Interval
-from agentx_replay.report.curve_lines import curve_json
 from agentx_replay.report.numerals import (
     ABSENT,
     NOT_REACHED,
     UNTRUSTED,
+    agents,
     between,
     bounds,
-    columns,
     rate,
     speed,
     target_note,
     target_text,
     throughput_unit,
 )
-from agentx_replay.report.start_lines import uncertainty
+from agentx_replay.report.run_sections import (
+    comparability_lines,
+    curve_json,
+    uncertainty,
+    warned_at,
+)
+from agentx_replay.report.tables import Section
 from agentx_replay.report.unmeasured import left_out
-from agentx_replay.report.verdict_lines import comparability_lines, warnings_at
 from agentx_replay.wording import counted
-
-_WIDTH = 100
-
-
-@dataclass(frozen=True, slots=True)
-class _Section:
-    """A heading, a table (its first row the heading of the columns) and sentences under it."""
-
-    heading: str
-    rows: list[list[str]]
-    notes: list[str]
-
-
-def compare_text(comparison: Comparison, price_source: str | None) -> str:
-    """Return the comparison for a terminal."""
-    blocks = []
-    for section in _sections(comparison, price_source):
-        table = columns(section.rows) if section.rows else []
-        rule = ["-" * max(len(line) for line in table)] if table else []
-        notes = [
-            line
-            for note in section.notes
-            for line in textwrap.wrap(
-                note, _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
-            )
-        ]
-        blocks.append("\n".join([section.heading, *table[:1], *rule, *table[1:], *notes]))
-    return "\n\n".join(blocks)
-
-
-def compare_markdown(comparison: Comparison, price_source: str | None) -> str:
-    """Return the comparison as Markdown."""
-    blocks = []
-    for section in _sections(comparison, price_source):
-        blocks.append(f"### {section.heading}")
-        if section.rows:
-            head, *body = [[_cell(text) for text in row] for row in section.rows]
-            rule = ["---", *["---:"] * (len(head) - 1)]
-            blocks.append("\n".join(f"| {' | '.join(row)} |" for row in [head, rule, *body]))
-        blocks += [_cell(note) for note in section.notes]
-    return "\n\n".join(blocks)
-
-
-def _cell(text: str) -> str:
-    for special in ("\\", "|", "<", "*", "_", "`", "["):
-        text = text.replace(special, f"\\{special}")
-    return text
 
 
 def compare_json(comparison: Comparison, price_source: str | None) -> dict[str, Any]:
@@ -126,7 +82,7 @@ def compare_json(comparison: Comparison, price_source: str | None) -> dict[str, 
     }
 
 
-def _sections(comparison: Comparison, price_source: str | None) -> list[_Section]:
+def compare_sections(comparison: Comparison, price_source: str | None) -> list[Section]:
     return [
         *(_target_section(comparison, at) for at in comparison.targets),
         *_price_section(comparison, price_source),
@@ -139,17 +95,17 @@ def _sections(comparison: Comparison, price_source: str | None) -> list[_Section
 # --- at one target -------------------------------------------------------------------------------
 
 
-def _target_section(comparison: Comparison, at: AtOneTarget) -> _Section:
+def _target_section(comparison: Comparison, at: AtOneTarget) -> Section:
     kinds = [curve.headline_is for curve in comparison.curves]
     kind = kinds[0] if len(set(kinds)) == 1 else "overall"
     unit = throughput_unit(comparison.curves[0].gpus, kind)
-    rows = [["run", f"{unit} [95 %]", "Mtok/$", "$/Mtok"]]
-    notes = []
+    heads = ("run", f"{unit} [95 %]", "Mtok/$", "$/Mtok")
+    rows, notes = [], []
     for contender, value in zip(comparison.contenders, at.values, strict=True):
         rows.append(
             [contender.name, target_text(value), *_per_dollar(contender, value.at.throughput)]
         )
-        said = [target_note(value, unit), *warnings_at(value, contender.run.points)]
+        said = [target_note(value, unit), *warned_at(value, contender.run.points)]
         notes.append(f"{contender.name}: {'; '.join(said)}")
     if len(set(kinds)) > 1:
         names = (f"{c.name} {kind}" for c, kind in zip(comparison.contenders, kinds, strict=True))
@@ -160,7 +116,7 @@ def _target_section(comparison: Comparison, at: AtOneTarget) -> _Section:
     for ratio, other in zip(at.ratios, at.values[1:], strict=True):
         notes += [*ratio_lines(first, ratio), *_other_levels(first, ratio, at.values[0], other)]
         notes += _more_starts(first, ratio)
-    return _Section(f"At {speed(at.target)} tok/s/user", rows, notes)
+    return Section(f"At {speed(at.target)} tok/s/user", heads=heads, rows=rows, notes=notes)
 
 
 def _per_dollar(contender: Contender, throughput: float | None) -> list[str]:
@@ -244,22 +200,22 @@ def _more_starts(first: str, ratio: Ratio) -> list[str]:
     return [f"{pair}: {seen} about {ratio.starts_needed} starts a side would name a winner"]
 
 
-def _price_section(comparison: Comparison, source: str | None) -> list[_Section]:
+def _price_section(comparison: Comparison, source: str | None) -> list[Section]:
     priced = [each for each in comparison.contenders if each.price is not None]
     if not priced:
         return []
-    rows = [["run", "$/GPU-hour"], *([each.name, f"{each.price:.2f}"] for each in priced)]
+    rows = [[each.name, f"{each.price:.2f}"] for each in priced]
     said = source or "not said (--price-source)"
     notes = [f"Prices from: {said}. Every GPU-hour counted as used in full."]
     if comparison.unpriced:
         notes.append(f"no price for {', '.join(comparison.unpriced)}: dollars are not compared.")
-    return [_Section("Prices", rows, notes)]
+    return [Section("Prices", heads=("run", "$/GPU-hour"), rows=rows, notes=notes)]
 
 
 # --- the same work? ------------------------------------------------------------------------------
 
 
-def _work_section(comparison: Comparison) -> _Section:
+def _work_section(comparison: Comparison) -> Section:
     words = {True: "same", False: "DIFFERENT", None: "not known"}
     unequal = any(plans.unequal_starts for plans in comparison.plans)
     facts = [[fact.name, words[fact.same], " / ".join(fact.said)] for fact in comparison.same_work]
@@ -267,7 +223,6 @@ def _work_section(comparison: Comparison) -> _Section:
         facts[[fact.name for fact in comparison.same_work].index("plan")][1] = "in part"
     elif all(plans.different == plans.unequal_starts for plans in comparison.plans) and unequal:
         facts[[fact.name for fact in comparison.same_work].index("plan")][1] = "UNEQUAL STARTS"
-    rows = [["what", "is it the same", "said"], *facts]
     if comparison.did_same_work:
         notes = _same_work_notes(comparison)
     else:
@@ -282,7 +237,12 @@ def _work_section(comparison: Comparison) -> _Section:
     if comparison.paired:
         notes.append("Intervals of ratios: of the ratios of equal starts (--paired).")
     notes += _validity_notes(comparison)
-    return _Section("Did they do the same work?", rows, [*notes, uncertainty(comparison.curves)])
+    return Section(
+        "Did they do the same work?",
+        heads=("what", "is it the same", "said"),
+        rows=facts,
+        notes=[*notes, uncertainty(comparison.curves)],
+    )
 
 
 def _same_work_notes(comparison: Comparison) -> list[str]:
@@ -308,7 +268,7 @@ def _unequal_starts(comparison: Comparison) -> list[str]:
     }
     most = max(starts.values(), default=1)
     return [
-        f"{each.name} has {counted(starts[each.name], 'start')} at concurrency {listed(levels)}, "
+        f"{each.name} has {counted(starts[each.name], 'start')} at {listed(levels)} agents, "
         f"others have {most}: agentx-replay sweep --resume --out {each.run.path} --starts {most}"
         for each in comparison.contenders
         if starts.get(each.name, most) < most
@@ -319,7 +279,7 @@ def _shared_alone(first: str, other: str, plans: PlansAgainst) -> str:
     """Return at which levels, and which ones one of the two ran alone."""
     levels = ((first, plans.first_alone), (other, plans.other_alone))
     alone = " and ".join(f"{listed(own)} was run by {name} alone" for name, own in levels if own)
-    return f" at concurrency {listed(plans.same)}, and nowhere else: {alone}"
+    return f" at {listed(plans.same)} agents, and nowhere else: {alone}"
 
 
 def _validity_notes(comparison: Comparison) -> list[str]:
@@ -327,7 +287,7 @@ def _validity_notes(comparison: Comparison) -> list[str]:
     for contender in comparison.contenders:
         points = contender.run.points
         notes += [
-            f"{contender.name}: concurrency {level} is left out: {why}."
+            f"{contender.name}: {agents([level])}: left out: {why}."
             for level, why in left_out(contender.run).items()
         ]
         notes += [f"{contender.name}: {line}." for line in comparability_lines(points)]
@@ -342,20 +302,23 @@ _PART_NAMES = {
 }
 
 
-def _mix_section(comparison: Comparison) -> _Section:
+def _mix_section(comparison: Comparison) -> Section:
     names = [each.name for each in comparison.contenders]
-    rows = [["mean/P10/P50/P90", *names, *(f"gap to {name}" for name in names[1:])]]
-    rows += [_mix_row(part) for part in comparison.mix]
     where = (
-        f"at concurrency {', '.join(map(str, comparison.mix_levels))}"
+        f"at {agents(comparison.mix_levels)}"
         if comparison.mix_levels
-        else "over all levels: no concurrency is common"
+        else "over all levels: none is common"
     )
     notes = [
         f"Completed requests {where}. The loop is closed, so a faster server completes other "
         "requests. gap: largest difference of the two cumulative distributions."
     ]
-    return _Section("What they completed", rows, notes)
+    return Section(
+        "What they completed",
+        heads=("mean/P10/P50/P90", *names, *(f"gap to {name}" for name in names[1:])),
+        rows=list(map(_mix_row, comparison.mix)),
+        notes=notes,
+    )
 
 
 def _mix_row(part: MixPart) -> list[str]:
@@ -378,12 +341,12 @@ def _short(value: float) -> str:
 # --- sensitivity ---------------------------------------------------------------------------------
 
 
-def _sensitivity_section(comparison: Comparison, sensitivity: Sensitivity) -> _Section:
+def _sensitivity_section(comparison: Comparison, sensitivity: Sensitivity) -> Section:
     names = [each.name for each in comparison.contenders]
     heading = f"Sensitivity at {speed(sensitivity.target)} tok/s/user"
     if all(value is None for value in sensitivity.rows[0].values):
-        return _Section(f"{heading}: left out, since no run reaches it", [], [])
-    rows = [["definition", *names, *(f"{names[0]} / {name}" for name in names[1:]), "ahead"]]
+        return Section(heading, lead=["left out, since no run reaches it"])
+    rows = []
     for row in sensitivity.rows:
         values = [
             (UNTRUSTED if name in row.untrusted and value is not None else "") + _value(value, why)
@@ -392,7 +355,12 @@ def _sensitivity_section(comparison: Comparison, sensitivity: Sensitivity) -> _S
         ratios = [_value_ratio(row.values[0], other) for other in row.values[1:]]
         rows.append([row.definition, *values, *ratios, _ahead(row)])
     notes = [_change(sensitivity), *_no_winner(sensitivity), *_no_value(names, sensitivity)]
-    return _Section(heading, rows, [*notes, _OWN_INTERVAL])
+    return Section(
+        heading,
+        heads=("definition", *names, *(f"{names[0]} / {name}" for name in names[1:]), "ahead"),
+        rows=rows,
+        notes=[*notes, _OWN_INTERVAL],
+    )
 
 
 _OWN_INTERVAL = (

@@ -1,0 +1,445 @@
+"""What is said of a whole run: its findings, points, targets, starts and definitions.
+
+The same sections stand on the page and under ``report --full``. Not for how far the numbers can be
+relied on (``evidence_sections.py``), nor for the report's first screen (``brief.py``).
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from itertools import groupby
+from typing import Any
+
+from agentx_replay.analysis.bootstrap import lanes_half_width
+from agentx_replay.analysis.curve import Curve, TargetValue
+from agentx_replay.analysis.findings import FAR_APART, FEW_RESPONSES, Finding, Kind
+from agentx_replay.analysis.frontier import CurvePoint
+from agentx_replay.analysis.point import (
+    Point,
+    curves_by_start,
+    point_findings,
+    point_row,
+    run_findings,
+)
+from agentx_replay.analysis.run import Run
+from agentx_replay.analysis.sensitivity import DEFINITIONS, Reading, reading_at
+from agentx_replay.analysis.starts import (
+    CONFIDENCE,
+    COVERS,
+    MEASURED_SPREADS,
+    MOST_NEEDED,
+    Interval,
+    half_width,
+    spread,
+    starts_needed,
+)
+from agentx_replay.report.numerals import (
+    ABSENT,
+    FAR,
+    UNTRUSTED,
+    agents,
+    bounds,
+    rate,
+    share,
+    speed,
+    target_note,
+    target_text,
+    throughput_unit,
+)
+from agentx_replay.report.tables import Column, Section
+
+# --- findings ------------------------------------------------------------------------------------
+
+_SAID = {
+    Kind.INVALID: "not valid: ",
+    Kind.INCOMPARABLE: "not comparable: ",
+    Kind.WARNING: "",
+    Kind.BROKEN: "NOT KEPT: ",
+}
+
+
+def finding_lines(findings: Iterable[Finding], kind: Kind) -> list[str]:
+    """Return the findings of a kind, one a line, with the levels that each is of."""
+    return [
+        f"{agents(each.levels)}: {_SAID[kind]}{each.text}" for each in findings if each.kind is kind
+    ]
+
+
+def comparable_and_valid(point: Point) -> bool:
+    """Whether a point may be set beside others: rules kept, and the measurement sound."""
+    return point.comparable and point.valid
+
+
+def comparability_lines(points: Sequence[Point]) -> list[str]:
+    """Return why points are not comparable, and with what those are that are, each said once.
+
+    The tool knows no fingerprint of the official corpus, so a point is comparable on a condition:
+    with runs of its scenario on the same corpus. One that is not valid is compared with nothing.
+    """
+    found = [each for each in point_findings(points) if each.kind is Kind.INCOMPARABLE]
+    of_all = [each for each in found if len(each.levels) == len(points)]
+    lines = [f"not comparable: {'; '.join(each.text for each in of_all)}"] if of_all else []
+    lines += finding_lines((each for each in found if each not in of_all), Kind.INCOMPARABLE)
+    fit = [point for point in points if comparable_and_valid(point)]
+    if fit:
+        rules = fit[0].facts.rules
+        where = "" if len(fit) == len(points) else f"{agents(p.measurement for p in fit)}: "
+        corpus = f" {rules.corpus}" if rules.corpus else ""
+        lines.append(
+            f"{where}comparable with runs of scenario {rules.scenario} on the same corpus{corpus}"
+        )
+    return lines
+
+
+def run_lines(points: Sequence[Point]) -> list[str]:
+    """Return every finding of a run, the gravest first, and beside what it may be set."""
+    findings = run_findings(points)
+    kinds = (Kind.INVALID, Kind.BROKEN, Kind.WARNING)
+    lines = [line for kind in kinds for line in finding_lines(findings, kind)]
+    if any(point.facts.gpus is None for point in points):
+        lines.append("throughput is the whole system's: no GPU count was given (--gpus)")
+    return lines + comparability_lines(points)
+
+
+def warned_at(value: TargetValue, points: Sequence[Point]) -> list[str]:
+    """Return that a value at a target was read off levels with warnings, naming them."""
+    read_off = value.at.between or ()
+    found = [
+        point.measurement
+        for point in points
+        if point.valid and point.concurrency in read_off and point.texts(Kind.WARNING)
+    ]
+    return [f"mind the warnings on {agents(found)}"] if found else []
+
+
+# --- points --------------------------------------------------------------------------------------
+
+DEFINITIONS_OF_POINTS = (
+    "ITL: the mean gap between a response's tokens, first token excluded; its percentiles are "
+    "over responses, linear interpolation. tok/s/user: 1 / P90 ITL. token ITL: over all tokens. "
+    "overall: input, reused input included, and output tokens of responses that ended well, over "
+    "the time from the first send to the last end; window: the same tokens, counted as they happen "
+    "in the measured window; of the two, the one that stands first in the table is the headline. "
+    "uncached: the headline without cached input; output: its output only. hit: cached / input "
+    "tokens as the server reports, and with an unlimited cache. TTFT: from send. e2e: from send to "
+    f"end. few: under {FEW_RESPONSES} responses. !: over {FAR_APART:.0%} apart, in windows of "
+    "900 s and more. ~: not to be trusted."
+)
+_LATENCIES = (
+    Column("response_itl_p50_s", "ITL P50\nms", 1e3),
+    Column("response_itl_p90_s", "ITL P90\nms", 1e3),
+    Column("response_itl_p99_s", "ITL P99\nms", 1e3),
+    Column("token_itl_p90_s", "token ITL P90\nms", 1e3),
+    Column("ttft_p50_s", "TTFT P50\ns"),
+    Column("ttft_p90_s", "TTFT P90\ns"),
+    Column("ttft_p99_s", "TTFT P99\ns"),
+    Column("end_to_end_p50_s", "e2e P50\ns"),
+    Column("end_to_end_p90_s", "e2e P90\ns"),
+)
+OUTCOMES = (
+    ("length_mismatch", "wrong length"), ("failed", "failed"), ("overflow", "overflowed"),
+    ("cut", "cut"),
+)  # fmt: skip
+"""How a request may end but well, as columns of a row."""
+
+
+def per_gpu(points: Sequence[Point]) -> bool:
+    return all(point.facts.gpus is not None for point in points)
+
+
+def valid_word(point: Point) -> str:
+    """Return whether a point is valid, in a word; beside it that it is of few responses."""
+    word = "yes" if point.valid else "NO"
+    return f"{word}, few" if point.has("few-responses") else word
+
+
+def points_section(points: Sequence[Point], missing: Sequence[str] = ()) -> Section:
+    """Return every point by rising concurrency and start; ``missing`` says what has none."""
+    ordered = sorted(points, key=lambda point: point.measurement)
+    if not ordered:
+        return Section("Points", lead=["no point was measured"])
+    rows = [point_row(point) for point in ordered]
+    columns = [
+        ("agents", [point.name for point in ordered]),
+        *_throughputs(rows, ordered),
+        ("hit / max\n%", [_hits(row) for row in rows]),
+        *outcome_columns(rows),
+        ("valid", list(map(valid_word, ordered))),
+        *((each.heading, _marked(each, rows, ordered)) for each in _LATENCIES),
+    ]
+    return Section(
+        "Points",
+        reasons=missing,
+        heads=[head for head, _ in columns],
+        rows=list(zip(*(cells for _, cells in columns), strict=True)),
+        notes=[DEFINITIONS_OF_POINTS],
+    )
+
+
+def _throughputs(
+    rows: Sequence[dict[str, Any]], points: Sequence[Point]
+) -> Iterator[tuple[str, list[str]]]:
+    of, unit = ("_per_gpu", "tok/s/GPU") if per_gpu(points) else ("", "tok/s")
+    names = [("overall", "overall"), ("window", "windowed")]
+    if rows[0]["headline"] == "windowed":
+        names.reverse()
+    (first, _), (beside, other) = names
+    far = [FAR if point.has("throughputs-far-apart") else "" for point in points]
+    for column, marks in (
+        (Column("interactivity", "speed\ntok/s/user"), None),
+        (Column(f"total_tokens_per_s{of}", f"{first}\n{unit}"), None),
+        (Column(f"{other}_tokens_per_s{of}", f"{beside}\n{unit}"), far),
+        (Column(f"uncached_tokens_per_s{of}", f"uncached\n{unit}"), None),
+        (Column(f"output_tokens_per_s{of}", f"output\n{unit}"), None),
+    ):
+        cells = map(column.cell, rows)
+        yield column.heading, [a + b for a, b in zip(cells, marks or [""] * len(rows), strict=True)]
+
+
+def _hits(row: dict[str, Any]) -> str:
+    hit, possible = row["cache_hit"], row["cache_hit_theoretical"]
+    return ABSENT if possible is None else f"{share(hit)} / {share(possible)}"
+
+
+def outcome_columns(rows: Sequence[dict[str, Any]]) -> list[tuple[str, list[str]]]:
+    """Return how many requests ended well, and in each other way that one of them ended in."""
+    shown = [each for each in OUTCOMES if any(row[each[0]] for row in rows)]
+    return [
+        (f"{name}\nreq", [str(row[key]) if row["requests"] else ABSENT for row in rows])
+        for key, name in (("ok", "ok"), *shown)
+    ]
+
+
+def _marked(column: Column, rows: Sequence[dict[str, Any]], points: Sequence[Point]) -> list[str]:
+    marks = [
+        UNTRUSTED if column.key.startswith("token_itl") and p.has("token-itl-untrusted") else ""
+        for p in points
+    ]
+    return [
+        cell if cell == ABSENT else mark + cell
+        for mark, cell in zip(marks, map(column.cell, rows), strict=True)
+    ]
+
+
+def points_json(points: Sequence[Point]) -> list[dict[str, Any]]:
+    """Return the points by rising concurrency and start as plain values: the columns of
+    points.parquet, the findings, and what the server tells of itself.
+    """
+    return [
+        point_row(point)
+        | {
+            "findings": [finding.document() for finding in point.findings],
+            "server": point.server and asdict(point.server),
+        }
+        for point in sorted(points, key=lambda point: point.measurement)
+    ]
+
+
+# --- the curve -----------------------------------------------------------------------------------
+
+
+def targets_section(curve: Curve, points: Sequence[Point]) -> Section:
+    """Return throughput at the targets, and the frontier."""
+    if not curve.points:
+        said = "no level is valid, so there is no curve, and no throughput at any speed"
+        return Section("At target speeds", reasons=[said])
+    unit = throughput_unit(curve.gpus, curve.headline_is)
+    facts = [
+        (
+            f"at {', '.join(speed(each.at.target) for each in values)} tok/s/user",
+            "; ".join([_value(value, unit), *warned_at(value, points)]),
+        )
+        for value, values in beyond_together(curve.values)
+    ]
+    frontier = agents(point.concurrency for point in curve.frontier)
+    notes = [f"Pareto frontier (no level is better in both): {frontier}"]
+    return Section("At target speeds", facts=facts, notes=[*notes, uncertainty([curve])])
+
+
+def _value(value: TargetValue, unit: str) -> str:
+    named = f" {unit}" if value.at.throughput is not None else ""
+    return f"{target_text(value)}{named}, {target_note(value, unit)}"
+
+
+def beyond_together(
+    values: Sequence[TargetValue],
+) -> Iterator[tuple[TargetValue, list[TargetValue]]]:
+    """Yield values to be said in one: those beyond the same end of the curve with the furthest of
+    them, whose level to add is the furthest; every other one alone.
+    """
+    for _, group in groupby(values, lambda v: v.at.every_level_is or v.at.target):
+        found = sorted(group, key=lambda value: value.at.target)
+        yield found[0 if found[0].at.every_level_is == "faster" else -1], found
+
+
+def curve_json(curve: Curve) -> dict[str, Any]:
+    """Return the curve as plain values."""
+    return {
+        "gpus": curve.gpus,
+        "headline": curve.headline_is,
+        "frontier": [point.concurrency for point in curve.frontier],
+        "intervals_cover": COVERS,
+        "levels": [_level_json(curve, point) for point in curve.points],
+        "at": [asdict(value) for value in curve.values],
+    }
+
+
+def _level_json(curve: Curve, point: CurvePoint) -> dict[str, Any]:
+    intervals = curve.intervals.get(point.concurrency)
+    return {
+        **asdict(point),
+        "intervals": intervals and asdict(intervals),
+        "starts": [
+            {"start": start, "interactivity": of.interactivity, "throughput": of.throughput}
+            for start, of in curve.starts[point.concurrency].items()
+        ],
+    }
+
+
+# --- starts --------------------------------------------------------------------------------------
+
+_APART = 1.05
+"""Two systems this far apart are what a person may want to tell apart."""
+_READING = (
+    "A level's point is the geometric mean of its valid starts. range: where they lie around it; "
+    f"{CONFIDENCE:.0%}: the interval of the mean."
+)
+_INTERVALS = (
+    f"Intervals: {CONFIDENCE:.0%}, Student's t over starts of the logarithm; they cover {COVERS}. "
+    "A restart, another node or another day is not in them."
+)
+_ONE_START = (
+    "1 start: no interval, for one start does not show how far another would lie (add starts with "
+    "--resume --starts 3)."
+)
+
+
+def uncertainty(curves: Sequence[Curve]) -> str:
+    """Return what the intervals of one or more runs cover, or why there are none."""
+    several = [any(len(starts) > 1 for starts in curve.starts.values()) for curve in curves]
+    said = [_INTERVALS] if any(several) else []
+    return " ".join(said if all(several) else [*said, _ONE_START])
+
+
+def starts_section(curve: Curve, points: Sequence[Point]) -> Section:
+    """Return how far starts lie apart: a row for each level with several valid ones."""
+    unit = throughput_unit(curve.gpus, curve.headline_is)
+    number = (f"{CONFIDENCE:.0%}", "range %")
+    rows = []
+    for point in curve.points:
+        intervals = curve.intervals.get(point.concurrency)
+        if intervals is None:
+            continue
+        starts = list(curve.starts[point.concurrency].values())
+        measured = sum(each.concurrency == point.concurrency for each in points)
+        speeds = [each.interactivity for each in starts]
+        throughputs = [each.throughput for each in starts]
+        rows.append(
+            [
+                str(point.concurrency),
+                f"{len(starts)} of {measured}",
+                *_around(point.interactivity, speeds, intervals.interactivity),
+                *_around(point.throughput, throughputs, intervals.throughput),
+            ]
+        )
+    heads = ("agents", "starts", "tok/s/user", *number, unit, *number)
+    if not rows:
+        return Section("From start to start")
+    return Section("From start to start", heads=heads, rows=rows, notes=[_READING], rank=3)
+
+
+def _around(mean: float, starts: Sequence[float], interval: Interval) -> list[str]:
+    ends = [
+        f"{round((end / mean - 1.0) * 100, 1) + 0.0:+.1f}" for end in (min(starts), max(starts))
+    ]
+    return [rate(mean), bounds(interval), " ".join(ends)]
+
+
+def lanes_section(run: Run) -> Section:
+    """Return what lanes alone say of throughput, by level and start."""
+    found = [
+        (level.point.name, lanes_half_width(level.evidence.lanes))
+        for level in run.levels
+        if level.evidence is not None
+    ]
+    rows = [[name, ABSENT if half is None else f"±{half:.1%}"] for name, half in found]
+    note = (
+        "How far throughput had lain apart, had other lanes of the same start been drawn "
+        "(bootstrap); not what another start would give."
+    )
+    heads = ("agents", "lanes")
+    return Section(
+        "From lane to lane", heads=heads, rows=rows, notes=[note] if rows else (), rank=3
+    )
+
+
+def planned_starts(starts: int, simulated: Sequence[Point] = ()) -> list[str]:
+    """Return what so many starts a side would show of a ratio at the spreads measured before, and
+    at those between the ``simulated`` starts how many would name a winner.
+    """
+    low, high = (f"{each:.0%}" for each in MEASURED_SPREADS)
+    shown = "; ".join(
+        f"{each} a side to ±{half_width(MEASURED_SPREADS[0], each):.0%} to "
+        f"{half_width(MEASURED_SPREADS[1], each):.0%}"
+        for each in sorted({max(starts, 3), 5})
+    )
+    lines = [
+        f"starts show a ratio of two systems, {shown} (starts of real sessions spread by {low} to "
+        f"{high})"
+    ]
+    if starts == 1:
+        lines.append("1 start has no interval, and compare names no winner (--starts)")
+    levels: dict[int, list[float]] = {}
+    for curve in curves_by_start(simulated).values():
+        for point in curve:
+            levels.setdefault(point.concurrency, []).append(point.throughput)
+    return lines + [line for level in sorted(levels.items()) for line in _winner(*level)]
+
+
+def _winner(concurrency: int, throughputs: Sequence[float]) -> list[str]:
+    if len(throughputs) < 2:
+        return []
+    seen = spread(throughputs)
+    needed = starts_needed(_APART, (seen, seen))
+    many = f"over {MOST_NEEDED}" if needed is None else f"{needed}"
+    return [
+        f"  {agents([concurrency])}: simulated starts spread by {seen:.1%} in throughput, so "
+        f"{many} starts a side would name a winner of two systems {_APART - 1:.0%} apart"
+    ]
+
+
+# --- sensitivity ---------------------------------------------------------------------------------
+
+
+def sensitivity_section(run: Run, curve: Curve) -> Section:
+    """Return throughput at the targets under every definition."""
+    heading = "Sensitivity to definitions"
+    if not curve.points:
+        return Section(heading)
+    targets = [value.at.target for value in curve.values]
+    variants = run.variants
+    untrusted = any(point.has("token-itl-untrusted") for point in run.points)
+    rows, lacking = [], []
+    for definition in DEFINITIONS:
+        found = [reading_at(variants, definition, target, run.gpus or 1) for target in targets]
+        mark = UNTRUSTED if definition.speed == "token" and untrusted else ""
+        rows.append([definition.name, *(_reading(each, mark) for each in found)])
+        why = next((each.why for each in found if each.at is None), None)
+        if why is not None:
+            lacking.append(f"{definition.name}: {why}.")
+    unit = throughput_unit(run.gpus, run.headline_is)
+    text = (
+        f"The same records, {unit}, with one definition changed in each row. all faster, all "
+        "slower: not reached, since every valid level is. Comparing two systems, look whether the "
+        "order holds in every row (agentx-replay compare)."
+    )
+    slow = [each for each in point_findings(run.points) if each.code == "token-itl-untrusted"]
+    lacking += [f"{UNTRUSTED}: {line}." for line in finding_lines(slow, Kind.WARNING)]
+    heads = ["definition", *(f"at {speed(target)}\ntok/s/user" for target in targets)]
+    return Section(heading, lead=[text], heads=heads, rows=rows, notes=lacking)
+
+
+def _reading(found: Reading, mark: str) -> str:
+    if found.throughput is not None:
+        return mark + rate(found.throughput)
+    side = found.at.every_level_is if found.at is not None else None
+    return ABSENT if side is None else f"all {side}"

@@ -1,0 +1,103 @@
+"""The first screen of a report, and of a comparison."""
+
+from pathlib import Path
+
+import pytest
+from made_runs import Level, make_run, write_instrument
+from record_cases import SECOND
+
+from agentx_replay.replay.ports import Status
+from agentx_replay.report.rebuild import Report
+from agentx_replay.results.layout import point_directory
+
+
+def lines(
+    path: Path, *levels: Level, width: int = 80, at: tuple[float, ...] = (50.0,)
+) -> list[str]:
+    """The first screen of a run."""
+    return [text for text, _ in Report.of(make_run(path, levels), at).brief(width)]
+
+
+FAST, SLOW = Level(12, 60.0, 6000.0), Level(16, 40.0, 9134.0)
+
+
+def test_it_begins_with_what_was_measured(tmp_path: Path) -> None:
+    first, second, *_ = lines(tmp_path / "r", FAST, SLOW)
+    assert first == "agentx · m on 8 GPUs at http://127.0.0.1:8000/v1 · 1 session"
+    assert second == "2 of 2 levels valid · not comparable: the window is 100 s, under 900 s"
+
+
+def test_a_level_is_a_row_and_columns_of_nothing_are_left_out(tmp_path: Path) -> None:
+    said = lines(tmp_path / "r", FAST, SLOW)
+    at = said.index("") + 1
+    assert said[at].split("  ")[0] == "agents"
+    # Every response began 97.3 s after it was sent: 99 s less 100 tokens at 60 a second.
+    assert said[at + 1].split()[:3] == ["12", "60.0", "6,000"]
+    assert said[at + 2].split()[:3] == ["16", "40.0", "9,134"]
+    assert "failed" not in said[at]
+
+
+def test_a_level_that_is_not_valid_is_marked_and_says_why_once(tmp_path: Path) -> None:
+    bad = Level(20, 40.0, 9134.0, status=Status.FAILED)
+    said = lines(tmp_path / "r", FAST, SLOW, bad)
+    (row,) = [line for line in said if line.startswith("20  ")]
+    assert row.endswith("NOT VALID")
+    assert len([line for line in said if line.startswith("20 agents: not valid: 20 of 20")]) == 1
+    (head,) = [line for line in said if line.startswith("agents")]
+    assert "failed" in head
+
+
+@pytest.mark.parametrize(
+    ("at", "said"),
+    [
+        (50.0, "at 50 tok/s/user: 7,567 tok/s/GPU, between 12 and 16 agents (1 start)"),
+        # 16 · 40 / 30 is 21.3, so 24 of the ladder; 12 · 60 / 100 is 7.2, so 6.
+        (30.0, "at 30 tok/s/user: not reached, slowest valid level 40.0 → add 24 agents"),
+        (100.0, "at 100 tok/s/user: not reached, fastest valid level 60.0 → add 6 agents"),
+    ],
+)
+def test_a_target_is_read_off_or_names_the_level_to_add(
+    tmp_path: Path, at: float, said: str
+) -> None:
+    assert said in lines(tmp_path / "r", FAST, SLOW, at=(at,))
+
+
+def test_targets_beyond_one_end_are_told_together_with_the_level_for_the_furthest(
+    tmp_path: Path,
+) -> None:
+    said = lines(tmp_path / "r", FAST, SLOW, at=(30.0, 10.0, 40.0, 150.0, 100.0))
+    # 16 · 40 / 10 is 64; 12 · 60 / 150 is 4.8, so 4.
+    assert [line.partition(" → ")[2] for line in said if "not reached" in line] == [
+        "add 64 agents", "add 4 agents",
+    ]  # fmt: skip
+
+
+def test_one_agent_is_the_fewest_there_are(tmp_path: Path) -> None:
+    (at,) = [line for line in lines(tmp_path / "r", Level(1, 40.0, 100.0)) if "not reached" in line]
+    assert "add" not in at
+
+
+def test_a_narrow_terminal_does_without_the_least_telling_columns(tmp_path: Path) -> None:
+    said = lines(tmp_path / "r", FAST, SLOW, width=50)
+    (head,) = [line for line in said if line.startswith("agents")]
+    assert ("output" in head, "tok/s/GPU" in head) == (False, True)
+    assert max(map(len, said)) <= 50
+
+
+def test_a_busy_client_alone_says_first_what_to_do(tmp_path: Path) -> None:
+    path = make_run(tmp_path / "r", [FAST, SLOW], target={"kind": "built-in simulator"})
+    busy = [(12, 0, s * SECOND, 100_000, s * SECOND) for s in range(100)]  # all of a core
+    write_instrument(point_directory(path, 12), busy)
+    found = Report.of(path, (50.0,))
+    (text, style), *_ = found.brief(80)
+    assert (text.startswith("This machine was too busy"), style) == (True, "warning")
+    assert found.sound  # the simulator is there to be looked at
+    server = make_run(tmp_path / "s", [FAST, SLOW])
+    write_instrument(point_directory(server, 12), busy)
+    assert not Report.of(server, (50.0,)).sound
+
+
+def test_no_more_than_a_few_kinds_of_warnings_are_told(tmp_path: Path) -> None:
+    said = lines(tmp_path / "r", FAST, SLOW)
+    assert len([line for line in said if line.startswith("! ")]) <= 4
+    assert len([line for line in said if "P90 of" in line]) == 1  # of both levels
