@@ -15,6 +15,8 @@ from agentx_replay.report.run_sections import uncertainty
 from agentx_replay.report.tables import Section
 from agentx_replay.wording import counted
 
+BUILT_IN = "built-in simulator"
+"""The kind of a target that a sweep without ``--url`` starts by itself."""
 Words = Mapping[str, str | tuple[str, str] | Mapping[Any, str]]
 """By field, what is said of its value (``{}``); in pairs the second is said of none, false or an
 empty list; a mapping is by value. Nothing is said if the text is empty.
@@ -252,7 +254,8 @@ def _origin(run: Run) -> str:
 def title_of(run: Run) -> str:
     """Return what was measured: the model, else the kind of server, and on how many GPUs."""
     target = part_of(run.sweep, "target")
-    what = str(target.get("model") or target.get("kind") or "a server")
+    simulated = target.get("kind") == BUILT_IN
+    what = str((None if simulated else target.get("model")) or target.get("kind") or "a server")
     return what if run.gpus is None else f"{what} on {counted(run.gpus, 'GPU')}"
 
 
@@ -264,10 +267,10 @@ def urls_told(run: Run) -> list[str]:
 
 def heading(run: Run) -> str:
     """Return in one line what was measured, where, under which rules, with which sessions."""
-    played = part_of(run.sweep, "corpus").get("played")
+    title, played = title_of(run), part_of(run.sweep, "corpus").get("played")
     parts = [
         str(part_of(run.sweep, "scenario").get("name", "unknown scenario")),
-        " at ".join([title_of(run), *urls_told(run)[:1]]),
+        " at ".join([title, *([] if title.startswith(BUILT_IN) else urls_told(run)[:1])]),
         *([counted(len(played), "session")] if isinstance(played, list) else []),
         *(["no GPU count (--gpus)"] if run.gpus is None else []),
     ]

@@ -9,7 +9,7 @@ from agentx_replay.analysis.curve import Curve, curve_of
 from agentx_replay.analysis.point import Point, point_row, run_findings
 from agentx_replay.analysis.run import Run, read_run
 from agentx_replay.report.brief import Styled, client_alone_failed, run_brief
-from agentx_replay.report.disclosure import disclosure_section, heading, part_of
+from agentx_replay.report.disclosure import BUILT_IN, disclosure_section, heading, part_of
 from agentx_replay.report.evidence_sections import evidence_sections
 from agentx_replay.report.page import page
 from agentx_replay.report.run_sections import (
@@ -28,9 +28,6 @@ from agentx_replay.results.durable import disk_faults_explained, write_bytes_dur
 from agentx_replay.results.layout import report_file
 from agentx_replay.results.run_directory import RunDirectory
 from agentx_replay.wording import wrapped
-
-BUILT_IN = "built-in simulator"
-"""The kind of a target that a sweep without ``--url`` starts by itself."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
