@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from record_cases import MS, SECOND, dispatch, recorded, response
 
 from agentx_replay.analysis.responses import Responses
-from agentx_replay.endpoint.poll_times import PollInterval
 from agentx_replay.endpoint.timing import ReadTimes, event_times
 from agentx_replay.replay.ports import Dispatch, Response
 
@@ -55,12 +54,6 @@ class _Stops:
     stops: tuple[tuple[int, int], ...]
     jitter_ns: int
     ticks_ns: NDArray[np.int64]
-
-    def interval(self, at_ns: int) -> PollInterval:
-        """The interval between ticks in which the worker reads at an instant."""
-        after = int(np.searchsorted(self.ticks_ns, at_ns, "right"))
-        floor_ns, start_ns, end_ns = self.ticks_ns[after - 2 : after + 1].tolist()
-        return PollInterval(floor_ns, 0, end_ns, start_ns=start_ns)
 
     def looks_ns(self, at_ns: int, rng: random.Random) -> int:
         """When the worker notices what happens at an instant."""
@@ -105,7 +98,7 @@ def _plays(
         last_ns = first_ns + (tokens - 1) * _TOKEN_EVERY_NS
         seen_ns = [worker.looks_ns(first_ns, rng), worker.looks_ns(last_ns, rng)]
         reads = ReadTimes(stamped=False, sent_ns=send_ns, stamps=seen_ns)
-        reads.intervals = [worker.interval(at_ns) for at_ns in seen_ns]
+        reads.ticks_ns = worker.ticks_ns[np.searchsorted(worker.ticks_ns, send_ns) :]
         _, uncertainty_ns = event_times(reads, np.arange(2), [])
         came = response(
             send_ns=send_ns,

@@ -1,9 +1,18 @@
 """A completion stream whose pieces are given with their times, for tests of what they mean."""
 
+import numpy as np
+
 from agentx_replay.endpoint.completion_stream import CompletionStream, ParsedStream
-from agentx_replay.endpoint.poll_times import PollInterval
 from agentx_replay.endpoint.server_sent_events import Event
 from agentx_replay.endpoint.timing import ReadTimes
+
+
+def prompt_reads(stamps_ns: list[int]) -> ReadTimes:
+    """Return the times of reads that a process stamped without delay, as its ticks say."""
+    times = ReadTimes(stamped=False, sent_ns=0, stamps=stamps_ns)
+    ticks = [tick for at_ns in stamps_ns for tick in (at_ns, at_ns, at_ns + 1)]
+    times.ticks_ns = np.array(sorted(ticks), np.int64)
+    return times
 
 
 class StampedStream:
@@ -11,12 +20,11 @@ class StampedStream:
 
     def __init__(self, *, keeps_answer: bool = False) -> None:
         self.stream = CompletionStream(keeps_answer=keeps_answer)
-        self._times = ReadTimes(stamped=False, sent_ns=0)
+        self._stamps_ns: list[int] = []
 
     def _place(self, at_ns: int) -> int:
-        self._times.stamps.append(at_ns)
-        self._times.intervals.append(PollInterval(floor_ns=at_ns, offset_ns=0, end_ns=at_ns))
-        return len(self._times.stamps) - 1
+        self._stamps_ns.append(at_ns)
+        return len(self._stamps_ns) - 1
 
     def feed(self, piece: bytes, at_ns: int) -> None:
         """Feed a piece."""
@@ -28,8 +36,8 @@ class StampedStream:
 
     def end(self) -> None:
         """Say that the stream ended as it should."""
-        self.stream.end(len(self._times.stamps) - 1)
+        self.stream.end(len(self._stamps_ns) - 1)
 
     def result(self) -> ParsedStream:
         """Return what all that came means."""
-        return self.stream.result(self._times)
+        return self.stream.result(prompt_reads(self._stamps_ns))

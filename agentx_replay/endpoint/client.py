@@ -12,9 +12,9 @@ import ssl
 import time
 from dataclasses import dataclass
 
+from agentx_replay.endpoint.between_polls import Compose
 from agentx_replay.endpoint.chat import ChatRequests
 from agentx_replay.endpoint.completions import CompletionRequests
-from agentx_replay.endpoint.composing import Compose
 from agentx_replay.endpoint.connection import Connection, Ending, Exchange
 from agentx_replay.endpoint.kernel_stamps import timestamps_here
 from agentx_replay.endpoint.outcome import Connected, response_of, short

@@ -7,6 +7,8 @@ failure is called in the records (outcome.py).
 """
 
 import json
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,21 +16,38 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from agentx_replay.endpoint.alike import Alike, alike_of
-from agentx_replay.endpoint.server_sent_events import Event, EventSplitter, EventTooLargeError
-from agentx_replay.endpoint.texts import Text, needs_texts, pieces, text_bytes
+from agentx_replay.endpoint.server_sent_events import (
+    Alike,
+    Event,
+    EventSplitter,
+    EventTooLargeError,
+    alike_of,
+)
 from agentx_replay.endpoint.timing import ReadTimes, event_times, gathered_reads, late_events
 from agentx_replay.prompts.prompt import Answer
+
+Text = str | bytes
+"""A decoded text, or the inside of a JSON string as it came, in ASCII."""
 
 _UNKNOWN = -1
 _NOTHING, _EMPTY, _TEXT, _USAGE_ONLY, _REASONING = range(5)
 _SAYING = (_TEXT, _REASONING)
 _LEARN_EVERY = 8
-_TEXT_FIELDS = ("content", "reasoning_content", "reasoning", "tool_calls")
-_LEFT_OUT = ("reasoning_content", "reasoning", "tool_calls")
+_REASONINGS = ("reasoning_content", "reasoning")
+_TEXT_FIELDS = ("content", *_REASONINGS, "tool_calls")
+_COUNTS = (("", "prompt_tokens"), ("", "completion_tokens"),
+           ("prompt_tokens_details", "cached_tokens"),
+           ("completion_tokens_details", "reasoning_tokens"))  # fmt: skip
+"""Where a usage has its counts: in which object of it, and under which name."""
+
 _MAX_QUOTED = 80
 _OURS = (b"", b"message")
 """Names of events whose data is the completion's; others are passed over if they are no JSON."""
+
+_PIECE = re.compile(r"(?:[^\r\n\w]|_)?[^\W\d_]+|\d{1,3}| ?[^\s\w]+[\r\n/]*|_+|\s*[\r\n]+|\s+")
+"""A word with the mark or space before it, up to three digits, marks, line ends, spaces: the cuts
+that the tokenizers of GPT, Llama 3, Qwen and DeepSeek make before they merge bytes into tokens.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,7 +84,7 @@ class ParsedStream:
 
 
 class CompletionStream:
-    """Reads a stream's bytes in order, then tells the whole: ``feed`` for each piece, ``end`` where
+    """Reads a stream's bytes in order, then says the whole: ``feed`` for each piece, ``end`` where
     it ended as its framing said, ``result`` once.
 
     Events are known by the place of the socket read that completed them. ``too_large`` and
@@ -73,37 +92,9 @@ class CompletionStream:
     kept, too.
     """
 
-    __slots__ = (
-        "_alike",
-        "_alike_kind",
-        "_answer",
-        "_cached",
-        "_carry",
-        "_completion",
-        "_finish",
-        "_followed",
-        "_kinds",
-        "_learn_at",
-        "_place",
-        "_places",
-        "_prompt",
-        "_reasoning",
-        "_splitter",
-        "_texts",
-        "_told",
-        "done",
-        "error",
-        "malformed",
-        "odd_usage",
-        "passed_over",
-        "too_large",
-    )
-
     def __init__(self, *, keeps_answer: bool = False) -> None:
         self._splitter = EventSplitter()
-        self._carry = self._splitter.carry
         self._alike: Alike | None = None
-        self._alike_kind = _TEXT
         self._learn_at = 1
         self._place = 0
         self._places: list[int] = []
@@ -112,10 +103,7 @@ class CompletionStream:
         self._told: dict[int, tuple[int, int]] = {}
         self._followed: list[int] = []
         self._answer = AnswerParts() if keeps_answer else None
-        self._prompt: int | None = None
-        self._reasoning: int | None = None
-        self._cached: int | None = None
-        self._completion: int | None = None
+        self._usage: dict[str, int] = {}
         self._finish: str | None = None
         self.error: str | None = None
         self.malformed: str | None = None
@@ -137,12 +125,13 @@ class CompletionStream:
     @property
     def alike(self) -> Alike | None:
         """What the next event may have in common with those before; None inside of an event."""
-        return None if self._carry else self._alike
+        return None if self._splitter.carry else self._alike
 
     def take_alike(self, texts: list[bytes], place: int) -> None:
         """Take events that are ``alike``, one a read, the first in the read of that place."""
+        kind = _REASONING if self._alike is not None and self._alike.reasoning else _TEXT
         self._places += range(place, place + len(texts))
-        self._kinds += bytes((self._alike_kind,)) * len(texts)
+        self._kinds += bytes((kind,)) * len(texts)
         self._texts += texts
 
     def feed(self, piece: bytes, place: int) -> None:
@@ -154,7 +143,7 @@ class CompletionStream:
             return
         if self.too_large:
             return
-        if self._carry and place != self._place:
+        if self._splitter.carry and place != self._place:
             self._followed.append(self._place)
         self._place = place
         try:
@@ -169,8 +158,7 @@ class CompletionStream:
         elif self._answer is None and len(events) == 1 and len(self._places) >= self._learn_at:
             # Soon at first, for a role may come alone; not from each, for each may differ.
             self._learn_at += min(len(self._places), _LEARN_EVERY)
-            self._alike = alike = alike_of(piece) or alike
-            self._alike_kind = _REASONING if alike is not None and alike.reasoning else _TEXT
+            self._alike = alike_of(piece) or alike
 
     def end(self, place: int) -> None:
         """Say that the stream ended as it should, in the read of that place: a last event needs no
@@ -189,7 +177,7 @@ class CompletionStream:
             self._followed.append(place)
             return
         chunk = read_json(event.data)
-        if event.name == b"error" or (isinstance(chunk, dict) and _has_error(chunk)):
+        if event.name == b"error" or (isinstance(chunk, dict) and is_error(chunk)):
             self.error = error_message(chunk, event.data)
         elif isinstance(chunk, dict):
             self._read_chunk(chunk, place)
@@ -225,47 +213,41 @@ class CompletionStream:
                 self._answer.add(delta)
             kind = _delta_kind(delta, finish)
             return kind, ids, _text_of(delta) if kind in _SAYING else ""
-        text = choice.get("text")
-        return _text_kind(text), ids, text if isinstance(text, str) else ""
+        text = choice.get("text")  # the completions API has it in place of a delta
+        if not isinstance(text, str):
+            return _NOTHING, ids, ""
+        return _TEXT if text else _EMPTY, ids, text
 
-    def _read_usage(self, usage: object) -> int:
+    def _read_usage(self, usage: Any) -> int:
         """Keep the latest usage; return its completion tokens, _UNKNOWN where it has none."""
         if not isinstance(usage, dict):
             return _UNKNOWN
-        for name in ("prompt_tokens", "completion_tokens"):
-            if usage.get(name) is not None and _count(usage[name], None) is None:
-                self.odd_usage = f"{name} {str(usage[name])[:_MAX_QUOTED]}"
-        self._prompt = _count(usage.get("prompt_tokens"), self._prompt)
-        self._completion = _count(usage.get("completion_tokens"), self._completion)
-        details = usage.get("prompt_tokens_details")
-        if isinstance(details, dict):
-            self._cached = _count(details.get("cached_tokens"), self._cached)
-        details = usage.get("completion_tokens_details")
-        if isinstance(details, dict):
-            self._reasoning = _count(details.get("reasoning_tokens"), self._reasoning)
-        used = _count(usage.get("completion_tokens"), None)
+        for holder, name in _COUNTS:
+            counts = usage.get(holder) if holder else usage
+            value = counts.get(name) if isinstance(counts, dict) else None
+            if (count := _count(value)) is not None:
+                self._usage[name] = count
+            elif value is not None and not holder:
+                self.odd_usage = f"{name} {str(value)[:_MAX_QUOTED]}"
+        used = _count(usage.get("completion_tokens"))
         return _UNKNOWN if used is None else used
 
     def result(self, reads: ReadTimes) -> ParsedStream:
         """Return what all events together say, whose reads were made at these times."""
         kinds, places = np.array(self._kinds, np.int8), np.array(self._places, np.int64)
-        used, ids = np.full((2, len(kinds)), _UNKNOWN, np.int64)
-        for at, told in self._told.items():
-            used[at], ids[at] = told
-        counts, tokens = token_events(kinds, used, ids, self._completion)
+        completion = self._usage.get("completion_tokens")
+        counts, tokens = self._token_events(kinds, completion)
         lengths = said = thought = None
-        if tokens is None and needs_texts(self._completion, int(np.count_nonzero(counts))):
-            texts = [self._texts[place] for place in np.flatnonzero(counts)]
-            lengths, said = text_bytes(texts), pieces(texts)
-        if self._reasoning is not None:
-            thought = pieces(self._texts[place] for place in np.flatnonzero(kinds == _REASONING))
+        if tokens is None and _needs_texts(completion, int(np.count_nonzero(counts))):
+            texts = [_decoded(self._texts[event]) for event in np.flatnonzero(counts)]
+            lengths = np.array([len(text.encode("utf-8", "replace")) for text in texts], np.int32)
+            said = text_pieces(texts)
+        if "reasoning_tokens" in self._usage:
+            thought = text_pieces(self._texts[at] for at in np.flatnonzero(kinds == _REASONING))
         arrivals_ns, uncertainty_ns = event_times(reads, places, self._followed)
         stream = ParsedStream(
             arrival_ns=arrivals_ns[counts],
             arrival_tokens=tokens,
-            prompt_tokens=self._prompt,
-            cached_tokens=self._cached,
-            completion_tokens=self._completion,
             finish_reason=self._finish,
             error=self.error,
             malformed=self.malformed,
@@ -276,12 +258,47 @@ class CompletionStream:
             late_events=late_events(reads, uncertainty_ns[counts]),
             event_text_bytes=lengths,
             text_pieces=said,
-            reasoning_tokens=self._reasoning,
             reasoning_pieces=thought,
             gathered_reads=gathered_reads(reads, places[counts]),
+            prompt_tokens=self._usage.get("prompt_tokens"),
+            cached_tokens=self._usage.get("cached_tokens"),
+            completion_tokens=completion,
+            reasoning_tokens=self._usage.get("reasoning_tokens"),
         )
         answer = self._answer.answer(stream) if self._answer is not None else None
         return stream if answer is None else replace(stream, answer=answer)
+
+    def _token_events(
+        self, kinds: NDArray[np.int8], completion: int | None
+    ) -> tuple[NDArray[np.bool_], NDArray[np.int32] | None]:
+        """Return which events are token events and, where the server tells, the tokens in each.
+
+        An event is a token event if the usage grew with it (only where every token event carries
+        usage, and it grew with each but the last: a total at the end says nothing of when), if it
+        has token ids, or if its delta is not empty; empty deltas count only in a response that has
+        no other.
+        """
+        saying = (kinds == _TEXT) | (kinds == _REASONING)
+        speaking = saying if saying.any() else kinds == _EMPTY
+        if not self._told:
+            return speaking, None
+        used, ids = np.full((2, len(kinds)), _UNKNOWN, np.int64)
+        for at, told in self._told.items():
+            used[at], ids[at] = told
+        counts, sources = saying | (ids > 0), [ids]
+        if speaking.any() and not (used[speaking] == _UNKNOWN).any():
+            grown = np.diff(np.maximum.accumulate(np.maximum(used, 0)), prepend=0)
+            behind = grown[speaking][:-1] == 0
+            empty_all_behind = len(behind) > 0 and bool(behind.all())
+            if not (behind.any() if saying.any() else empty_all_behind):
+                counts |= grown > 0
+                sources.append(grown)
+        if not counts.any():
+            counts = kinds == _EMPTY
+        for each in sources:
+            if _tells(each[counts], completion):
+                return counts, each[counts].astype(np.int32)
+        return counts, None
 
 
 class AnswerParts:
@@ -292,8 +309,6 @@ class AnswerParts:
     tokens; where the server does not count these, or nothing is left, there is no answer.
     """
 
-    __slots__ = ("_contents", "_said_more")
-
     def __init__(self) -> None:
         self._contents: list[str] = []
         self._said_more = False
@@ -303,24 +318,19 @@ class AnswerParts:
         content = delta.get("content")
         if isinstance(content, str) and content:
             self._contents.append(content)
-        self._said_more = self._said_more or any(map(delta.get, _LEFT_OUT))
+        self._said_more = self._said_more or any(map(delta.get, (*_REASONINGS, "tool_calls")))
 
     def answer(self, stream: ParsedStream) -> Answer | None:
-        """Return what was said in the whole stream."""
+        """Return what was said in the whole stream. Halves of a character that came one by one are
+        joined, a half without the other is U+FFFD.
+        """
         if not stream.completion_tokens or not self._contents:
             return None
         events = max(len(self._contents), len(stream.arrival_ns))
         tokens = max(1, round(stream.completion_tokens * len(self._contents) / events))
         whole = len(self._contents) == events and not self._said_more
-        return Answer(_joined(self._contents), tokens, stream.prompt_tokens, whole)
-
-
-def _joined(contents: list[str]) -> str:
-    """Return the whole text: halves of a character that came one by one are joined, a half without
-    the other is U+FFFD.
-    """
-    halves = "".join(contents).encode("utf-16-le", "surrogatepass")
-    return halves.decode("utf-16-le", "replace")
+        halves = "".join(self._contents).encode("utf-16-le", "surrogatepass")
+        return Answer(halves.decode("utf-16-le", "replace"), tokens, stream.prompt_tokens, whole)
 
 
 def _delta_kind(delta: dict[str, Any], finish: object) -> int:
@@ -334,74 +344,22 @@ def _delta_kind(delta: dict[str, Any], finish: object) -> int:
         return _TEXT
     if said("reasoning_content") or said("reasoning"):
         return _REASONING
-    if delta.get("role") is not None:
+    if said("role") is not None:
         return _NOTHING
-    if finish is not None and all(delta.get(name) is None for name in _TEXT_FIELDS):
+    if finish is not None and all(said(name) is None for name in _TEXT_FIELDS):
         return _NOTHING
     return _EMPTY
 
 
 def _text_of(delta: dict[str, Any]) -> str:
     """Return all text in a delta: content, reasoning, and names and arguments of tool calls."""
-    parts = [delta.get(name) for name in ("reasoning_content", "reasoning", "content")]
+    parts = [delta.get(name) for name in (*_REASONINGS, "content")]
     calls = delta.get("tool_calls")
     for call in calls if isinstance(calls, list) else ():
         function = call.get("function") if isinstance(call, dict) else None
         if isinstance(function, dict):
             parts += function.get("name"), function.get("arguments")
     return "".join(part for part in parts if isinstance(part, str))
-
-
-def _text_kind(text: object) -> int:
-    """Return the same of an event of the completions API, which has text in place of a delta."""
-    if not isinstance(text, str):
-        return _NOTHING
-    return _TEXT if text else _EMPTY
-
-
-def token_events(
-    kinds: NDArray[np.int8],
-    used: NDArray[np.int64],
-    ids: NDArray[np.int64],
-    completion: int | None,
-) -> tuple[NDArray[np.bool_], NDArray[np.int32] | None]:
-    """Return which events are token events and, where the server tells, the tokens in each.
-
-    All arrays have one entry an event; ``used`` (completion tokens so far) and ``ids`` (token ids
-    carried) are -1 where the event does not say. An event is a token event if the usage grew with
-    it (only where every token event carries usage: one total at the end says nothing of when),
-    if it has token ids, or if its delta is not empty; empty deltas count only in a response
-    that has no other.
-    """
-    grown = _growth(kinds, used)
-    counts = _says(kinds) | (ids > 0)
-    if grown is not None:
-        counts |= grown > 0
-    if not counts.any():
-        counts = kinds == _EMPTY
-    for each in (ids, grown):
-        if each is not None and _tells(each[counts], completion):
-            return counts, each[counts].astype(np.int32)
-    return counts, None
-
-
-def _growth(kinds: NDArray[np.int8], used: NDArray[np.int64]) -> NDArray[np.int64] | None:
-    """Return how much the usage grew with each event, None where it is not in every event with
-    text, or did not grow with each but the last: then it is a total that comes behind.
-    """
-    saying = _says(kinds)
-    speaking = saying if saying.any() else (kinds == _EMPTY)
-    if not speaking.any() or (used[speaking] == _UNKNOWN).any():
-        return None
-    grown = np.diff(np.maximum.accumulate(np.maximum(used, 0)), prepend=0)
-    behind = grown[speaking][:-1] == 0
-    empty_all_behind = len(behind) > 0 and bool(behind.all())
-    return None if (behind.any() if saying.any() else empty_all_behind) else grown
-
-
-def _says(kinds: NDArray[np.int8]) -> NDArray[np.bool_]:
-    says: NDArray[np.bool_] = (kinds == _TEXT) | (kinds == _REASONING)
-    return says
 
 
 def _tells(tokens: NDArray[np.int64], completion: int | None) -> bool:
@@ -411,10 +369,40 @@ def _tells(tokens: NDArray[np.int64], completion: int | None) -> bool:
     return completion is None or int(tokens.sum()) == completion
 
 
-def _count(value: object, otherwise: int | None) -> int | None:
+def _count(value: object) -> int | None:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    return value if type(value) is int and 0 <= value < 2**31 else otherwise
+    return value if type(value) is int and 0 <= value < 2**31 else None
+
+
+def _quoted(data: bytes) -> str:
+    text = data.decode("utf-8", "replace")
+    return text if len(text) <= _MAX_QUOTED else text[: _MAX_QUOTED - 1] + "…"
+
+
+# --- texts, where no usage says how many tokens an event has --------------------------------------
+
+
+def _needs_texts(completion: int | None, events: int) -> bool:
+    """Whether completion tokens exceed token events by over 2 and over 1 %: some event has several,
+    or some token came in none.
+    """
+    return completion is not None and completion > events + 2 and completion > 1.01 * events
+
+
+def text_pieces(texts: Iterable[Text]) -> int:
+    """Return how many pieces the texts have, each text by itself.
+
+    No token spans two pieces, so it is the least number of tokens that can have said the texts.
+    """
+    return sum(len(_PIECE.findall(_decoded(text))) for text in texts)
+
+
+def _decoded(text: Text) -> str:
+    return text if isinstance(text, str) else str(orjson.loads(b'"' + text + b'"'))
+
+
+# --- a server's JSON, and its errors --------------------------------------------------------------
 
 
 def read_json(data: bytes) -> Any:
@@ -432,8 +420,9 @@ def read_json(data: bytes) -> Any:
             return None
 
 
-def _has_error(chunk: dict[str, Any]) -> bool:
-    return bool(chunk.get("error")) or chunk.get("object") == "error"
+def is_error(body: dict[str, Any]) -> bool:
+    """Whether a server's JSON object is an error."""
+    return bool(body.get("error")) or body.get("object") == "error"
 
 
 def error_message(body: object, raw: bytes) -> str:
@@ -442,18 +431,10 @@ def error_message(body: object, raw: bytes) -> str:
     if isinstance(inner, dict):
         for name in ("message", "detail", "error", "type"):
             if isinstance(inner.get(name), str):
-                return _with_kind(inner, inner[name])
+                # By some fields some servers alone tell what kind of error it is.
+                kinds = [str(inner[kind]) for kind in ("type", "code", "param")
+                         if inner.get(kind) is not None]  # fmt: skip
+                return f"{inner[name]} ({', '.join(kinds)})" if kinds else str(inner[name])
     if isinstance(inner, str):
         return inner
     return raw.decode("utf-8", "replace").strip()
-
-
-def _with_kind(error: dict[str, Any], message: str) -> str:
-    """Add the fields by which some servers alone tell what kind of error it is."""
-    kinds = [str(error[name]) for name in ("type", "code", "param") if error.get(name) is not None]
-    return f"{message} ({', '.join(kinds)})" if kinds else message
-
-
-def _quoted(data: bytes) -> str:
-    text = data.decode("utf-8", "replace")
-    return text if len(text) <= _MAX_QUOTED else text[: _MAX_QUOTED - 1] + "…"

@@ -14,10 +14,6 @@ from agentx_replay.endpoint.stamped_socket import Pieces, StampedSocket, Wire
 from agentx_replay.endpoint.timing import ReadTimes
 
 _NS = 1_000_000_000
-_SILENCE_S = 1.0
-"""After so long without a read what has come is parsed, and after ``[DONE]`` no end awaited: the
-socket shows only what may be an end, and some servers never end the body.
-"""
 
 
 class Ending(StrEnum):
@@ -57,25 +53,21 @@ class Exchange:
         return self.ending is Ending.LOST and self.first_byte_ns is None
 
 
-@dataclass(frozen=True, slots=True)
-class _Stop:
-    """Why no more of a response will be read, and since when."""
-
-    ending: Ending
-    at_ns: int
-    fault: str | None = None
-
-
 @dataclass(slots=True, eq=False)
 class _Passage:
-    """An exchange under way, its response, and what the socket had seen before it."""
+    """An exchange under way, its response, and what the socket had seen before it.
+
+    ``stop`` is how it ended before its response was complete, when, and why.
+    """
 
     exchange: Exchange
     response: HttpResponse
     segments_before: int | None
     silent_reads_before: int
     late_before_ns: int
-    stop: _Stop | None = None
+    begun: bool = False
+    reads_before: int = -1
+    stop: tuple[Ending, int, str | None] | None = None
 
 
 class Connection:
@@ -91,7 +83,6 @@ class Connection:
         self._sock = sock
         self._keeps_answers = keeps_answers
         self._passage: _Passage | None = None
-        self._silence: asyncio.TimerHandle | None = None
         self._reusable = True
         self._idle_since_ns = time.monotonic_ns()
         self.closed_after_idle_s: float | None = None
@@ -108,39 +99,39 @@ class Connection:
             raise RuntimeError("a stream has one request in flight at a time")
         wire, sock = self._wire, self._sock
         wire.polls.begin()
-        segments = sock.data_segments
-        exchange = Exchange(time.monotonic_ns(), wire.loop.create_future())
-        times = ReadTimes(wire.timestamps == "kernel", exchange.send_ns)
+        wire.every_second.begin(self._look_if_silent)
+        exchange = Exchange(0, wire.loop.create_future())
+        times = ReadTimes(wire.timestamps == "kernel", 0)
         response = HttpResponse(times, streamed=streamed, keeps_answer=self._keeps_answers)
-        late_ns = wire.polls.late_by_ns()
-        self._passage = _Passage(exchange, response, segments, sock.silent_reads, late_ns)
+        self._passage = _Passage(
+            exchange, response, sock.data_segments, sock.silent_reads, wire.polls.late_by_ns()
+        )
+        exchange.send_ns = times.sent_ns = time.monotonic_ns()
         if sock.closed:
-            self._stop(_Stop(Ending.LOST, exchange.send_ns))
+            self._stop(Ending.LOST, exchange.send_ns)
         else:
             sock.send(request)
-            exchange.send_uncertainty_ns = time.monotonic_ns() - exchange.send_ns
-            self._await_silence(0)
+            exchange.send_uncertainty_ns += time.monotonic_ns() - exchange.send_ns
         return exchange
 
-    def _await_silence(self, reads: int) -> None:
-        self._silence = self._wire.loop.call_later(_SILENCE_S, self._look_if_silent, reads)
-
-    def _look_if_silent(self, reads_before: int) -> None:
+    def _look_if_silent(self) -> None:
+        """Parse what came before a second or two of silence, and after ``[DONE]`` await no end: the
+        socket shows only what may be an end, and some servers never end the body.
+        """
         passage = self._passage
         if passage is None:
             return
-        response = passage.response
-        reads = len(response.times.stamps) + len(self._sock.reads) // 3
-        if reads == reads_before:
-            if response.done:
-                self._stop(_Stop(Ending.LOST, 0))  # it ended with the last read
+        reads = len(passage.response.times.stamps) + len(self._sock.reads) // 2
+        if reads == passage.reads_before:
+            if passage.response.done:
+                self._stop(Ending.LOST, 0)  # it ended with the last read
             elif self._sock.reads:
-                self._hand_over(response)
-        self._await_silence(reads)
+                self._hand_over(passage.response)
+        passage.reads_before = reads
 
     def stop(self, ending: Ending) -> None:
         """End the exchange in flight, if any, and the connection."""
-        self._stop(_Stop(ending, time.monotonic_ns()))
+        self._stop(ending, time.monotonic_ns())
         self.abort()
 
     def abort(self) -> None:
@@ -164,7 +155,7 @@ class Connection:
         if passage is None:
             self.abort()
         elif passage.response.over:
-            self._finish(passage, _Stop(Ending.GIVEN_UP, time.monotonic_ns()))
+            self._finish(passage, Ending.GIVEN_UP, time.monotonic_ns())
         else:
             self._hand_over(passage.response)
 
@@ -182,30 +173,29 @@ class Connection:
         if self._passage is None and self._reusable:
             self.closed_after_idle_s = (lost_ns - self._idle_since_ns) / _NS
         fault = None if error is None else str(error) or type(error).__name__
-        self._stop(_Stop(Ending.LOST, lost_ns, fault))
+        self._stop(Ending.LOST, lost_ns, fault)
         self.abort()
 
     # --- responses ----------------------------------------------------------------------------
 
-    def _stop(self, stop: _Stop) -> None:
+    def _stop(self, ending: Ending, at_ns: int, fault: str | None = None) -> None:
         """Read no more of the response under way; it ends when what came is parsed."""
         passage = self._passage
         if passage is not None and passage.stop is None:
-            passage.stop = stop
-            self._note_segments(passage)
+            passage.stop = ending, at_ns, fault
+            self._count_segments(passage)
             self._hand_over(passage.response)
 
     def _hand_over(self, response: HttpResponse) -> None:
         """Give what was read to be parsed when the loop has polled its sockets."""
         sock, times = self._sock, response.times
         reads = sock.reads
-        times.bounds.update(len(times.stamps) + at for at in sock.bounds)
-        times.stamps += reads[1::3]
-        times.intervals += reads[2::3]
-        size = response.add(reads[0::3])
+        times.bounds += [len(times.stamps) + at for at in sock.bounds]
+        times.stamps += reads[1::2]
+        size = response.add(reads[0::2])
         reads.clear()
         sock.bounds.clear()
-        sock.look_in = sock.look_bytes
+        sock.look_after(sock.look_bytes)
         self._wire.parses.push(self, size)
 
     def parse(self, until_ns: int) -> bool:
@@ -220,14 +210,14 @@ class Connection:
         exchange, response, stop = passage.exchange, passage.response, passage.stop
         self._take_head(exchange, response)
         if response.complete_at is not None:
-            end_ns = int(response.times.ns()[response.complete_at])
-            self._finish(passage, _Stop(Ending.COMPLETE, end_ns))
-        elif response.fault is not None and (stop is None or stop.ending is Ending.LOST):
-            self._finish(passage, _Stop(Ending.MALFORMED, time.monotonic_ns(), response.fault))
+            self._finish(passage, Ending.COMPLETE, time.monotonic_ns())
+        elif response.fault is not None and (stop is None or stop[0] is Ending.LOST):
+            self._finish(passage, Ending.MALFORMED, time.monotonic_ns(), response.fault)
         elif stop is not None:
-            self._finish(passage, _as_meant(stop, response))
+            meant = stop[0] is Ending.LOST and stop[2] is None and response.ends_by_close
+            self._finish(passage, Ending.COMPLETE if meant else stop[0], *stop[1:])
         else:
-            self._look_in_time(response)
+            self._look_in_time(passage)
 
     def _take_head(self, exchange: Exchange, response: HttpResponse) -> None:
         head = response.head
@@ -238,57 +228,63 @@ class Connection:
         self._sock.stop_sending()  # no more of a request that is answered already
         self.keep_alive_s = announced_keep_alive_s(head.headers.get(b"keep-alive", b""))
 
-    def _look_in_time(self, response: HttpResponse) -> None:
-        """Have the socket show the end where no empty line will."""
-        sock = self._sock
-        wanted = 1 if response.head is None else response.missing_bytes
+    def _look_in_time(self, passage: _Passage) -> None:
+        """Have the socket show the first bytes of the body, and the end that no empty line will."""
+        sock, response = self._sock, passage.response
+        if response.begun and not passage.begun:
+            passage.begun = True
+            self._wire.polls.begun()
+        wanted = response.missing_bytes if passage.begun else 1
         if wanted is not None:
-            sock.look_in = min(wanted, sock.look_bytes) - sum(map(len, sock.reads[0::3]))
-            if sock.look_in <= 0:
+            wanted = min(wanted, sock.look_bytes) - sum(map(len, sock.reads[0::2]))
+            sock.look_after(wanted)
+            if wanted <= 0:
                 self._hand_over(response)
 
-    def _note_segments(self, passage: _Passage) -> None:
+    def _count_segments(self, passage: _Passage) -> None:
         """Note whether each read of the response was of one segment."""
         times, sock = passage.response.times, self._sock
         segments, before = sock.data_segments, passage.segments_before
         if segments is not None and before is not None:
-            waiting = len(sock.reads) // 3 + sock.silent_reads - passage.silent_reads_before
+            waiting = len(sock.reads) // 2 + sock.silent_reads - passage.silent_reads_before
             times.one_segment_each = segments - before == len(times.stamps) + waiting
 
-    def _finish(self, passage: _Passage, stop: _Stop) -> None:
-        """End the exchange."""
+    def _finish(
+        self, passage: _Passage, ending: Ending, at_ns: int, fault: str | None = None
+    ) -> None:
+        """End the exchange: at the read that completed the response, or else at ``at_ns``."""
         exchange, response, sock = passage.exchange, passage.response, self._sock
         if passage.stop is None:
-            self._note_segments(passage)
+            self._count_segments(passage)
+        if not passage.begun:
+            self._wire.polls.begun()
         self._wire.polls.end()
-        complete = response.complete_at is not None
-        exchange.ending, exchange.end_ns, exchange.fault = stop.ending, stop.at_ns, stop.fault
+        self._wire.every_second.end(self._look_if_silent)
         if response.times.stamps:
-            ns = response.times.ns()
+            ns = self._times(response.times).ns()
             exchange.first_byte_ns = int(ns[0])
-            if not complete:  # a timestamp may be late, as where the clock was set
-                exchange.end_ns = max(stop.at_ns, int(ns[-1]))
-        complete = stop.ending is Ending.COMPLETE
+            end_ns = int(ns[response.complete_at if response.complete_at is not None else -1])
+            # A timestamp may be late, as where the clock was set.
+            at_ns = end_ns if response.complete_at is not None else max(at_ns, end_ns)
+        exchange.ending, exchange.end_ns, exchange.fault = ending, at_ns, fault
+        complete = ending is Ending.COMPLETE
         exchange.body = response.body(complete=complete)
         self._passage = None
-        if self._silence is not None:
-            self._silence.cancel()
         self._reusable = self._reusable and complete and not response.excess and not sock.reads
-        self._idle_since_ns = stop.at_ns
-        sock.look_in = 0
+        self._idle_since_ns = at_ns
+        sock.look_after(0)
         if not self._reusable:
             self.abort()
         if not exchange.done.done():
             exchange.done.set_result(None)
 
-
-def _as_meant(stop: _Stop, response: HttpResponse) -> _Stop:
-    """Return the end of a response that was not complete by itself: a close may be what ends it."""
-    head = response.head
-    meant = head is not None and head.ends_by_close
-    if stop.ending is Ending.LOST and stop.fault is None and meant:
-        return _Stop(Ending.COMPLETE, stop.at_ns)
-    return stop
+    def _times(self, times: ReadTimes) -> ReadTimes:
+        """Return the times of all reads, with what the loop's ticks say of them."""
+        polls = self._wire.polls
+        times.offset_ns, times.step_ns = polls.offset_since(times.sent_ns)
+        if not times.exact:
+            times.ticks_ns = polls.ticks_ns(times.sent_ns)
+        return times
 
 
 def announced_keep_alive_s(header: bytes) -> float | None:

@@ -1,36 +1,33 @@
 """One HTTP/1.1 response, understood from the socket reads it came in: head, framing and body.
 
 The reads are kept as they came, each known by its place, and parsed later: by httptools in place,
-its body handed on as it comes, in slices that the loop polls its sockets between (parsing.py).
+its body handed on as it comes, in slices with polls of the loop between (between_polls.py).
 Not for: what the events of a body mean (completion_stream.py), or connections (connection.py).
 """
 
 import time
+import zlib
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 import httptools
 
-from agentx_replay.endpoint.alike import AlikeChunks
 from agentx_replay.endpoint.completion_stream import CompletionStream, ParsedStream
-from agentx_replay.endpoint.decode import Decoder, Identity, UndecodableError, decoder_for
+from agentx_replay.endpoint.server_sent_events import AlikeChunks
 from agentx_replay.endpoint.timing import ReadTimes
 
 MAX_TEXT_BYTES = 4_000_000
 _MAX_HEAD_BYTES = 65_536
+_INFLATED_BYTES = 65_536
 _STEP_BYTES = 4_096
 _ENCODED_STEP_BYTES = 256
-_READS_A_LOOK = 16
-"""As many reads are parsed between two looks at the clock."""
-
 _ALIKE_A_LOOK = 256
-"""The same for reads that the parser need not see."""
+"""As many reads that the parser need not see are taken between two looks at the clock."""
 
 _PROTOCOL = b"HTTP/"
-_NOT_HTTP = "the answer is not HTTP"
 _OK = 200
 _PARSER_ERRORS = (httptools.HttpParserError, httptools.HttpParserUpgrade)
 
@@ -51,66 +48,54 @@ class Body:
 class PlainText:
     """A body that is no event stream: an error, or a plain answer."""
 
-    __slots__ = ("_text", "too_large")
-
     def __init__(self) -> None:
-        self._text = bytearray()
-        self.too_large = False
+        self.text = bytearray()
 
     @property
     def finished(self) -> bool:
-        """Whether the rest need not be waited for."""
-        return self.too_large
+        """Whether it is too large, so that the rest need not be waited for."""
+        return len(self.text) > MAX_TEXT_BYTES
 
     def feed(self, piece: bytes, place: int) -> None:  # noqa: ARG002 (as a stream is fed)
         """Keep the piece."""
-        if self.too_large:
-            return
-        self._text += piece
-        self.too_large = len(self._text) > MAX_TEXT_BYTES
-
-    def end(self, place: int) -> None:
-        """Nothing more is known at the end."""
-
-    @property
-    def text(self) -> bytes:
-        """What came."""
-        return bytes(self._text)
+        if not self.finished:
+            self.text += piece
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Head:
     """What a response's head says; ``headers`` have lower-case names."""
 
     status: int
     headers: dict[bytes, bytes]
     keep_alive: bool
-    chunked: bool = field(init=False)
-    length: int | None = field(init=False)
-
-    def __post_init__(self) -> None:
-        encodings = self.headers.get(b"transfer-encoding", b"").lower()
-        self.chunked = encodings.endswith(b"chunked")
-        length = self.headers.get(b"content-length", b"")
-        self.length = int(length) if length.isdigit() and not encodings else None
 
     @property
-    def ends_by_close(self) -> bool:
-        """Whether the close of the connection is the proper end of the body."""
-        return not self.chunked and self.length is None
+    def chunked(self) -> bool:
+        """Whether the body is framed in chunks."""
+        return self.headers.get(b"transfer-encoding", b"").lower().endswith(b"chunked")
+
+    @property
+    def length(self) -> int | None:
+        """The body's bytes, None where its framing is another."""
+        length = self.headers.get(b"content-length", b"")
+        sized = length.isdigit() and not self.headers.get(b"transfer-encoding")
+        return int(length) if sized else None
 
 
 class HttpResponse:
-    """One response: ``add`` its reads, ``run`` the parser over them, ``end`` and take the ``body``.
+    """One response: ``add`` its reads, ``run`` the parser over them, and take the ``body``.
 
     ``streamed`` is whether a success must be an event stream. ``head`` is the final one, None
-    until it has come; ``fault`` says why what came is no such response. ``complete_at`` is the
-    place of the read that completed it; ``excess`` whether bytes came after its end.
+    until it has come; ``begun`` is whether bytes of the body have. ``fault`` says why what came is
+    no such response. ``complete_at`` is the place of the read that completed it; ``excess`` whether
+    bytes came after its end.
     """
 
     def __init__(self, times: ReadTimes, *, streamed: bool, keeps_answer: bool) -> None:
         self.times = times
         self.head: Head | None = None
+        self.begun = False
         self.fault: str | None = None
         self.complete_at: int | None = None
         self.excess = False
@@ -119,7 +104,6 @@ class HttpResponse:
         self._pieces: list[bytes] = []
         self.on_body = self._pieces.append
         """Called by the parser with each piece of the body."""
-        self._feed: Callable[[bytes, int], None] = _forget
         self._parser: Any = httptools.HttpResponseParser(self)
         self._parser.set_dangerous_leniencies(
             lenient_chunked_length=True,
@@ -130,14 +114,12 @@ class HttpResponse:
         self._place = -1
         self._inside_read = False
         self._start = b""
-        self._head_bytes = 0
+        self._head_bytes = self._body_bytes = 0
         self._headers: dict[bytes, bytes] = {}
-        self._body_bytes = 0
         self._step_bytes = _STEP_BYTES
-        self._flows = False
-        self._between_chunks = False
+        self._flows = self._between_chunks = False
         self._alike_chunks = AlikeChunks()
-        self._decoder: Decoder = Identity()
+        self._inflate: Callable[[bytes], Iterator[bytes]] | None = None
         self._malformed: str | None = None
         self._sink: CompletionStream | PlainText | None = None
         self._undecided = False
@@ -145,10 +127,8 @@ class HttpResponse:
     @property
     def over(self) -> bool:
         """Whether nothing that may still come matters."""
-        sink = self._sink
-        return self.fault is not None or self._malformed is not None or (
-            sink is not None and sink.finished
-        )  # fmt: skip
+        finished = self._sink is not None and self._sink.finished
+        return finished or self.fault is not None or self._malformed is not None
 
     @property
     def done(self) -> bool:
@@ -158,8 +138,13 @@ class HttpResponse:
     @property
     def missing_bytes(self) -> int | None:
         """How many bytes of the body are still to come; None where that is not known."""
-        head = self.head
-        return None if head is None or head.length is None else head.length - self._body_bytes
+        length = self.head.length if self.head is not None else None
+        return None if length is None else length - self._body_bytes
+
+    @property
+    def ends_by_close(self) -> bool:
+        """Whether the close of the connection is the proper end of the body."""
+        return self.head is not None and not self.head.chunked and self.head.length is None
 
     def add(self, reads: Sequence[bytes]) -> int:
         """Take the next reads, in order; return how many bytes they are."""
@@ -168,72 +153,53 @@ class HttpResponse:
 
     def run(self, until_ns: int) -> bool:
         """Parse what has come, until that time; return whether there is more."""
-        waiting, pieces, parse = self._waiting, self._pieces, self._parser.feed_data
-        reads = 0
-        while waiting:
-            was_between = self._between_chunks
-            if was_between and not self._inside_read and self._take_alike():
-                if time.monotonic_ns() >= until_ns:
-                    return bool(waiting)
-                continue
-            data = waiting.popleft()
-            if self._inside_read or len(data) > self._step_bytes:
-                data = self._beginning_of(data)
-            else:
-                self._place += 1
-            if not self._flows and not self._may_go_on(data):
-                continue
-            try:
-                parse(data)
-            except _PARSER_ERRORS as error:
-                self._failed(error)
-            if pieces:
-                feed, place = self._feed, self._place
-                for piece in pieces:
-                    feed(piece, place)
-                if was_between and self._between_chunks and len(pieces) == 1:
-                    self._learn_alike(data, pieces[0])
-                pieces.clear()
-            reads += 1
-            if (self._inside_read or reads % _READS_A_LOOK == 0) and (
-                time.monotonic_ns() >= until_ns
-            ):
-                return bool(waiting)
-        return False
+        while self._waiting:
+            if not self._take_alike():
+                self._parse(self._next_bytes())
+            if time.monotonic_ns() >= until_ns:
+                break
+        return bool(self._waiting)
+
+    def _next_bytes(self) -> bytes | memoryview:
+        """Return the next read, or the next step of a long one; the rest of it waits."""
+        data: bytes | memoryview = self._waiting.popleft()
+        if not self._inside_read:
+            self._place += 1
+        self._inside_read = len(data) > self._step_bytes
+        if not self._inside_read:
+            return data
+        rest = memoryview(data)
+        self._waiting.appendleft(rest[self._step_bytes :])
+        return rest[: self._step_bytes]
+
+    def _parse(self, data: bytes | memoryview) -> None:
+        if not self._flows and not self._may_go_on(data):
+            return
+        was_between = self._between_chunks
+        try:
+            self._parser.feed_data(data)
+        except _PARSER_ERRORS as error:
+            self._failed(error)
+        pieces = self._pieces
+        one = len(pieces) == 1 and was_between and self._between_chunks
+        piece = pieces[0] if one else b""
+        self._feed()
+        if one and isinstance(data, bytes) and isinstance(self._sink, CompletionStream):
+            self._alike_chunks.learn(data, piece, self._sink.alike)
 
     def _take_alike(self) -> bool:
         """Take the next reads, while each is one chunk of one event as there were before; return
         whether any was.
         """
         sink = self._sink
-        alike = sink.alike if isinstance(sink, CompletionStream) else None
-        if alike is None or not isinstance(sink, CompletionStream):
+        if not self._between_chunks or self._inside_read or not isinstance(sink, CompletionStream):
             return False
-        waiting = self._waiting
-        texts = self._alike_chunks.texts(islice(waiting, _ALIKE_A_LOOK), alike)
+        texts = self._alike_chunks.texts(islice(self._waiting, _ALIKE_A_LOOK), sink.alike)
         sink.take_alike(texts, self._place + 1)
         self._place += len(texts)
         for _ in texts:
-            waiting.popleft()
+            self._waiting.popleft()
         return bool(texts)
-
-    def _learn_alike(self, data: bytes | memoryview, piece: bytes) -> None:
-        """Learn from a read that was one whole chunk."""
-        sink = self._sink
-        alike = sink.alike if isinstance(sink, CompletionStream) else None
-        if alike is not None and not self._inside_read and isinstance(data, bytes):
-            self._alike_chunks.learn(data, piece, alike)
-
-    def _beginning_of(self, data: bytes | memoryview) -> bytes | memoryview:
-        """Return the beginning of a long read, or of what is left of one; the rest waits."""
-        if not self._inside_read:
-            self._place += 1
-        self._inside_read = len(data) > self._step_bytes
-        if self._inside_read:
-            rest = memoryview(data)
-            self._waiting.appendleft(rest[self._step_bytes :])
-            return rest[: self._step_bytes]
-        return data
 
     def _failed(self, error: Exception) -> None:
         """Say why the bytes are no such response; after its end they matter no more."""
@@ -248,25 +214,21 @@ class HttpResponse:
         self._flows = False
 
     def _may_go_on(self, data: bytes | memoryview) -> bool:
-        """Whether bytes outside a body are to be parsed: before it, behind it, or after a fault."""
-        if self.fault is not None:
-            return False
+        """Whether bytes outside a body are to be parsed: before it, behind it, or after a fault.
+
+        The parser passes over line ends before a head, and knows no bound of it.
+        """
         if self.complete_at is not None:
             self.excess = True
             return False
-        return self.head is not None or self._may_be_head(data)
-
-    def _may_be_head(self, data: bytes | memoryview) -> bool:
-        """Look at bytes before the final head is whole: the parser passes over line ends before it,
-        and knows no bound.
-        """
-        if len(self._start) < len(_PROTOCOL):
-            self._start = (self._start + bytes(data[: len(_PROTOCOL)]))[: len(_PROTOCOL)]
-        self._head_bytes += len(data)
-        if not _PROTOCOL.startswith(self._start):
-            self.fault = _NOT_HTTP
-        elif self._head_bytes - len(data) > _MAX_HEAD_BYTES:
-            self.fault = "a response head without end"
+        if self.head is None and self.fault is None:
+            if len(self._start) < len(_PROTOCOL):
+                self._start = (self._start + bytes(data[: len(_PROTOCOL)]))[: len(_PROTOCOL)]
+            if not _PROTOCOL.startswith(self._start):
+                self.fault = "the answer is not HTTP"
+            elif self._head_bytes > _MAX_HEAD_BYTES:
+                self.fault = "a response head without end"
+            self._head_bytes += len(data)
         return self.fault is None
 
     # --- what the parser calls ----------------------------------------------------------------
@@ -287,48 +249,22 @@ class HttpResponse:
         if status < _OK or self.head is not None:
             return
         self.head = Head(status, headers, self._parser.should_keep_alive())
-        encoding = headers.get(b"content-encoding", b"")
-        try:
-            self._decoder = decoder_for(encoding)
-        except UndecodableError as error:
-            self.fault = str(error)
+        encoding = headers.get(b"content-encoding", b"").strip().lower()
+        if encoding in (b"gzip", b"x-gzip", b"deflate"):
+            self._inflate = inflater(gzip=encoding != b"deflate")
+            self._step_bytes = _ENCODED_STEP_BYTES
+        elif encoding not in (b"", b"identity"):
+            name = encoding.decode("latin-1")
+            self.fault = f"the content encoding {name!r}, which was not asked for"
         kind = headers.get(b"content-type", b"").lower()
         streamed = self._streamed and status == _OK
         self._undecided = streamed and b"event-stream" not in kind
-        if not isinstance(self._decoder, Identity):
-            self._step_bytes = _ENCODED_STEP_BYTES
         self._begin_body(streamed=streamed and b"json" not in kind)
         self._flows = self.fault is None
 
     def _begin_body(self, *, streamed: bool) -> None:
         stream = CompletionStream(keeps_answer=self._keeps_answer)
-        sink = self._sink = stream if streamed else PlainText()
-        direct = self.head is not None and self.head.chunked and not self._undecided
-        direct = direct and isinstance(self._decoder, Identity)
-        self._feed = sink.feed if direct else self._take
-
-    def _decide(self, piece: bytes) -> None:
-        """See by its first byte what a body is whose type is not an event stream's: a proxy may
-        call one JSON, or nothing.
-        """
-        if start := piece.lstrip()[:1]:
-            self._undecided = False
-            self._begin_body(streamed=start not in b"{[<")
-
-    def _take(self, piece: bytes, place: int) -> None:
-        """Count a piece of the body, undo its encoding, and hand it on."""
-        self._body_bytes += len(piece)
-        try:
-            for decoded in self._decoder.pieces(piece):
-                if self._undecided:
-                    self._decide(decoded)
-                sink = self._sink
-                # Asked for each: a read can inflate to a thousand pieces.
-                if sink is None or sink.finished or self._malformed is not None:
-                    return
-                sink.feed(decoded, place)
-        except UndecodableError as error:
-            self._malformed = str(error)
+        self._sink = stream if streamed else PlainText()
 
     def on_chunk_header(self) -> None:
         """A chunk has begun; the last one, of no bytes, too."""
@@ -336,17 +272,46 @@ class HttpResponse:
 
     def on_chunk_complete(self) -> None:
         """A chunk has ended."""
-        self._between_chunks = self._flows
+        self._between_chunks = self._flows and self._inflate is None
 
     def on_message_complete(self) -> None:
         """Note where the response ended; what may follow is not its body."""
         if self.head is not None and self.complete_at is None:
-            for piece in self._pieces:
-                self._feed(piece, self._place)
-            self._pieces.clear()
+            self._feed()
             self.complete_at = self._place
-            self._flows, self._feed = False, _forget
-            self._between_chunks = False
+            self._flows = self._between_chunks = False
+
+    def _feed(self) -> None:
+        """Hand on the pieces of the body that the parser has found; what follows is not body."""
+        pieces = self._pieces
+        if pieces and self._sink is not None and self.complete_at is None:
+            self.begun = True
+            for piece in pieces:
+                self._body_bytes += len(piece)
+                if self._inflate is None:
+                    self._feed_plain(piece)
+                elif self._malformed is None:
+                    self._feed_inflated(self._inflate, piece)
+        pieces.clear()
+
+    def _feed_inflated(self, inflate: Callable[[bytes], Iterator[bytes]], piece: bytes) -> None:
+        try:
+            for inflated in inflate(piece):
+                if self.over:  # asked for each: a read can inflate to a thousand pieces
+                    return
+                self._feed_plain(inflated)
+        except zlib.error as error:
+            self._malformed = f"a compressed body that does not unpack ({error})"
+
+    def _feed_plain(self, piece: bytes) -> None:
+        """Hand on a piece. What a body is whose type is not an event stream's, its first byte says:
+        a proxy may call a stream JSON, or nothing.
+        """
+        if self._undecided and (start := piece.lstrip()[:1]):
+            self._undecided = False
+            self._begin_body(streamed=start not in b"{[<")
+        if self._sink is not None:
+            self._sink.feed(piece, self._place)
 
     # --- the end ------------------------------------------------------------------------------
 
@@ -355,16 +320,37 @@ class HttpResponse:
         where ``complete``.
         """
         sink = self._sink
-        # They hold this object: a cycle, and no collector runs in a window.
-        self._parser, self._feed = None, _forget
+        self._parser = None  # it holds this object: a cycle, and no collector runs in a window
         if sink is None:
             return None
+        if isinstance(sink, PlainText):
+            return Body(None, bytes(sink.text), sink.finished, self._malformed)
         if complete and not sink.too_large:
             sink.end(self._place)
-        if isinstance(sink, PlainText):
-            return Body(text=sink.text, too_large=sink.too_large, malformed=self._malformed)
         return Body(sink.result(self.times), b"", sink.too_large, self._malformed)
 
 
-def _forget(piece: bytes, place: int) -> None:
-    """Pass over a piece of what is not the body."""
+def inflater(*, gzip: bool) -> Callable[[bytes], Iterator[bytes]]:
+    """Return what undoes gzip (RFC 1952), or deflate with its zlib wrapper (RFC 1950) or, as some
+    send it, without: the inflated bytes in pieces of at most 64 KiB, whatever the bytes expand to.
+    Raises zlib.error.
+    """
+    inflating = zlib.decompressobj(16 + zlib.MAX_WBITS if gzip else zlib.MAX_WBITS)
+    may_be_bare = not gzip
+
+    def inflate(data: bytes) -> Iterator[bytes]:
+        nonlocal inflating, may_be_bare
+        while data and not inflating.eof:
+            try:
+                piece = inflating.decompress(data, _INFLATED_BYTES)
+            except zlib.error:
+                if not may_be_bare:
+                    raise
+                inflating, may_be_bare = zlib.decompressobj(-zlib.MAX_WBITS), False
+                continue
+            may_be_bare = False
+            data = inflating.unconsumed_tail
+            if piece:
+                yield piece
+
+    return inflate

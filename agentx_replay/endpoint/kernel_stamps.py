@@ -30,9 +30,6 @@ _DATA_SEGMENTS_AT = 152
 
 _TRY_FOR_S = 1.0
 _TRY_EVERY_S = 0.005
-_kept: list[socket.socket] = []
-"""The kernel stops stamping when the last such socket closes, and begins again late: the sockets of
-the self-test stay open for the life of the process."""
 
 
 def prepare(sock: socket.socket, timestamps: Timestamps) -> int:
@@ -81,13 +78,23 @@ def timestamps_here() -> Timestamps:
 
 
 def _stamped_in_time() -> bool:
+    """Try, and leave the sockets open for the life of the process: the kernel stops stamping when
+    the last such socket closes, and begins again late.
+    """
     with socket.create_server(("127.0.0.1", 0)) as listener:
         reader = socket.socket()
-        _kept.append(reader)
         reader.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
         reader.connect(listener.getsockname())
         writer, _ = listener.accept()
-        _kept.append(writer)
+    try:
+        return _stamps(reader, writer)
+    finally:
+        reader.detach()
+        writer.detach()
+
+
+def _stamps(reader: socket.socket, writer: socket.socket) -> bool:
+    """Whether what one socket sends the other is stamped as it is sent, within a second."""
     reader.settimeout(_TRY_FOR_S)
     until_s = time.monotonic() + _TRY_FOR_S
     while time.monotonic() < until_s:

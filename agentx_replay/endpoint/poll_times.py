@@ -1,15 +1,25 @@
-"""Between which instants an event loop has looked at its sockets, and what the wall clock said.
+"""When an event loop has polled its sockets, and how far the wall clock is ahead meanwhile.
 
-A tick every 2 ms while responses are due, also while none comes: a first token is bounded by it.
-Between two ticks the loop has polled all its sockets and handled what it found, so what is read
-after a tick arrived after the tick before it: had it come sooner, it would have been read. That
-bounds every timestamp from below, whoever took it. The ticks also hold the wall clock, which the
-kernel stamps with, against the monotonic one, which everything else is measured with.
+A tick is recorded at most once in a turn of the loop, so the loop polls between any two: what is
+read after a tick arrived after the tick before it, or it would have been read then. That bounds
+every timestamp from below, whoever took it. The ticks also compare the wall clock, which the kernel
+stamps with, to the monotonic clock, which everything else is measured with.
 """
 
 import asyncio
 import time
-from dataclasses import dataclass
+from array import array
+from bisect import bisect_left
+
+import numpy as np
+from numpy.typing import NDArray
+
+TICK_NS = 2_000_000
+_SPARSE_TICK_NS = 20_000_000
+_BUSY = 128
+"""With more responses in flight, and all of them begun, timers are sparse: each that wakes an idle
+process costs as much CPU as reading three tokens, and reads ask for ticks themselves.
+"""
 
 MAX_STEP_NS = 100_000
 """By which the two clocks may be apart and not count as stepped."""
@@ -20,96 +30,105 @@ LATE_NS = 6_000_000
 SLACK_NS = 2_000_000
 """A timer comes up to a millisecond late by itself: loops count whole ones."""
 
-_TICK_NS = 2_000_000
 _SURE_NS = 20_000
+_MOST_TICKS = 1 << 18
+"""Eight minutes of them: what came earlier has a lower bound that is less close."""
 
-
-@dataclass(slots=True, eq=False)
-class PollInterval:
-    """The time from one tick to the next; filled in as the next one comes.
-
-    What is read in it arrived after ``floor_ns``, the tick before ``start_ns``. ``end_ns`` is when
-    it ended, None where it has not. ``offset_ns`` turns the wall clock into the monotonic one, and
-    where the wall clock was set about then is off by up to ``step_ns``, always to the late side.
-    """
-
-    floor_ns: int
-    offset_ns: int
-    end_ns: int | None = None
-    step_ns: int = 0
-    start_ns: int | None = None
-
-    @property
-    def late_ns(self) -> int:
-        """By how much the ticks at its two ends were late, together."""
-        start_ns = self.floor_ns if self.start_ns is None else self.start_ns
-        end_ns = self.end_ns if self.end_ns is not None else time.monotonic_ns()
-        return max(0, start_ns - self.floor_ns - _TICK_NS) + max(0, end_ns - start_ns - _TICK_NS)
-
-    @property
-    def prompt(self) -> bool:
-        """Whether the loop looked at its sockets when it should have, before and after."""
-        end_ns = self.end_ns if self.end_ns is not None else time.monotonic_ns()
-        return end_ns - self.floor_ns <= LATE_NS
+Times = NDArray[np.int64]
 
 
 class PollTimes:
-    """Ticks of one event loop, while anybody needs them: ``begin`` and ``end`` come in pairs.
+    """Ticks of one event loop while requests are in flight: for each ``begin``, ``begun`` as its
+    response begins, and ``end``.
 
-    ``late_ns`` is by how much ticks have been late, all together.
+    ``sparse`` allows for fewer timers where many responses are in flight. ``late_ns`` is by how
+    much timers have been late, all together.
     """
 
-    __slots__ = ("_due_ns", "_handle", "_loop", "_offset_ns", "_ticked_ns",
-                 "_users", "interval", "late_ns")  # fmt: skip
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, sparse: bool) -> None:
         self._loop = loop
-        self._users = 0
-        self._handle: asyncio.TimerHandle | None = None
-        self._due_ns = self._ticked_ns = time.monotonic_ns()
-        self._offset_ns = clock_offset_ns(samples=1000) or 0
+        self._most_dense = _BUSY if sparse else 1 << 60
+        self._in_flight = self._awaited = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._period_ns = self._due_ns = 0
+        self._asked = False
+        self._ticks = array("q")
+        self._offsets: list[tuple[int, int]] = [(0, clock_offset_ns(samples=1000) or 0)]
         self.late_ns = 0
-        self.interval = PollInterval(self._ticked_ns, self._offset_ns)
+
+    @property
+    def offset_ns(self) -> int:
+        """How far the wall clock is ahead of the monotonic one."""
+        return self._offsets[-1][1]
 
     def begin(self) -> None:
-        """Tick from now on."""
-        self._users += 1
-        if self._handle is None:
-            now_ns = time.monotonic_ns()
-            self._next(now_ns, floor_ns=now_ns)
+        """A request is about to be sent."""
+        self._in_flight += 1
+        self._awaited += 1
+        if self._period_ns != TICK_NS:
+            self._arm()
+
+    def begun(self) -> None:
+        """A response has begun to stream."""
+        self._awaited -= 1
 
     def end(self) -> None:
-        """Say that one user less needs ticks."""
-        self._users -= 1
+        """A response has ended."""
+        self._in_flight -= 1
 
     def late_by_ns(self) -> int:
-        """Return by how much ticks have been late, with the one that is due now."""
-        return self.late_ns + max(0, time.monotonic_ns() - self._due_ns - SLACK_NS)
+        """Return by how much timers have been late, with the one that is due now."""
+        now_ns = time.monotonic_ns()
+        return self.late_ns + (max(0, now_ns - self._due_ns - SLACK_NS) if self._period_ns else 0)
+
+    def ask(self) -> None:
+        """Have a tick recorded in the next turn of the loop."""
+        if not self._asked:
+            self._asked = True
+            self._loop.call_soon(self._tick)
+
+    def ticks_ns(self, since_ns: int) -> Times:
+        """Return the ticks since an instant, and now as the last."""
+        ticks = self._ticks[bisect_left(self._ticks, since_ns) :]
+        ticks.append(time.monotonic_ns())
+        return np.array(ticks, np.int64)
+
+    def offset_since(self, since_ns: int) -> tuple[int, int]:
+        """Return the offset that turns stamps into times that are late, if wrong, and by how much
+        they may be late: 0 unless the wall clock was set after an instant.
+        """
+        self._compare_clocks()
+        seen = [offset_ns for until_ns, offset_ns in self._offsets[:-1] if until_ns >= since_ns]
+        seen.append(self.offset_ns)
+        return min(seen), max(seen) - min(seen)
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        dense = self._awaited or self._in_flight <= self._most_dense
+        self._period_ns = TICK_NS if dense else _SPARSE_TICK_NS
+        self._due_ns = time.monotonic_ns() + self._period_ns
+        self._timer = self._loop.call_later(self._period_ns / 1e9, self._wake)
+
+    def _wake(self) -> None:
+        self.late_ns += max(0, time.monotonic_ns() - self._due_ns - SLACK_NS)
+        self._timer, self._period_ns = None, 0
+        self.ask()
+        if self._in_flight:
+            self._arm()
 
     def _tick(self) -> None:
-        now_ns = time.monotonic_ns()
-        self.late_ns += max(0, now_ns - self._due_ns - SLACK_NS)
-        if self._users:
-            self._next(now_ns, floor_ns=self._ticked_ns)
-        else:
-            self._handle = None
-            self.interval.end_ns = now_ns
+        self._asked = False
+        if len(self._ticks) == _MOST_TICKS:
+            del self._ticks[: _MOST_TICKS // 2]
+        self._ticks.append(time.monotonic_ns())
+        self._compare_clocks()
 
-    def _next(self, now_ns: int, floor_ns: int) -> None:
-        last = self.interval
-        last.end_ns = now_ns
-        self.interval = PollInterval(floor_ns, self._offset_ns, start_ns=now_ns)
+    def _compare_clocks(self) -> None:
         offset_ns = clock_offset_ns()
-        if offset_ns is not None and abs(offset_ns - self._offset_ns) > MAX_STEP_NS:
-            # What is read after a step may have been stamped before it: late is right, early never.
-            step_ns = abs(offset_ns - self._offset_ns)
-            for interval in (last, self.interval):
-                interval.offset_ns = min(offset_ns, self._offset_ns)
-                interval.step_ns = step_ns
-            self._offset_ns = offset_ns
-        self._ticked_ns = now_ns
-        self._due_ns = now_ns + _TICK_NS
-        self._handle = self._loop.call_later(_TICK_NS / 1e9, self._tick)
+        if offset_ns is not None and abs(offset_ns - self.offset_ns) > MAX_STEP_NS:
+            self._offsets[-1] = (time.monotonic_ns(), self.offset_ns)
+            self._offsets.append((0, offset_ns))
 
 
 def clock_offset_ns(samples: int = 3) -> int | None:

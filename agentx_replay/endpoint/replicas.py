@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
+from agentx_replay.endpoint.between_polls import Compose
 from agentx_replay.endpoint.client import Client, wire_of
-from agentx_replay.endpoint.composing import Compose
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.replay.ports import Clock, Dispatch, Response
 

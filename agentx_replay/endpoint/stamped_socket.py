@@ -1,7 +1,7 @@
 """One TCP connection, plain or TLS, whose reads are kept with the time of their arrival.
 
 Per read this makes one system call and a handful of appends; nothing is parsed and nobody is
-called, but where enough bytes wait, or the last ones may end a response. An event loop's own
+called, unless enough bytes wait, or the last ones may end a response. An event loop's own
 transports hide what the kernel says beside the bytes, so sockets are read from ``add_reader``.
 Not for: what is read means (connection.py), or what a timestamp is worth (timing.py).
 """
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from agentx_replay.endpoint.composing import ComposeAhead
+from agentx_replay.endpoint.between_polls import ComposeAhead, EverySecond, ParseQueue
 from agentx_replay.endpoint.kernel_stamps import (
     CONTROL_BYTES,
     TIMESPEC,
@@ -24,14 +24,15 @@ from agentx_replay.endpoint.kernel_stamps import (
     data_segments,
     prepare,
 )
-from agentx_replay.endpoint.parsing import ParseQueue
 from agentx_replay.endpoint.poll_times import PollTimes
 
 READ_BYTES = 65_536
 LOOK_BYTES = 65_536
 """A response of which so many bytes wait is parsed, wherever it ends."""
 
-_WRITE_BYTES = 262_144
+_TICK_BYTES = 8_192
+"""After so many bytes a socket asks for a tick."""
+
 _HANDSHAKE_S = 60.0
 _END = b"\r\n\r\n"
 """Of a head, and of a chunked body."""
@@ -49,9 +50,6 @@ Address = tuple[int, tuple[Any, ...]]
 
 Pieces = bytes | tuple[bytes, ...]
 """Bytes to send one after the other."""
-
-_now_ns = time.monotonic_ns
-"""Global, for an attribute that is called is looked up by name each time."""
 
 
 class Hangups:
@@ -109,12 +107,14 @@ class Wire:
     polls: PollTimes
     hangups: Hangups
     ahead: ComposeAhead
+    every_second: EverySecond
 
     @staticmethod
     def of(loop: asyncio.AbstractEventLoop, timestamps: Timestamps) -> "Wire":
         """Return what connections in a running loop share."""
-        polls, hangups = PollTimes(loop), Hangups(loop)
-        return Wire(loop, timestamps, ParseQueue(loop), polls, hangups, ComposeAhead(loop))
+        polls = PollTimes(loop, sparse=timestamps == "kernel")
+        return Wire(loop, timestamps, ParseQueue(loop), polls, Hangups(loop), ComposeAhead(loop),
+                    EverySecond(loop))  # fmt: skip
 
 
 class SocketOwner(Protocol):
@@ -132,8 +132,6 @@ class SocketOwner(Protocol):
 
 class Secure:
     """TLS over bytes that somebody else passes on, in either direction."""
-
-    __slots__ = ("_incoming", "_outgoing", "_session")
 
     def __init__(self, context: ssl.SSLContext, host: str) -> None:
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -157,9 +155,9 @@ class Secure:
                 await loop.sock_sendall(sock, self._outgoing.read())
                 return
 
-    def encrypted(self, piece: memoryview) -> bytes:
-        """Return the bytes to send for a piece."""
-        self._session.write(piece)
+    def encrypted(self, text: bytes) -> bytes:
+        """Return the bytes to send for a text."""
+        self._session.write(text)
         return self._outgoing.read()
 
     def decrypted(self, received: bytes) -> tuple[bytes, bool]:
@@ -183,18 +181,17 @@ class Secure:
 
 
 class StampedSocket:
-    """A connected socket. ``reads`` are what was read and not taken yet: the bytes, their stamp and
-    the interval between polls that they were read in, one after the other.
+    """A connected socket. ``reads`` are what was read and not taken yet: the bytes and their stamp,
+    one after the other.
 
     A stamp is the kernel's ``timespec`` or, where the process stamps, its ns. ``bounds`` are the
-    places among them of bytes before whose stamp any may have come; ``silent_reads`` counts reads
-    that brought nothing but the protocol's own. ``look_in`` is after how many further bytes the
-    owner wants to look.
+    places among the reads of those before whose stamp any byte may have come; ``silent_reads``
+    counts reads that brought nothing but the protocol's own.
     """
 
-    __slots__ = ("_blocked", "_buffer_bytes", "_outgoing", "_owner", "_receive", "_secure",
-                 "_sending", "_sock", "_unsent", "_wire", "bounds", "closed", "look_bytes",
-                 "look_in", "reads", "silent_reads")  # fmt: skip
+    __slots__ = ("_blocked", "_buffer_bytes", "_later_bytes", "_left_bytes", "_outgoing", "_owner",
+                 "_secure", "_sending", "_sock", "_wire", "bounds", "closed", "look_bytes",
+                 "reads", "silent_reads")  # fmt: skip
 
     def __init__(
         self, wire: Wire, sock: socket.socket, buffer_bytes: int, secure: Secure | None
@@ -202,126 +199,119 @@ class StampedSocket:
         self._wire = wire
         self._sock = sock
         self._buffer_bytes = buffer_bytes
-        self._receive = sock.recvmsg
         self._secure = secure
         self._owner: SocketOwner | None = None
-        self._unsent = memoryview(b"")
         self._outgoing: list[bytes | memoryview] = []
         self._sending = self._blocked = False
+        self._left_bytes = self._later_bytes = 0
         self.reads: list[Any] = []
         self.bounds: list[int] = []
         self.silent_reads = 0
-        self.look_in = 0
         self.look_bytes = min(LOOK_BYTES, buffer_bytes // _MUCH)
         self.closed = False
 
     def start(self, owner: SocketOwner) -> None:
         """Read from now on."""
         self._owner = owner
-        self._wire.loop.add_reader(self._sock, self._reader())
+        kernel = self._wire.timestamps == "kernel"
+        plain = kernel and self._secure is None
+        self._wire.loop.add_reader(self._sock, self._fast_reader() if plain else self._read)
         self._wire.hangups.watch(self._sock.fileno(), self._hung_up)
 
-    def _reader(self) -> Callable[[], None]:
-        if self._secure is not None:
-            return self._read_secure
-        return self._read if self._wire.timestamps == "kernel" else self._read_and_stamp
+    # --- reading --------------------------------------------------------------------------------
 
-    # --- the hot path -------------------------------------------------------------------------
+    def look_after(self, size: int) -> None:
+        """Have the owner look when so many bytes more have been read, if not sooner."""
+        phase = hash((id(self),)) % _TICK_BYTES  # sockets are not to ask for ticks all at once
+        self._left_bytes = min(size, phase)
+        self._later_bytes = size - self._left_bytes
+
+    def _fast_reader(self) -> Callable[[], None]:
+        """Return the hot path: keep a read and its stamp, and do no more if that is all."""
+        reads, receive = self.reads, self._sock.recvmsg
+
+        def read() -> None:
+            nonlocal reads
+            try:
+                data, control, _, _ = receive(READ_BYTES, CONTROL_BYTES)
+            except OSError as error:
+                self._failed(error)
+                return
+            if not control:
+                self._take(data, None)
+                return
+            reads += data, control[0][2]
+            self._left_bytes = left = self._left_bytes - len(data)
+            if left <= 0 or data[-4:] == _END or len(data) < _SHORT_BYTES:
+                self._inspect(data)
+
+        return read
 
     def _read(self) -> None:
-        """Keep a read and its stamp; have its owner look only where that is worth it."""
+        """Read where the process stamps, or what is encrypted."""
         try:
-            data, control, _, _ = self._receive(READ_BYTES, CONTROL_BYTES)
+            data, control, _, _ = self._sock.recvmsg(READ_BYTES, CONTROL_BYTES)
         except OSError as error:
             self._failed(error)
             return
-        if not control:
-            self._read_without_stamp(data)
-            return
-        self.reads += data, control[0][2], self._wire.polls.interval
-        size = len(data)
-        self.look_in = left = self.look_in - size
-        if left <= 0 or size < _SHORT_BYTES or data.endswith(_END):
-            self._look(data)
+        self._take(data, control[0][2] if control else None)
 
-    # --- other reads --------------------------------------------------------------------------
-
-    def _read_and_stamp(self) -> None:
-        """The same where the kernel does not stamp."""
-        try:
-            data = self._sock.recv(READ_BYTES)
-        except OSError as error:
-            self._failed(error)
-            return
+    def _take(self, data: bytes, stamp: Any) -> None:
+        """Keep a read of any kind: one without a stamp is stamped now."""
         if not data:
             self._end(None)
-            return
-        self._keep(data, _now_ns())
+        elif self._wire.timestamps == "process":
+            self._keep(data, time.monotonic_ns(), bounded=False)
+        else:
+            bounded = stamp is None
+            stamp = self._stamp_now() if bounded else stamp
+            if len(data) == READ_BYTES:
+                data, stamp = self._with_the_rest(data, stamp)
+            self._keep(data, stamp, bounded=bounded or len(data) * _MUCH > self._buffer_bytes)
 
-    def _read_without_stamp(self, data: bytes) -> None:
-        """Keep a read that the kernel should have stamped: it is stamped now, if not earlier."""
-        if not data:
-            self._end(None)
-            return
-        self.bounds.append(len(self.reads) // 3)
-        self._keep(data, self._stamp_now())
-
-    def _read_secure(self) -> None:
-        """Keep what a read completes of what was encrypted, with the stamp of that read."""
-        try:
-            data, control, _, _ = self._receive(READ_BYTES, CONTROL_BYTES)
-        except OSError as error:
-            self._failed(error)
-            return
-        if not data:
-            self._end(None)
-            return
-        stamped = self._wire.timestamps == "kernel"
-        stamp: Any = control[0][2] if control else self._stamp_now() if stamped else _now_ns()
-        if len(data) == READ_BYTES and stamped:
-            data, stamp = self._with_the_rest(data, stamp)
-        bounded = stamped and (not control or len(data) * _MUCH > self._buffer_bytes)
+    def _keep(self, data: bytes, stamp: Any, *, bounded: bool) -> None:
+        done = False
         if self._secure is not None:
-            self._decrypt(self._secure, data, stamp, bounded=bounded)
-
-    def _decrypt(self, secure: Secure, data: bytes, stamp: Any, *, bounded: bool) -> None:
-        """Keep what encrypted bytes complete; answer what the protocol itself asks."""
-        try:
-            said, done = secure.decrypted(data)
-        except ssl.SSLError as error:
-            self._end(error)
-            return
-        if reply := secure.to_send():
-            self._outgoing.append(reply)
-            self._write()
-        if not said:
+            try:
+                data, done = self._secure.decrypted(data)
+            except ssl.SSLError as error:
+                self._end(error)
+                return
+            if reply := self._secure.to_send():
+                self._outgoing.append(reply)
+                self._write()
+        if not data:
             self.silent_reads += 1
         elif not self.closed:
             if bounded:
-                self.bounds.append(len(self.reads) // 3)
-            self._keep(said, stamp)
+                self.bounds.append(len(self.reads) // 2)
+            self.reads += data, stamp
+            self._left_bytes -= len(data)
+            self._look_if_due(data)
         if done:
             self._end(None)
 
-    def _keep(self, data: bytes, stamp: Any) -> None:
-        self.reads += data, stamp, self._wire.polls.interval
-        self.look_in -= len(data)
-        if self.look_in <= 0 or len(data) < _SHORT_BYTES or data.endswith(_END):
-            self._look(data)
+    def _inspect(self, data: bytes) -> None:
+        """See to a read of the hot path that may be more than a token."""
+        if len(data) == READ_BYTES:
+            self.reads[-2:] = self._with_the_rest(data, self.reads[-1])
+            data = self.reads[-2]
+        if len(data) * _MUCH > self._buffer_bytes:
+            self.bounds.append(len(self.reads) // 2 - 1)
+        self._look_if_due(data)
 
-    def _look(self, data: bytes) -> None:
+    def _look_if_due(self, data: bytes) -> None:
         """Let the owner look, if enough has come or the last bytes may be the end: a line that is
         empty, and not the second in a row, as between events that end so.
         """
-        if self._secure is None and self._wire.timestamps == "kernel":
-            if len(data) == READ_BYTES:
-                data, stamp = self._with_the_rest(data, self.reads[-2])
-                self.reads[-3:-1] = [data, stamp]
-            if len(data) * _MUCH > self._buffer_bytes:
-                self.bounds.append(len(self.reads) // 3 - 1)
+        if self._left_bytes <= 0:
+            self._wire.polls.ask()
+            missing_bytes = self._later_bytes + self._left_bytes
+            self._left_bytes = min(missing_bytes, _TICK_BYTES)
+            self._later_bytes = missing_bytes - self._left_bytes
         short = len(data) < _SHORT_BYTES
-        ends = data.endswith(_END) and data[-_SHORT_BYTES : 1 - _SHORT_BYTES] != b"\n"
-        if self._owner is not None and (self.look_in <= 0 or short or ends):
+        ends = data[-4:] == _END and data[-5:-4] != b"\n"
+        if self._owner is not None and (self._left_bytes <= 0 or short or ends):
             self._owner.look()
 
     def _with_the_rest(self, data: bytes, stamp: bytes) -> tuple[bytes, bytes]:
@@ -331,7 +321,7 @@ class StampedSocket:
         pieces = [data]
         while len(pieces[-1]) == READ_BYTES and len(pieces) * READ_BYTES < self._buffer_bytes:
             try:
-                data, control, _, _ = self._receive(READ_BYTES, CONTROL_BYTES)
+                data, control, _, _ = self._sock.recvmsg(READ_BYTES, CONTROL_BYTES)
             except OSError:
                 break  # told again, if it is more than that no byte has come
             if not data:
@@ -342,24 +332,22 @@ class StampedSocket:
 
     def _stamp_now(self) -> bytes:
         """Return what the kernel would say of this instant."""
-        wall_ns = _now_ns() + self._wire.polls.interval.offset_ns
+        wall_ns = time.monotonic_ns() + self._wire.polls.offset_ns
         return TIMESPEC.pack(*divmod(wall_ns, 1_000_000_000))
 
-    # --- sending ------------------------------------------------------------------------------
+    # --- sending --------------------------------------------------------------------------------
 
     def send(self, request: Pieces) -> None:
         """Send; the owner is told when the kernel has taken the last byte."""
         pieces = (request,) if isinstance(request, bytes) else request
-        if self._secure is None:
-            self._outgoing += pieces
-        else:
-            self._unsent = memoryview(b"".join(pieces))
+        if self._secure is not None:
+            pieces = (self._secure.encrypted(b"".join(pieces)),)
+        self._outgoing += pieces
         self._sending = True
         self._write()
 
     def stop_sending(self) -> None:
         """Send no more."""
-        self._unsent = memoryview(b"")
         self._outgoing.clear()
         self._sending = False
         self._unblock()
@@ -367,10 +355,7 @@ class StampedSocket:
     def _write(self) -> None:
         """Write until the kernel takes no more."""
         try:
-            while self._outgoing or self._unsent:
-                if not self._outgoing and self._secure is not None:
-                    piece, self._unsent = self._unsent[:_WRITE_BYTES], self._unsent[_WRITE_BYTES:]
-                    self._outgoing.append(self._secure.encrypted(piece))
+            while self._outgoing:
                 self._outgoing = _behind(self._outgoing, self._sock.sendmsg(self._outgoing))
         except BlockingIOError:
             if not self._blocked:
@@ -383,14 +368,14 @@ class StampedSocket:
             if self._sending:
                 self._sending = False
                 if self._owner is not None:
-                    self._owner.sent(_now_ns())
+                    self._owner.sent(time.monotonic_ns())
 
     def _unblock(self) -> None:
         if self._blocked and not self.closed:
             self._wire.loop.remove_writer(self._sock)
         self._blocked = False
 
-    # --- the end ------------------------------------------------------------------------------
+    # --- the end --------------------------------------------------------------------------------
 
     @property
     def data_segments(self) -> int | None:
@@ -420,16 +405,14 @@ class StampedSocket:
 
     def _hung_up(self) -> None:
         """Read what came before the reset, and the reset."""
-        read = self._reader()
         before = -1
         while not self.closed and len(self.reads) + self.silent_reads != before:
             before = len(self.reads) + self.silent_reads
-            read()
+            self._read()
 
     def _end(self, error: Exception | None) -> None:
-        owner = self._owner
-        if owner is not None and not self.closed:
-            owner.lost(error)
+        if self._owner is not None and not self.closed:
+            self._owner.lost(error)
 
 
 def _behind(pieces: list[bytes | memoryview], size: int) -> list[bytes | memoryview]:

@@ -7,15 +7,14 @@ one segment. Pure; times in ns of the monotonic clock.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from agentx_replay.endpoint.poll_times import LATE_NS, PollInterval
+from agentx_replay.endpoint.poll_times import LATE_NS, MAX_STEP_NS, TICK_NS, Times
 
-Times = NDArray[np.int64]
+_NONE = np.empty(0, np.int64)
 
 
 @dataclass(slots=True, eq=False)
@@ -25,16 +24,24 @@ class ReadTimes:
     ``stamps`` are the kernel's ``timespec``, or else this process's own ns. ``bounds``: the reads
     before whose timestamp any byte may have arrived, the last one too: the kernel did not stamp
     them, or could not receive in time. ``one_segment_each``: as many segments arrived as reads were
-    made. Nothing arrived before ``sent_ns``.
+    made. Nothing arrived before ``sent_ns``. ``ticks_ns`` are the loop's ticks since then, and an
+    instant after all reads. ``offset_ns`` turns stamps into times that are up to ``step_ns`` late.
     """
 
     stamped: bool
     sent_ns: int
     stamps: list[Any] = field(default_factory=list)
-    intervals: list[PollInterval] = field(default_factory=list)
-    bounds: set[int] = field(default_factory=set)
+    bounds: list[int] = field(default_factory=list)
     one_segment_each: bool = False
-    _ns: Times = field(default_factory=lambda: np.empty(0, np.int64))
+    ticks_ns: Times = field(default_factory=lambda: _NONE)
+    offset_ns: int = 0
+    step_ns: int = 0
+    _ns: Times = field(default_factory=lambda: _NONE)
+
+    @property
+    def exact(self) -> bool:
+        """Whether each stamp is the truth, but for a step of the clock."""
+        return self.stamped and self.one_segment_each and not self.bounds
 
     def ns(self) -> Times:
         """Return the time of each read. What came in order has times in order."""
@@ -46,40 +53,58 @@ class ReadTimes:
         if not self.stamped:
             return np.array(self.stamps, np.int64)
         stamps = np.frombuffer(b"".join(self.stamps), np.int64).reshape(-1, 2)
-        ns = stamps[:, 0] * 1_000_000_000 + stamps[:, 1] - self.per_read("offset_ns")
+        ns = stamps[:, 0] * 1_000_000_000 + (stamps[:, 1] - self.offset_ns)
         in_order: Times = np.maximum.accumulate(np.maximum(ns, self.sent_ns))
         return in_order
 
-    def per_read(self, name: str) -> Times | int:
-        """Return a fact of each read's interval; one for all where it is the same."""
-        facts: list[int] = list(map(attrgetter(name), self.intervals))
-        return facts[0] if len(set(facts)) == 1 else np.array(facts, np.int64)
+    def around(self, ns: Times) -> tuple[Times, Times, Times]:
+        """Return the two ticks before each instant, and the one after it. A stamp may be off by
+        as much as no step of the clock is.
+        """
+        ticks = np.concatenate(([self.sent_ns, self.sent_ns], self.ticks_ns))
+        at = np.searchsorted(self.ticks_ns, ns - (MAX_STEP_NS if self.stamped else 0), "right")
+        return ticks[at], ticks[at + 1], ticks[np.minimum(at + 2, len(ticks) - 1)]
 
 
 def event_times(reads: ReadTimes, at: Times, followed: Sequence[int]) -> tuple[Times, Times]:
     """Return when events arrived at the latest, and how much earlier each may have: one entry an
     event. ``at`` are the places of their reads in ``reads``, ``followed`` the reads in which more
-    came after their last event. This process's own time of a read that it made promptly is as late
-    as the ticks about it.
+    came after their last event.
     """
     if not len(at):
         return at, at
     ns = reads.ns()
-    steps_ns = np.broadcast_to(reads.per_read("step_ns"), len(ns))
-    if reads.stamped and reads.one_segment_each and not reads.bounds:
-        return ns[at], steps_ns[at]
-    since_ns = ns - _floors(reads, ns)
-    if reads.stamped:
-        inexact = np.zeros(len(ns), np.bool_)
-        inexact[list(reads.bounds)] = True
-        late = inexact[at]
-        if not reads.one_segment_each:
-            inexact[followed] = True
-            late = inexact[at] | np.append(at[1:] == at[:-1], False)
-    else:
-        late = (since_ns > LATE_NS)[at]
-    promptly_ns = 0 if reads.stamped else np.minimum(since_ns, reads.per_read("late_ns"))[at]
-    return ns[at], np.where(late, since_ns[at], promptly_ns) + steps_ns[at]
+    if not reads.stamped:
+        return ns[at], _own_uncertainty(reads, ns)[at]
+    if reads.exact:
+        return ns[at], np.full(len(at), reads.step_ns)
+    inexact = np.zeros(len(ns), np.bool_)
+    inexact[reads.bounds] = True
+    late = inexact[at]
+    if not reads.one_segment_each:
+        inexact[followed] = True
+        late = inexact[at] | np.append(at[1:] == at[:-1], False)
+    return ns[at], np.where(late, (ns - _floors(reads, ns))[at], 0) + reads.step_ns
+
+
+def _floors(reads: ReadTimes, ns: Times) -> Times:
+    """Return after which instant each read's bytes arrived: the loop had polled, and the kernel had
+    stamped what came before them.
+    """
+    floors = np.maximum(reads.around(ns)[0], reads.sent_ns)
+    floors[1:] = np.maximum(floors[1:], ns[:-1])
+    bounded: Times = np.minimum(floors, ns)
+    return bounded
+
+
+def _own_uncertainty(reads: ReadTimes, ns: Times) -> Times:
+    """Return how late this process may have been at each read: by as much as the ticks around it,
+    or, where it was held up, by all the time since the tick before the last.
+    """
+    before, last, after = reads.around(ns)
+    since_ns = ns - np.maximum(before, reads.sent_ns)
+    late_ns = np.maximum(0, last - before - TICK_NS) + np.maximum(0, after - last - TICK_NS)
+    return np.where(since_ns > LATE_NS, since_ns, np.minimum(since_ns, late_ns))
 
 
 def late_events(reads: ReadTimes, uncertainty_ns: Times) -> int:
@@ -91,16 +116,8 @@ def gathered_reads(reads: ReadTimes, places: NDArray[np.int64]) -> int:
     """Return how many reads brought several of the events of these places although the client was
     in time: somebody else had gathered them.
     """
-    several = set(places[1:][places[1:] == places[:-1]].tolist())
-    return sum(1 for at in several if reads.one_segment_each or reads.intervals[at].prompt)
-
-
-def _floors(reads: ReadTimes, ns: Times) -> Times:
-    """Return after which instant each read's bytes arrived: the loop had looked, and the kernel had
-    stamped what came before them.
-    """
-    floors: Times = np.array(np.broadcast_to(reads.per_read("floor_ns"), len(ns)))
-    if reads.stamped:
-        floors[1:] = np.maximum(floors[1:], ns[:-1])
-    np.minimum(np.maximum(floors, reads.sent_ns), ns, out=floors)
-    return floors
+    several = np.unique(places[1:][places[1:] == places[:-1]])
+    if reads.one_segment_each or not len(several):
+        return len(several)
+    before, _, after = reads.around(reads.ns()[several])
+    return int(np.count_nonzero(after - before <= LATE_NS))

@@ -7,7 +7,7 @@ takes memory by the number of responses.
 
 from dataclasses import dataclass
 
-from agentx_replay.endpoint.parsing import MAX_HELD_BYTES
+from agentx_replay.endpoint.between_polls import MAX_HELD_BYTES
 from agentx_replay.plan.selection import Selection
 from agentx_replay.results.recorder import BACKLOG_EVENTS, EVENT_BYTES
 from agentx_replay.wording import counted

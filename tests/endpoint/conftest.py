@@ -1,19 +1,40 @@
-"""Each of these tests runs on both event loops."""
+"""Tests that are coroutines, or that ask for ``run``, run on both event loops."""
 
 import asyncio
+import inspect
 from collections.abc import Awaitable, Callable
 
 import pytest
 from client_cases import LOOPS
 
+LIMIT_S = 30.0
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if inspect.iscoroutinefunction(metafunc.function):
+        metafunc.fixturenames.append("loop_name")
+        metafunc.parametrize("loop_name", LOOPS)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    if not inspect.iscoroutinefunction(pyfuncitem.function):
+        return None
+    names = inspect.signature(pyfuncitem.function).parameters
+    test = pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names})
+    run_on(LOOPS[str(pyfuncitem.callspec.params["loop_name"])], test)
+    return True
+
+
+def run_on(loops: Callable[[], asyncio.AbstractEventLoop], test: Awaitable[None]) -> None:
+    async def limited() -> None:
+        async with asyncio.timeout(LIMIT_S):
+            await test
+
+    with asyncio.Runner(loop_factory=loops) as runner:
+        runner.run(limited())
+
 
 @pytest.fixture(params=LOOPS)
 def run(request: pytest.FixtureRequest) -> Callable[[Awaitable[None]], None]:
-    def run_it(test: Awaitable[None]) -> None:
-        async def main() -> None:
-            await test
-
-        with asyncio.Runner(loop_factory=LOOPS[request.param]) as runner:
-            runner.run(main())
-
-    return run_it
+    return lambda test: run_on(LOOPS[request.param], test)

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from scripted_server import DONE, LAST_CHUNK, chunk, event, token, usage
 from stamped_stream import StampedStream
 
-from agentx_replay.endpoint.alike import alike_of
 from agentx_replay.endpoint.completion_stream import ParsedStream
-from agentx_replay.endpoint.server_sent_events import EventSplitter
+from agentx_replay.endpoint.server_sent_events import EventSplitter, alike_of
 
 BEFORE = b'data: {"choices":[{"index":0,"delta":{"content":"'
 BEHIND = b'"},"finish_reason":null}]}\n\n'

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from agentx_replay.endpoint.composing import ComposeAhead
+from agentx_replay.endpoint.between_polls import ComposeAhead
 
 
 def composing(limit_bytes: int, play: Callable[[ComposeAhead, list[str]], None]) -> list[str]:

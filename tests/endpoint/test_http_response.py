@@ -63,8 +63,7 @@ def test_a_sized_body_ends_at_its_length() -> None:
 
 def test_a_body_until_close_has_no_end_of_its_own() -> None:
     response = parsed(OK + b"\r\n", b"abc", b"de")
-    assert response.head is not None
-    assert response.head.ends_by_close
+    assert response.ends_by_close
     assert (response.complete_at, response.missing_bytes) == (None, None)
     assert text(response) == b"abcde"
 

@@ -8,8 +8,8 @@ import uvloop
 from client_cases import client_of, dispatch
 from scripted_server import HEAD, LAST_CHUNK, Answer, Move, chunk, scripted, token, usage
 
+from agentx_replay.endpoint.between_polls import SLICE_NS, ParseQueue
 from agentx_replay.endpoint.client import Client
-from agentx_replay.endpoint.parsing import SLICE_NS, ParseQueue
 from agentx_replay.replay.ports import Status
 
 
@@ -115,7 +115,7 @@ def test_a_long_response_is_parsed_before_it_ends(tokens: int) -> None:
 
 def test_a_response_that_ends_while_it_is_parsed_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each slice is over at once, so that the end comes before most has been parsed."""
-    monkeypatch.setattr("agentx_replay.endpoint.parsing.SLICE_NS", 0)
+    monkeypatch.setattr("agentx_replay.endpoint.between_polls.SLICE_NS", 0)
     steps: Answer = [HEAD, *[chunk(token("a") * 100)] * 30, chunk(token("", "stop") + usage(1, 3)),
                      LAST_CHUNK]  # fmt: skip
 

@@ -1,0 +1,145 @@
+"""Work that a loop does between polls of its sockets: parse what came, compose what is due soon.
+
+Sockets only keep what they read; responses of which enough has come, or that may have ended, are
+parsed here, for at most half a millisecond at a time. Prompts are composed before they are due, so
+that many of one instant can leave at it. What waits is bounded in both.
+Not for: how a response is parsed (http_response.py), or what a prompt says.
+"""
+
+import asyncio
+import heapq
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+SLICE_NS = 500_000
+SILENCE_S = 1.0
+MAX_HELD_BYTES = 64 * 1024 * 1024
+MAX_COMPOSED_BYTES = 64 * 1024 * 1024
+
+Compose = Callable[[], int]
+"""Makes the bytes of a prompt and keeps them; returns how many."""
+
+
+class Parsed(Protocol):
+    """Something that has bytes to parse."""
+
+    def parse(self, until_ns: int) -> bool:
+        """Parse until that time; return whether there is more to do."""
+
+    def parsed(self) -> None:
+        """All that has come is parsed."""
+
+
+class ParseQueue:
+    """Everything of one process that waits to be parsed, first come, first served.
+
+    ``held_bytes`` is how many bytes wait in it; ``parsed_at_once`` how often the bound forced a
+    parse on the spot.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, limit_bytes: int = MAX_HELD_BYTES) -> None:
+        self._loop = loop
+        self._limit_bytes = limit_bytes
+        self._queued: deque[tuple[Parsed, int]] = deque()
+        self.held_bytes = 0
+        self.parsed_at_once = 0
+
+    def push(self, job: Parsed, size: int) -> None:
+        """Have a job parsed as soon as the loop has polled its sockets; it has got ``size`` bytes
+        more since it was pushed before.
+        """
+        if self.held_bytes + size > self._limit_bytes:
+            self.parsed_at_once += 1
+            while job.parse(time.monotonic_ns() + SLICE_NS):
+                pass
+            size = 0
+        if not self._queued:
+            self._loop.call_soon(self._run)
+        self._queued.append((job, size))
+        self.held_bytes += size
+
+    def _run(self) -> None:
+        until_ns = time.monotonic_ns() + SLICE_NS
+        over = False
+        while self._queued and not over:
+            job, size = self._queued[0]
+            if job.parse(until_ns):
+                break
+            self._queued.popleft()
+            self.held_bytes -= size
+            job.parsed()
+            over = time.monotonic_ns() >= until_ns
+        if self._queued:
+            self._loop.call_soon(self._run)
+
+
+class EverySecond:
+    """Calls that are made every SILENCE_S, all of them by one timer."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._calls: set[Callable[[], None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self, call: Callable[[], None]) -> None:
+        """Make a call from now on."""
+        self._calls.add(call)
+        if self._timer is None:
+            self._timer = self._loop.call_later(SILENCE_S, self._make)
+
+    def end(self, call: Callable[[], None]) -> None:
+        """Make a call no more."""
+        self._calls.discard(call)
+
+    def _make(self) -> None:
+        self._timer = self._loop.call_later(SILENCE_S, self._make) if self._calls else None
+        for call in tuple(self._calls):
+            call()
+
+
+class ComposeAhead:
+    """What one process will send soon, the earliest first: ``add`` it, and say when it is ``sent``,
+    or will not be. What is not ready when it is due is composed then.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, limit_bytes: int = MAX_COMPOSED_BYTES
+    ) -> None:
+        self._loop = loop
+        self._limit_bytes = limit_bytes
+        self._due: list[tuple[int, str]] = []
+        self._wanted: dict[str, Compose] = {}
+        self._bytes: dict[str, int] = {}
+        self._running = False
+        self.composed_bytes = 0
+
+    def add(self, due_ns: int, stream_id: str, compose: Compose) -> None:
+        """Have a stream's next prompt composed before it is due."""
+        self._wanted[stream_id] = compose
+        heapq.heappush(self._due, (due_ns, stream_id))
+        self._go_on()
+
+    def sent(self, stream_id: str) -> None:
+        """Say that a stream's prompt need not be kept ready any more."""
+        self._wanted.pop(stream_id, None)
+        self.composed_bytes -= self._bytes.pop(stream_id, 0)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._due and not self._running and self.composed_bytes < self._limit_bytes:
+            self._running = True
+            self._loop.call_soon(self._compose)
+
+    def _compose(self) -> None:
+        self._running = False
+        while self._due:
+            _, stream_id = heapq.heappop(self._due)
+            compose = self._wanted.pop(stream_id, None)
+            if compose is not None:
+                size = compose()
+                self._bytes[stream_id] = self._bytes.get(stream_id, 0) + size
+                self.composed_bytes += size
+                break
+        self._go_on()
