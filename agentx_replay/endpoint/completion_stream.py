@@ -280,7 +280,8 @@ class CompletionStream:
         """
         saying = (kinds == _TEXT) | (kinds == _REASONING)
         speaking = saying if saying.any() else kinds == _EMPTY
-        if not self._told:
+        told_ids = any(ids > 0 for _, ids in self._told.values())
+        if not told_ids and len(self._told) < np.count_nonzero(speaking):
             return speaking, None
         used, ids = np.full((2, len(kinds)), _UNKNOWN, np.int64)
         for at, told in self._told.items():

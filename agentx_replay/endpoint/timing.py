@@ -116,8 +116,11 @@ def gathered_reads(reads: ReadTimes, places: NDArray[np.int64]) -> int:
     """Return how many reads brought several of the events of these places although the client was
     in time: somebody else had gathered them.
     """
-    several = np.unique(places[1:][places[1:] == places[:-1]])
-    if reads.one_segment_each or not len(several):
+    several = places[1:][places[1:] == places[:-1]]
+    if not len(several):
+        return 0
+    several = np.unique(several)
+    if reads.one_segment_each:
         return len(several)
     before, _, after = reads.around(reads.ns()[several])
     return int(np.count_nonzero(after - before <= LATE_NS))
