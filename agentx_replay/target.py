@@ -73,7 +73,12 @@ def _servers(settings: Settings, urls: tuple[str, ...], facts: dict[str, Any]) -
     names = [str(each.url) for each in asked]
     told = uvloop.run(ask_replicas(asked))
     first, *others = (
-        replace(each, model=one.model, max_tokens_field=one.max_tokens_field)
+        replace(
+            each,
+            model=one.model,
+            max_tokens_field=one.max_tokens_field,
+            refused_fields=one.refused_fields,
+        )
         for each, one in zip(asked, told, strict=True)
     )
     servers = (first, *others)

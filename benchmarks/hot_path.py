@@ -32,8 +32,8 @@ import numpy as np
 import uvloop
 from numpy.typing import NDArray
 
-from agentx_replay.endpoint.chat import ChatRequests
 from agentx_replay.endpoint.client import Client
+from agentx_replay.endpoint.requests import Requests
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.endpoint.url import parse_base_url
 from benchmarks.results_file import write_result
@@ -144,7 +144,7 @@ def measured(port: str, streams: str, tokens: str, from_ns: str, to_ns: str, fil
         loop = asyncio.get_running_loop()
         url = parse_base_url(f"http://127.0.0.1:{port}")
         client = Client(settings := EndpointSettings(url, "served-model-name"))
-        build = ChatRequests(settings).build
+        build = Requests(settings).build
         messages = b'[{"role":"user","content":"x"}]'
         tasks = [
             loop.create_task(

@@ -67,7 +67,7 @@ def with_agentx_replay(url: str, body: dict[str, Any]) -> Ask:
     )
     of_run = settings.EndpointSettings(urls.parse_base_url(url), body["model"])
     messages = json.dumps(body["messages"]).encode()
-    request = chat.ChatRequests(of_run).build({}, body["max_tokens"], messages)
+    request = chat.Requests(of_run).build({}, body["max_tokens"], messages)
     ours = client.Client(of_run)
 
     async def ask(stream: int) -> Stamps:

@@ -22,8 +22,8 @@ from typing import TypeVar, cast
 import numpy as np
 import uvloop
 
-from agentx_replay.endpoint.chat import ChatRequests
 from agentx_replay.endpoint.client import Client
+from agentx_replay.endpoint.requests import Requests
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.endpoint.url import parse_base_url
 from agentx_replay.replay.clock import real_clock
@@ -173,7 +173,7 @@ def body_of(settings: EndpointSettings, size: int) -> bytes:
     """Return a request with a body of about ``size`` bytes."""
     words = b"word " * (size // 5)
     messages = b'[{"role":"user","content":"' + words + b'"}]'
-    return ChatRequests(settings).build({"X-Request-ID": "r"}, 1, messages)
+    return Requests(settings).build({"X-Request-ID": "r"}, 1, messages)
 
 
 async def measure(port: int, rate: float, seconds: float) -> dict[str, Figures]:

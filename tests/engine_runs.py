@@ -17,8 +17,8 @@ from urllib.request import Request, urlopen
 import duckdb
 import uvloop
 
-from agentx_replay.endpoint.chat import ChatRequests
 from agentx_replay.endpoint.client import Client
+from agentx_replay.endpoint.requests import Requests
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.endpoint.url import parse_base_url
 from agentx_replay.plan.selection import select_sessions
@@ -58,7 +58,7 @@ def converse(url: str, conversation: Callable[[Ask], Awaitable[_T]], **more: Any
     settings = EndpointSettings(parse_base_url(url), "tiny", **more)
 
     async def run() -> _T:
-        client, requests = Client(settings), ChatRequests(settings)
+        client, requests = Client(settings), Requests(settings)
         try:
             return await conversation(
                 lambda stream, messages, limit: client.request(

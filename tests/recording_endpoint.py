@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from agentx_replay.endpoint.chat import ChatRequests
+from agentx_replay.endpoint.requests import Requests
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.endpoint.url import parse_base_url
 from agentx_replay.replay.ports import Clock, Dispatch, ErrorCategory, Response, Status
@@ -45,7 +45,7 @@ class RecordingEndpoint:
         self._orders = orders
         self._clock = clock
         self._begun_ns = clock.now_ns()
-        self._chat = ChatRequests(EndpointSettings(parse_base_url("http://127.0.0.1:1"), "m"))
+        self._chat = Requests(EndpointSettings(parse_base_url("http://127.0.0.1:1"), "m"))
         self._cut = asyncio.Event()
         self._open = True
         if orders.busy_s:

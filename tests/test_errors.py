@@ -9,7 +9,7 @@ from raised_codes import codes_of, first_arguments
 
 from agentx_replay.results.durable import FAULTS, explain
 
-RAISING = ("UsageError", "_unusable", "_refused", "Reason")
+RAISING = ("UsageError", "unusable", "_unusable", "_refused", "Reason")
 
 
 def test_every_error_has_a_code_of_small_letters_and_hyphens_that_no_other_has() -> None:
@@ -27,6 +27,6 @@ def test_a_code_is_written_out_but_where_an_error_is_passed_on() -> None:
         if not isinstance(each, ast.Constant)
     ]
     assert sorted(computed) == [
-        "_text(each, 'code')", "code", "code", "code", "code", "message.code",
+        "_text(each, 'code')", "code", "code", "code", "message.code",
         "said.get('code', 'simulator-ended')",
     ]  # fmt: skip

@@ -13,26 +13,17 @@ import time
 from dataclasses import dataclass
 
 from agentx_replay.endpoint.between_polls import Compose
-from agentx_replay.endpoint.chat import ChatRequests
-from agentx_replay.endpoint.completions import CompletionRequests
+from agentx_replay.endpoint.connect_error import ConnectError, connect_error
 from agentx_replay.endpoint.connection import Connection, Ending, Exchange
 from agentx_replay.endpoint.kernel_stamps import timestamps_here
 from agentx_replay.endpoint.outcome import Connected, response_of, short
+from agentx_replay.endpoint.requests import Requests
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.endpoint.stamped_socket import Address, Pieces, Wire, connect
 from agentx_replay.replay.ports import Clock, Dispatch, ErrorCategory, Response, Status
 
 _NS = 1_000_000_000
 _MARGIN_S = 1.0
-
-
-class ConnectError(Exception):
-    """No connection could be made; ``category`` is CONNECT or TLS."""
-
-    def __init__(self, category: ErrorCategory, text: str) -> None:
-        super().__init__(text)
-        self.category = category
-        self.text = text
 
 
 class _CutWhileConnectingError(Exception):
@@ -58,8 +49,7 @@ class Client:
         self._secrets = settings.secrets
         self._now_ns = time.monotonic_ns
         self._loop = asyncio.get_running_loop()
-        completions = settings.api == "completions"
-        self._requests = CompletionRequests(settings) if completions else ChatRequests(settings)
+        self._requests = Requests(settings)
         self._tls = settings.tls.context() if settings.url.tls else None
         self.wire = wire or wire_of(settings)
         self._by_stream: dict[str, Connection] = {}
@@ -285,7 +275,7 @@ class Client:
                 addresses.remove(address)
                 addresses.insert(0, address)
                 return connection
-        raise _connect_error(self._settings.url.authority, failure)
+        raise connect_error(self._settings.url, failure, len(self._open))
 
     async def _resolved(self) -> list[Address]:
         """Return the server's addresses, asked of the resolver once."""
@@ -299,8 +289,7 @@ class Client:
             found = await self._loop.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
         except OSError as error:
             self._addresses = None  # ask again: a resolver may recover
-            text = f"the name {url.host} cannot be resolved ({error.strerror or error})"
-            raise ConnectError(ErrorCategory.CONNECT, text) from error
+            raise connect_error(url, error, len(self._open)) from error
         return [(int(family), address) for family, _, _, _, address in found]
 
     async def _connect_to(self, address: Address) -> Connection:
@@ -350,12 +339,3 @@ def reuse_limit_s(keep_alive_s: float) -> float:
     that is all there is.
     """
     return max(keep_alive_s - _MARGIN_S, keep_alive_s / 2)
-
-
-def _connect_error(authority: str, failure: Exception | None) -> ConnectError:
-    if isinstance(failure, ssl.SSLError):
-        return ConnectError(
-            ErrorCategory.TLS, f"no secure connection to {authority} ({failure.reason or failure})"
-        )
-    why = getattr(failure, "strerror", None) or failure
-    return ConnectError(ErrorCategory.CONNECT, f"cannot connect to {authority} ({why})")

@@ -8,29 +8,17 @@ and its usage read. Not for: what is asked and what the answers mean (the prompt
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-import orjson
-
-from agentx_replay.endpoint.chat import head_start, post
-from agentx_replay.endpoint.client import Client, ConnectError
-from agentx_replay.endpoint.completion_stream import read_json
-from agentx_replay.endpoint.connection import Exchange
-from agentx_replay.endpoint.outcome import short
-from agentx_replay.endpoint.patience import LIMITS, Limits, Patience
+from agentx_replay.endpoint.asking import Asker, Limits, json_of
+from agentx_replay.endpoint.requests import fixed_fields
 from agentx_replay.endpoint.settings import EndpointSettings
-from agentx_replay.errors import UsageError
 from agentx_replay.prompts.probes import Conversation, Count, Ids, Probe, Text
 
 CONNECTIONS = 8
-MOST_BUSY_ANSWERS = 5
-LONGEST_WAIT_S = 10.0
-_DEFAULT_WAIT_S = 1.0
-_OK, _UNAUTHORIZED = 200, (401, 403)
-_BUSY = (429, 503)
-_UNUSABLE = 3
+_OK = 200
 
 
 class Way(StrEnum):
@@ -61,13 +49,9 @@ class Ways:
 
     def of(self, probe: Probe) -> Way:
         """Return how a probe is counted: ids have no other way than usage."""
-        match probe:
-            case Conversation():
-                return self.conversations
-            case Text():
-                return self.texts
-            case Ids():
-                return self.usage or Way.USAGE
+        if isinstance(probe, Ids):
+            return self.usage or Way.USAGE
+        return self.conversations if isinstance(probe, Conversation) else self.texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,20 +62,23 @@ class Enough:
     at_least: int
 
     def reached(self, begun: int, passed_s: float) -> bool:
-        """Whether it is enough."""
         return begun >= self.at_least and passed_s > self.within_s
 
 
 class Counter:
-    """Counts prompts at one server. Make it inside a running loop, and close its client after."""
+    """Counts prompts at one server. Make it inside a running loop, and close it after."""
 
-    def __init__(self, client: Client, settings: EndpointSettings, limits: Limits = LIMITS) -> None:
-        self._client = client
+    def __init__(self, settings: EndpointSettings, limits: Limits | None = None) -> None:
+        self._asker = Asker(settings, limits)
         self._settings = settings
-        self._patience = Patience(settings.url, limits)
-        url = settings.url
-        self._root = replace(settings, url=replace(url, path=url.path.removesuffix("/v1")))
-        self.requests = 0
+
+    async def close(self) -> None:
+        await self._asker.close()
+
+    @property
+    def requests(self) -> int:
+        """How many requests were made."""
+        return self._asker.requests
 
     async def ways(self, conversation: Conversation, text: Text) -> Ways:
         """Return the ways that count, each the first that does; raises UncountedError for none."""
@@ -142,60 +129,51 @@ class Counter:
 
         Raises UsageError (exit code 3) where no answer can be had.
         """
-        stream = f"calibration-{connection}"
-        if isinstance(probe, Ids):
-            return await self._used(stream, probe, streamed=way is Way.USAGE)
-        match way:
-            case Way.TOKENIZE:
-                return _length(await self._post_root(stream, "/tokenize", self._tokenize(probe)))
-            case Way.TEMPLATE_AND_TOKENIZE:
-                return await self._templated(stream, probe)
-            case _:
-                return await self._used(stream, probe, streamed=way is Way.USAGE)
+        name = f"calibration-{connection}"
+        if isinstance(probe, Ids) or way in (Way.USAGE, Way.WHOLE_USAGE):
+            return await self._used(name, probe, streamed=way is Way.USAGE)
+        if way is Way.TOKENIZE:
+            return await self._tokenized(name, probe)
+        asked = {**self._settings.sent_extras, "messages": _messages(probe)}
+        answer = await self._asker.ask_root("/apply-template", asked, connection=name)
+        prompt = answer.get("prompt") if isinstance(answer, dict) else None
+        return await self._tokenized(name, Text(prompt, 0)) if isinstance(prompt, str) else None
 
     async def token_ids(self, text: Text) -> list[int] | None:
         """Return the ids of a text without any that the server adds, None where it tells none."""
         asked = self._tokenize(text) | {"add_special": False, "add_special_tokens": False}
-        return _ids(await self._post_root("calibration-0", "/tokenize", asked))
+        return _ids(await self._asker.ask_root("/tokenize", asked))
 
     # --- the requests -------------------------------------------------------------------------
 
+    async def _tokenized(self, name: str, probe: Text | Conversation) -> Count:
+        answer = await self._asker.ask_root("/tokenize", self._tokenize(probe), connection=name)
+        ids = _ids(answer)
+        told = _positive(answer.get("count")) if isinstance(answer, dict) else None
+        return told or (len(ids) if ids else None)  # one of nothing was not of our prompt
+
     def _tokenize(self, probe: Text | Conversation) -> dict[str, Any]:
         """Return a body with the fields of all three servers: each reads its own."""
-        body: dict[str, Any] = {"model": self._settings.model}
+        model = {"model": self._settings.model}
         if isinstance(probe, Conversation):
-            return {
-                **self._settings.extra_body,
-                **body,
-                "messages": _messages(probe),
-                "add_generation_prompt": True,
-            }
-        both = {"add_special": True, "add_special_tokens": True, "parse_special": True}
-        return {**body, "prompt": probe.text, "content": probe.text, **both}
+            asked = {"messages": _messages(probe), "add_generation_prompt": True}
+            return {**self._settings.sent_extras, **model, **asked}
+        special = {"add_special": True, "add_special_tokens": True, "parse_special": True}
+        return {**model, "prompt": probe.text, "content": probe.text, **special}
 
-    async def _templated(self, stream: str, probe: Text | Conversation) -> Count:
-        asked = {**self._settings.extra_body, "messages": _messages(probe)}
-        answer = await self._post_root(stream, "/apply-template", asked)
-        prompt = answer.get("prompt") if isinstance(answer, dict) else None
-        if not isinstance(prompt, str):
-            return None
-        rendered = Text(prompt, 0)
-        return _length(await self._post_root(stream, "/tokenize", self._tokenize(rendered)))
-
-    async def _used(self, stream: str, probe: Probe, *, streamed: bool) -> Count:
+    async def _used(self, name: str, probe: Probe, *, streamed: bool) -> Count:
         settings = self._settings
-        body = {**settings.extra_body, **self._prompt(probe), "model": settings.model}
-        field = "max_tokens" if settings.api == "completions" else settings.max_tokens_field
-        body |= {field: 1, "stream": streamed}
-        if streamed:
-            body["stream_options"] = {"include_usage": True}
-        path = "/completions" if settings.api == "completions" else "/chat/completions"
-        exchange = _answered(await self._post(stream, settings, path, body), settings)
+        body = fixed_fields(settings) | self._prompt(probe)
+        body |= {settings.limit_field: 1, "stream": streamed}
+        body.pop("ignore_eos", None)
+        if not streamed:
+            body.pop("stream_options", None)
+        exchange = await self._asker.ask(settings.completions_path, body, connection=name)
         if exchange.http_status != _OK or exchange.body is None:
             return None
         if exchange.body.stream is not None:
             return exchange.body.stream.prompt_tokens
-        answer = _json(exchange)
+        answer = json_of(exchange)
         usage = answer.get("usage") if isinstance(answer, dict) else None
         return _positive(usage.get("prompt_tokens")) if isinstance(usage, dict) else None
 
@@ -206,80 +184,11 @@ class Counter:
             return {"prompt": probe.text}
         return {"messages": _messages(probe)}
 
-    async def _post_root(self, stream: str, path: str, body: dict[str, Any]) -> Any:
-        """Return the JSON that a path outside the API answers, None where it does not."""
-        exchange = await self._post(stream, self._root, path, body)
-        return _json(exchange) if exchange.http_status == _OK else None
-
-    async def _post(
-        self, stream: str, settings: EndpointSettings, path: str, body: dict[str, Any]
-    ) -> Exchange:
-        """Return a whole exchange; one that is told to come back later does, a few times."""
-        request = _request(settings, path, orjson.dumps(body))
-        streamed = bool(body.get("stream"))
-        for _ in range(MOST_BUSY_ANSWERS):
-            self.requests += 1
-            try:
-                async with self._patience.at_most(self._patience.limits.request_s):
-                    exchange, _, _ = await self._client.exchange(stream, request, streamed=streamed)
-            except ConnectError as error:
-                raise _unusable("server-gone", error.text, "check that the server is up") from error
-            if exchange.http_status not in _BUSY:
-                return exchange
-            await asyncio.sleep(wait_s(exchange.headers.get(b"retry-after")))
-        raise _unusable(
-            "server-busy",
-            f"the server is too busy to be calibrated against (HTTP {exchange.http_status}, "
-            f"{MOST_BUSY_ANSWERS} times)",
-            "try again when it is idle, or give --calibration FILE of an earlier run",
-        )
-
-
-def wait_s(retry_after: bytes | None) -> float:
-    """Return for how many seconds to wait, as the server asks (a number), at most ten."""
-    try:
-        asked_s = float(retry_after or _DEFAULT_WAIT_S)
-    except ValueError:
-        asked_s = _DEFAULT_WAIT_S
-    return min(max(asked_s, 0.0), LONGEST_WAIT_S)
-
-
-def _answered(exchange: Exchange, settings: EndpointSettings) -> Exchange:
-    if exchange.http_status is None:
-        raise _unusable(
-            "server-closed-tiny-prompt",
-            "the server closed the connection on a tiny prompt",
-            "see its log",
-        )
-    if exchange.http_status in _UNAUTHORIZED:
-        raise _unusable(
-            "api-key-refused-midway",
-            "the server refuses the API key",
-            f"check {settings.api_key_env}",
-        )
-    return exchange
-
-
-def _request(settings: EndpointSettings, path: str, body: bytes) -> bytes:
-    return b"".join(post(head_start(settings, "POST", path), {}, (body,)))
-
 
 def _messages(probe: Text | Conversation) -> list[dict[str, Any]]:
     if isinstance(probe, Conversation):
         return probe.as_sent()
     return [{"role": "user", "content": probe.text}]
-
-
-def _json(exchange: Exchange) -> Any:
-    return read_json(exchange.body.text) if exchange.body is not None else None
-
-
-def _length(answer: Any) -> Count:
-    """Return the count of a ``/tokenize`` answer; one of nothing was not of our prompt."""
-    if not isinstance(answer, dict):
-        return None
-    ids = _ids(answer)
-    return _positive(answer.get("count")) or (len(ids) if ids else None)
 
 
 def _ids(answer: Any) -> list[int] | None:
@@ -290,8 +199,4 @@ def _ids(answer: Any) -> list[int] | None:
 
 
 def _positive(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
-
-
-def _unusable(code: str, what: str, what_to_do: str) -> UsageError:
-    return UsageError(code, short(what), what_to_do, exit_code=_UNUSABLE)
+    return value if type(value) is int and value > 0 else None

@@ -5,31 +5,30 @@ told in plain words here, once, instead of failing every request of the run.
 Not for: measuring; nothing asked here is in any record.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
-import orjson
-
-from agentx_replay.endpoint.chat import ChatRequests, head_start
-from agentx_replay.endpoint.client import Client, ConnectError
-from agentx_replay.endpoint.completions import CompletionRequests
-from agentx_replay.endpoint.connection import announced_keep_alive_s
-from agentx_replay.endpoint.outcome import short
-from agentx_replay.endpoint.patience import LIMITS, Limits, Patience
-from agentx_replay.endpoint.server_words import overflows
+from agentx_replay.endpoint.asking import Asker, Limits, json_of, unusable
+from agentx_replay.endpoint.completion_stream import ParsedStream
+from agentx_replay.endpoint.connection import Exchange, announced_keep_alive_s
+from agentx_replay.endpoint.outcome import Connected, response_of
+from agentx_replay.endpoint.requests import NEW_LIMIT, OLD_LIMIT, fixed_fields
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.errors import UsageError
 from agentx_replay.reason import Reason
 from agentx_replay.replay.ports import ErrorCategory, Response, Status
 
-NEW_FIELD, OLD_FIELD = "max_completion_tokens", "max_tokens"
-_NEW_LIMIT, _OLD_LIMIT = 7, 5
-_MESSAGES = b'[{"role":"user","content":"Count from one to one hundred."}]'
-_PROMPT = b'"One, two, three, four,"'
-_STREAM = "readiness"
-_UNUSABLE = 3
-_OK = 200
+_LIMITS = {NEW_LIMIT: 7, OLD_LIMIT: 5}
+"""Both at once, so that the count tells which was honoured and no server can run on."""
+
+_OPTIONAL = ("ignore_eos", "stream_options")
+"""Fields that a run can do without, and some servers refuse."""
+
+_ASKED: dict[str, Any] = {
+    "chat": {"messages": [{"role": "user", "content": "Count from one to one hundred."}]},
+    "completions": {"prompt": "One, two, three, four,"},
+}
 _MODELS_SHOWN = 5
 
 
@@ -49,9 +48,10 @@ class ServedModel:
 class ServerFacts:
     """What was found.
 
-    ``max_tokens_field`` is the body field by which the server limits output; ``ignore_eos``
-    whether it generated up to the limit, as asked. ``keep_alive_s`` is how long the server says it
-    keeps an idle connection; None where it does not say.
+    ``max_tokens_field`` is the body field by which the server limits output, ``refused_fields``
+    those it refuses; ``ignore_eos`` whether it generated up to the limit, as asked. ``odd_usage``
+    is a count that cannot be one. ``keep_alive_s`` is how long the server says it keeps an idle
+    connection; None where it does not say.
     """
 
     model: str
@@ -63,111 +63,76 @@ class ServerFacts:
     usage_reported: bool
     cached_tokens_reported: bool
     keep_alive_s: float | None = None
+    refused_fields: tuple[str, ...] = ()
+    odd_usage: str | None = None
 
     def warnings(self) -> tuple[Reason, ...]:
         """Return everything that will keep a run from being valid or complete."""
-        told = (
-            (
-                self.usage_reported,
-                Reason(
-                    "server-without-usage",
-                    "the server reports no usage, so no run on it can be valid",
-                ),
-            ),
-            (
-                self.cached_tokens_reported or not self.usage_reported,
-                Reason(
-                    "server-without-cached-tokens",
-                    "the server does not report cached tokens, so the cache hit cannot be measured",
-                ),
-            ),
-            (
-                self.ignore_eos or not self.usage_reported,
-                Reason(
-                    "server-ends-early",
-                    "the server ends before the requested length (ignore_eos has no effect), "
-                    "so responses will be counted as length mismatches",
-                ),
-            ),
+        refused = tuple(
+            Reason("field-refused", f"the server refuses {field}, which is left out")
+            for field in self.refused_fields
         )
-        return tuple(reason for fine, reason in told if not fine)
+        if self.odd_usage is not None:
+            said = f"the server's usage is no count ({self.odd_usage}), so no run can be valid"
+            return (*refused, Reason("server-usage-odd", said))
+        if not self.usage_reported:
+            said = "the server reports no usage, so no run on it can be valid"
+            return (*refused, Reason("server-without-usage", said))
+        told = []
+        if not self.cached_tokens_reported:
+            said = (
+                "the server reported no cached tokens for its first request; if it never does, "
+                "the cache hit cannot be measured"
+            )
+            told.append(Reason("server-without-cached-tokens", said))
+        if not self.ignore_eos:
+            said = (
+                "the server ends before the requested length (ignore_eos has no effect), "
+                "so responses will be counted as length mismatches"
+            )
+            told.append(Reason("server-ends-early", said))
+        return (*refused, *told)
 
 
-async def ask_server(settings: EndpointSettings, limits: Limits = LIMITS) -> ServerFacts:
+async def ask_server(settings: EndpointSettings, limits: Limits | None = None) -> ServerFacts:
     """Return what the server is and can do; an empty ``settings.model`` means its only one.
 
     Raises UsageError (exit code 3) where no run against it is possible, and where it does not
     answer within the limits.
     """
-    patience = Patience(settings.url, limits)
-    models_client = Client(settings)
+    asker = Asker(settings, limits)
     try:
-        async with patience.at_most(limits.models_s):
-            answer = await _models(models_client, settings)
+        listing = await asker.ask("/models", connection="models")
+        models = models_in(json_of(listing))
+        model = _choose(settings, models, listing.http_status)
+        asker.settings = replace(settings, model=model.id)
+        probe = await _Prober(asker).probed()
+        _check(probe.response, asker.settings, models)
     finally:
-        await models_client.close()
-    models, headers = answer.models, answer.headers
-    model = _choose(settings, answer)
-    found = replace(settings, model=model.id)
-    client = Client(found)
-    try:
-        async with patience.at_most(limits.request_s):
-            field, response = await _probe(client, found, models)
-    finally:
-        await client.close()
+        await asker.close()
+    counted, events = probe.response.completion_tokens, len(probe.response.arrival_ns)
+    odd = probe.stream.odd_usage or ("completion_tokens 0" if counted == 0 and events else None)
+    headers = listing.headers
     return ServerFacts(
         model=model.id,
         max_model_len=model.max_model_len,
         served_models=tuple(each.id for each in models),
         server=headers.get(b"server", b"").decode("latin-1") or None,
-        max_tokens_field=field,
-        ignore_eos=response.completion_tokens in (_NEW_LIMIT, _OLD_LIMIT),
-        usage_reported=response.completion_tokens is not None,
-        cached_tokens_reported=response.cached_tokens is not None,
+        max_tokens_field=probe.limit_field,
+        ignore_eos=counted in _LIMITS.values(),
+        usage_reported=counted is not None,
+        cached_tokens_reported=probe.response.cached_tokens is not None,
         keep_alive_s=announced_keep_alive_s(headers.get(b"keep-alive", b"")),
+        refused_fields=probe.refused_fields,
+        odd_usage=odd,
     )
 
 
 # --- the models ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Listing:
-    """What a server answered when asked for its models: none where it has no list."""
-
-    http_status: int
-    headers: Mapping[bytes, bytes]
-    models: tuple[ServedModel, ...]
-
-
-async def _models(client: Client, settings: EndpointSettings) -> _Listing:
-    """Ask for the models. Raises UsageError where nothing answers, or refuses the key."""
-    request = head_start(settings, "GET", "/models") + b"\r\n"
-    try:
-        exchange, _, _ = await client.exchange(_STREAM, request, streamed=False)
-    except ConnectError as error:
-        raise _unusable(
-            "server-unreachable", error.text, "check the URL, and that the server is up"
-        ) from error
-    text = exchange.body.text if exchange.body is not None else b""
-    if exchange.http_status in (401, 403):
-        raise _no_key(settings)
-    if exchange.http_status is None:
-        raise _unusable(
-            "server-not-http",
-            f"{settings.url} does not answer HTTP ({exchange.fault or 'connection closed'})",
-            "check scheme and port of the URL",
-        )
-    models = models_in(text) if exchange.http_status == _OK else ()
-    return _Listing(exchange.http_status, exchange.headers, models)
-
-
-def models_in(text: bytes) -> tuple[ServedModel, ...]:
-    """Return the models in the body of ``/v1/models``; none where it is something else."""
-    try:
-        listed = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return ()
+def models_in(listed: Any) -> tuple[ServedModel, ...]:
+    """Return the models in the JSON of ``/v1/models``; none where it is something else."""
     entries = listed.get("data") if isinstance(listed, dict) else None
     return tuple(
         ServedModel(entry["id"], _max_model_len(entry))
@@ -179,32 +144,27 @@ def models_in(text: bytes) -> tuple[ServedModel, ...]:
 def _max_model_len(entry: dict[str, Any]) -> int | None:
     meta = entry.get("meta")
     slot = meta.get("n_ctx") if isinstance(meta, dict) else None
-    return _length(entry.get("max_model_len")) or _length(slot)
+    lengths = (entry.get("max_model_len"), slot)
+    return next((each for each in lengths if type(each) is int and each > 0), None)
 
 
-def _length(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
-
-
-def _choose(settings: EndpointSettings, answer: _Listing) -> ServedModel:
+def _choose(
+    settings: EndpointSettings, models: tuple[ServedModel, ...], http_status: int | None
+) -> ServedModel:
     """Return the model asked for, or the only one served; a server may serve unlisted ones."""
-    models = answer.models
     if settings.model:
         listed = (each for each in models if each.id == settings.model)
         return next(listed, ServedModel(settings.model))
     if len(models) == 1:
         return models[0]
     if not models:
-        raise _unusable(
+        raise unusable(
             "model-not-listed",
-            f"{settings.url}/models lists no model (HTTP {answer.http_status})",
+            f"{settings.url}/models lists no model (HTTP {http_status})",
             "name the model with --model, or check that the URL is the base of the API (…/v1)",
         )
-    raise _unusable(
-        "several-models",
-        f"the server has {len(models)} models",
-        f"choose by --model: {_names(models)}",
-    )
+    what = f"the server has {len(models)} models"
+    raise unusable("several-models", what, f"choose by --model: {_names(models)}")
 
 
 def _names(models: tuple[ServedModel, ...]) -> str:
@@ -215,63 +175,91 @@ def _names(models: tuple[ServedModel, ...]) -> str:
 # --- the tiny completion ------------------------------------------------------------------------
 
 
-async def _probe(
-    client: Client, settings: EndpointSettings, models: tuple[ServedModel, ...]
-) -> tuple[str, Response]:
-    """Return the limit field the server honours and its response; completions have only the old.
+@dataclass(frozen=True, slots=True)
+class _Probe:
+    """A tiny completion, and with which fields it was asked for."""
 
-    Both fields at once, with different limits, so that the count tells which was honoured and no
-    server can run on; one by one where the server refuses them together.
-    """
-    if settings.api == "completions":
-        response = await _ask(client, settings, {})
-        _check(response, settings, models)
-        return OLD_FIELD, response
-    both = replace(settings, max_tokens_field=NEW_FIELD)
-    response = await _ask(client, both, {OLD_FIELD: _OLD_LIMIT})
-    if response.error_category is not ErrorCategory.BAD_REQUEST:
-        _check(response, settings, models)
-        return (OLD_FIELD if response.completion_tokens == _OLD_LIMIT else NEW_FIELD), response
-    for field in (NEW_FIELD, OLD_FIELD):
-        response = await _ask(client, replace(settings, max_tokens_field=field), {})
-        if response.error_category is not ErrorCategory.BAD_REQUEST:
-            break
-    _check(response, settings, models)
-    return field, response
+    response: Response
+    stream: ParsedStream
+    limit_field: str
+    refused_fields: tuple[str, ...] = ()
 
 
-async def _ask(client: Client, settings: EndpointSettings, extra: dict[str, int]) -> Response:
-    if settings.api == "completions":
-        request = CompletionRequests(settings, extra).build({}, _NEW_LIMIT, _PROMPT)
-    else:
-        request = ChatRequests(settings, extra).build({}, _NEW_LIMIT, _MESSAGES)
-    return await client.request(_STREAM, request)
+class _Prober:
+    """Finds the fields that a server takes."""
+
+    def __init__(self, asker: Asker) -> None:
+        self._asker = asker
+        self._settings = asker.settings
+
+    async def probed(self) -> _Probe:
+        """Ask with every field at once; where that is refused, find out which field it is for."""
+        completions = self._settings.api == "completions"
+        limits = (OLD_LIMIT,) if completions else (NEW_LIMIT, OLD_LIMIT)
+        probe = await self._with(limits, ())
+        if not _is_refused(probe):
+            honoured_old = probe.response.completion_tokens == _LIMITS[OLD_LIMIT]
+            return replace(probe, limit_field=OLD_LIMIT) if honoured_old else probe
+        for limit in limits:
+            probe = await self._with((limit,), _OPTIONAL)
+            if not _is_refused(probe):
+                return await self._with_optional(limit, probe)
+        return probe
+
+    async def _with_optional(self, limit: str, probe: _Probe) -> _Probe:
+        """Add the optional fields again, one by one, to a request that was taken without."""
+        asked = fixed_fields(self._settings)
+        for field in _OPTIONAL:
+            if field in asked:
+                left_out = tuple(each for each in probe.refused_fields if each != field)
+                more = await self._with((limit,), left_out)
+                probe = probe if _is_refused(more) else more
+        refused = tuple(each for each in probe.refused_fields if each in asked)
+        return replace(probe, refused_fields=refused)
+
+    async def _with(self, limits: Collection[str], left_out: tuple[str, ...]) -> _Probe:
+        settings = replace(self._settings, refused_fields=left_out)
+        body = fixed_fields(settings) | {name: _LIMITS[name] for name in limits}
+        body |= _ASKED[settings.api]
+        exchange = await self._asker.ask(settings.completions_path, body, connection="probe")
+        return _Probe(
+            response_of(exchange, Connected(), 0, settings.secrets),
+            _stream_of(exchange),
+            next(iter(limits)),
+            left_out,
+        )
+
+
+def _is_refused(probe: _Probe) -> bool:
+    return probe.response.error_category is ErrorCategory.BAD_REQUEST
+
+
+def _stream_of(exchange: Exchange) -> ParsedStream:
+    return (exchange.body and exchange.body.stream) or ParsedStream()
 
 
 def _check(response: Response, settings: EndpointSettings, models: tuple[ServedModel, ...]) -> None:
     """Raise UsageError where the tiny completion shows that no run is possible."""
-    if response.status is Status.OK:
-        return
     text = response.error_text or "no reason given"
-    if response.status is Status.OVERFLOW or overflows(text):
-        raise _unusable(
+    if response.status is Status.OVERFLOW:
+        raise unusable(
             "server-context-too-small",
             f"the server's context is too small for the shortest request ({text})",
             "start it with a longer context",
         )
     match response.error_category:
-        case ErrorCategory.UNAUTHORIZED:
-            raise _no_key(settings)
+        case None:
+            return
         case ErrorCategory.NOT_FOUND:
             raise _not_found(text, settings, models)
         case ErrorCategory.MALFORMED:
-            raise _unusable(
-                "server-without-streaming",
-                f"the server does not stream ({text})",
-                "turn streaming on",
-            )
+            what, way_out = f"the server does not stream ({text})", "turn streaming on"
+            if "encoding" in text or "compressed" in text:
+                what = f"the server compresses streams in a way not asked for ({text})"
+                way_out = "turn compression off for event streams, or allow gzip"
+            raise unusable("server-without-streaming", what, way_out)
         case _:
-            raise _unusable(
+            raise unusable(
                 "server-fails",
                 f"the server fails a request of one line ({text})",
                 "see the server's log",
@@ -283,28 +271,14 @@ def _not_found(
 ) -> UsageError:
     """Tell a model that is not served from a path that is not there."""
     if settings.model.lower() in text.lower() or "model" in text.lower():
-        return _unusable(
+        return unusable(
             "model-not-served",
             f"the server does not serve the model {settings.model!r}",
             f"choose one it does: {_names(models)}" if models else "check --model",
         )
-    path = "/completions" if settings.api == "completions" else "/chat/completions"
-    return _unusable(
+    path = f"{settings.url.path}{settings.completions_path}"
+    return unusable(
         "api-path-missing",
-        f"there is no {settings.url.path}{path} on {settings.url.authority} ({text})",
+        f"there is no {path} on {settings.url.authority} ({text})",
         "give the base of the API, usually http://HOST:PORT/v1",
     )
-
-
-def _no_key(settings: EndpointSettings) -> UsageError:
-    if settings.api_key:
-        return _unusable(
-            "api-key-refused", "the server refuses the API key", f"check {settings.api_key_env}"
-        )
-    return _unusable(
-        "api-key-missing", "the server wants an API key", f"set {settings.api_key_env}"
-    )
-
-
-def _unusable(code: str, what: str, what_to_do: str) -> UsageError:
-    return UsageError(code, short(what), what_to_do, exit_code=_UNUSABLE)

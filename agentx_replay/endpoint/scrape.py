@@ -11,9 +11,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 
-from agentx_replay.endpoint.chat import head_start
-from agentx_replay.endpoint.client import Client, ConnectError
+from agentx_replay.endpoint.client import Client
+from agentx_replay.endpoint.connect_error import ConnectError
 from agentx_replay.endpoint.connection import Ending
+from agentx_replay.endpoint.requests import head_start
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.endpoint.url import BaseUrl, parse_base_url
 from agentx_replay.errors import UsageError

@@ -63,9 +63,10 @@ class EndpointSettings:
     """One server and how to ask it.
 
     ``api_key_env`` is the environment variable that the key is from, for messages.
-    ``max_tokens_field`` is the name of the body field that limits the output (of completions it is
-    always ``max_tokens``). ``extra_body`` and ``extra_headers`` pass through. ``session_headers``
-    adds what routers keep a session together by (``chat.id_headers``). ``keepalive_s`` is how long
+    ``max_tokens_field`` is the name of the body field that limits the output of chat;
+    ``refused_fields`` the server was found to take none of. ``extra_body`` and ``extra_headers``
+    pass through; a null in the body leaves a field out. ``session_headers`` adds what routers keep
+    a session together by (``requests.id_headers``). ``keepalive_s`` is how long
     an idle connection may be used again where neither the server's announcement nor a measurement
     says less. ``timeout_s`` limits one response; None is no limit. ``continuous_usage`` asks for
     usage in every event, which costs the server time. ``keeps_answers`` keeps what is said, to be
@@ -77,6 +78,7 @@ class EndpointSettings:
     api_key: str | None = field(default=None, repr=False)
     api_key_env: str = "OPENAI_API_KEY"
     max_tokens_field: str = "max_completion_tokens"
+    refused_fields: tuple[str, ...] = ()
     extra_body: dict[str, Any] = field(default_factory=dict)
     extra_headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     session_headers: bool = False
@@ -87,6 +89,19 @@ class EndpointSettings:
     api: Api = "chat"
     keeps_answers: bool = False
     timestamps: Timestamps | None = None
+
+    @property
+    def completions_path(self) -> str:
+        return "/completions" if self.api == "completions" else "/chat/completions"
+
+    @property
+    def limit_field(self) -> str:
+        """The body field that limits the output, of completions always the same."""
+        return "max_tokens" if self.api == "completions" else self.max_tokens_field
+
+    @property
+    def sent_extras(self) -> dict[str, Any]:
+        return {name: value for name, value in self.extra_body.items() if value is not None}
 
     @property
     def secrets(self) -> tuple[str, ...]:

@@ -12,7 +12,6 @@ from typing import TypeVar
 
 import orjson
 
-from agentx_replay.endpoint.client import Client
 from agentx_replay.endpoint.counting import Counter, Enough, UncountedError, Way, Ways
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.errors import UsageError
@@ -122,14 +121,12 @@ async def calibrate(
             f"leave it out, or {'add' if earlier.cost.tool_messages else 'leave out'} "
             "--tool-messages",
         )
-    client = Client(settings)
+    counter = Counter(settings)
     try:
-        session = _Session(
-            Counter(client, settings), settings, context_tokens, proof, tool_messages=tool_messages
-        )
+        session = _Session(counter, settings, context_tokens, proof, tool_messages=tool_messages)
         return await session.calibration(candidates or builtin_candidates(), earlier)
     finally:
-        await client.close()
+        await counter.close()
 
 
 class _Session:

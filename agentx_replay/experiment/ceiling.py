@@ -12,9 +12,9 @@ import numpy as np
 import orjson
 
 from agentx_replay.analysis.client_error import Ceiling, Driven, Offered, Stamps, compare
-from agentx_replay.endpoint.chat import ChatRequests, head_start
 from agentx_replay.endpoint.client import Client
 from agentx_replay.endpoint.kernel_stamps import Timestamps
+from agentx_replay.endpoint.requests import Requests, head_start
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.endpoint.url import parse_base_url
 from agentx_replay.experiment.open_files import raise_open_files
@@ -88,7 +88,7 @@ async def drive(url: str, load: Load) -> Driven:
 
 def _request(settings: EndpointSettings, load: Load, base_ns: int, stream: int) -> bytes:
     due = {"first_token_at_ns": load.first_token_ns(base_ns, stream), "every_ns": load.every_ns}
-    requests = ChatRequests(settings, due)
+    requests = Requests(settings, due)
     return requests.build({"X-Request-ID": str(stream)}, load.tokens, _MESSAGES)
 
 

@@ -10,7 +10,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from agentx_replay.endpoint.client import Client
 from agentx_replay.endpoint.counting import Counter, UncountedError
 from agentx_replay.endpoint.readiness import ServerFacts, ask_server
 from agentx_replay.endpoint.scrape import MetricsPage, page_url, server_page
@@ -162,16 +161,15 @@ def _probes(calibration: Calibration, context_tokens: int | None) -> list[Probe]
 
 
 async def _counts(server: EndpointSettings, probes: Sequence[Probe]) -> list[Count]:
-    client = Client(server)
+    counter = Counter(server)
     try:
-        counter = Counter(client, server)
         asked = ProbeMaker("x", ("x",), random.Random(0))
         ways = await counter.ways(asked.conversation([("user", 3)]), asked.text(3))
         return await counter.counts(probes, ways)
     except UncountedError:
         return [None] * len(probes)
     finally:
-        await client.close()
+        await counter.close()
 
 
 def _tokens(count: Count) -> str:

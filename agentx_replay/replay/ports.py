@@ -166,8 +166,9 @@ class Response:
 
 
 def recorded_status(dispatch: Dispatch, response: Response) -> Status:
-    """Return the status to record: ok is a length mismatch where other tokens came than asked."""
-    if response.status is Status.OK and response.completion_tokens != dispatch.max_tokens:
+    """Return the status to record: ok is a length mismatch if other tokens came than asked."""
+    told = response.completion_tokens
+    if response.status is Status.OK and told is not None and told != dispatch.max_tokens:
         return Status.LENGTH_MISMATCH
     return response.status
 

@@ -38,3 +38,9 @@ def run_on(loops: Callable[[], asyncio.AbstractEventLoop], test: Awaitable[None]
 @pytest.fixture(params=LOOPS)
 def run(request: pytest.FixtureRequest) -> Callable[[Awaitable[None]], None]:
     return lambda test: run_on(LOOPS[request.param], test)
+
+
+@pytest.fixture(autouse=True)
+def _brief_handshakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that is asked whether it speaks TLS and never says so is left sooner."""
+    monkeypatch.setattr("agentx_replay.endpoint.asking._HANDSHAKE_S", 0.3)

@@ -5,7 +5,7 @@ from record_cases import dispatch
 from stamped_stream import StampedStream
 
 from agentx_replay.endpoint.completion_stream import ParsedStream
-from agentx_replay.endpoint.completions import CompletionRequests
+from agentx_replay.endpoint.requests import Requests
 from agentx_replay.endpoint.server_sent_events import Event
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.endpoint.url import BaseUrl
@@ -18,9 +18,7 @@ SETTINGS = EndpointSettings(
 
 def test_a_request_has_its_prompt_as_it_stands_and_max_tokens() -> None:
     prompt = Prompt(3, 0, dispatch().prompt.block_ids, lambda: b"[ 7,  8,  9]")
-    sent = CompletionRequests(SETTINGS).request(
-        dispatch(request_id="r", prompt=prompt, max_tokens=5)
-    )
+    sent = Requests(SETTINGS).request(dispatch(request_id="r", prompt=prompt, max_tokens=5))
     head, _, body = b"".join(sent).partition(b"\r\n\r\n")
     assert head.startswith(b"POST /v1/completions HTTP/1.1\r\nHost: server\r\n")
     assert b"\r\nX-Correlation-ID: s\r\nX-Request-ID: r\r\nX-Session-ID: p\r\n" in head

@@ -1,6 +1,5 @@
 """How long a server says that a prompt is: by /tokenize as each server offers it, or by usage."""
 
-import socket
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -21,9 +20,8 @@ from counting_server import (
 )
 from refusals import refuses
 
-from agentx_replay.endpoint.client import Client
-from agentx_replay.endpoint.counting import Counter, Enough, UncountedError, Way, Ways, wait_s
-from agentx_replay.endpoint.patience import Limits
+from agentx_replay.endpoint.asking import Limits, wait_s
+from agentx_replay.endpoint.counting import Counter, Enough, UncountedError, Way, Ways
 from agentx_replay.endpoint.settings import Api, EndpointSettings
 from agentx_replay.endpoint.url import parse_base_url
 from agentx_replay.prompts.probes import Conversation, Ids, Text
@@ -39,16 +37,17 @@ def with_counter(
     reply: Replying,
     use: Callable[[Counter], Awaitable[_T]],
     api: Api = "chat",
+    limits: Limits | None = None,
     **more: object,
 ) -> tuple[_T, CountingServer]:
     async def run() -> tuple[_T, CountingServer]:
         async with counting_server(reply) as server:
             settings = EndpointSettings(parse_base_url(server.url), "tiny", api=api, **more)  # type: ignore[arg-type]
-            client = Client(settings)
+            counter = Counter(settings, limits)
             try:
-                return await use(Counter(client, settings)), server
+                return await use(counter), server
             finally:
-                await client.close()
+                await counter.close()
 
     return uvloop.run(run())
 
@@ -215,22 +214,25 @@ def test_a_busy_server_is_asked_again_when_it_says() -> None:
     assert len(server.asked) == 3
 
 
-def test_a_server_that_stays_busy_is_told_after_five_times() -> None:
-    def busy(path: str, body: Body) -> Reply:
-        return Reply(429, {}, headers=("Retry-After: 0",))
+def busy(path: str, body: Body) -> Reply:
+    return Reply(429, {"error": "slow down"}, headers=("Retry-After: 0",))
 
-    with refuses("server-busy", "HTTP 429", "5 times", "--calibration") as raised:
-        with_counter(busy, lambda counter: counter.count(TALK, Way.USAGE))
+
+def test_a_server_that_stays_busy_is_given_up_with_its_words(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    short = Limits(busy_s=0.2)
+    with refuses("server-busy", "HTTP 429: slow down", "0.2 s") as raised:
+        with_counter(busy, lambda counter: counter.count(TALK, Way.USAGE), limits=short)
     assert raised.value.exit_code == 3
+    (waiting,) = caplog.messages
+    assert "HTTP 429: slow down" in waiting
 
 
 def test_one_connection_that_gives_up_ends_them_all() -> None:
-    def busy(path: str, body: Body) -> Reply:
-        return Reply(429, {}, headers=("Retry-After: 0",))
-
     ways = Ways(Way.USAGE, Way.USAGE, Way.USAGE)
     with refuses("server-busy"):
-        with_counter(busy, lambda counter: counter.counts([TALK] * 20, ways))
+        with_counter(busy, lambda c: c.counts([TALK] * 20, ways), limits=Limits(busy_s=0.1))
 
 
 def test_no_probe_is_begun_when_there_is_enough() -> None:
@@ -241,25 +243,26 @@ def test_no_probe_is_begun_when_there_is_enough() -> None:
     assert len(server.asked) == 3
 
 
-def test_a_connection_that_is_closed_on_a_prompt_is_told() -> None:
-    def bad(path: str, body: Body) -> Reply:
-        return Reply(0)
-
-    with refuses("server-closed-tiny-prompt"):
-        with_counter(bad, lambda counter: counter.count(TALK, Way.USAGE))
+@pytest.mark.parametrize(("status", "code"), [(0, "server-not-http"), (401, "api-key-missing")])
+def test_a_server_that_ceases_to_answer_is_told(status: int, code: str) -> None:
+    with refuses(code) as raised:
+        with_counter(lambda path, body: Reply(status, {}), lambda c: c.count(TALK, Way.USAGE))
+    assert raised.value.exit_code == 3
 
 
 @pytest.mark.parametrize(
     ("asked", "seconds"),
-    [(b"2", 2.0), (b"600", 10.0), (b"-3", 0.0), (b"Mon, 30 Nov", 1.0), (None, 1.0)],
+    [
+        (b"2", 2.0),
+        (b"600", 10.0),
+        (b"-3", 0.05),
+        (b"nan", 0.05),
+        (b"Mon, 30 Nov", 1.0),
+        (None, 1.0),
+    ],
 )
 def test_a_wait_is_bounded(asked: bytes | None, seconds: float) -> None:
     assert wait_s(asked) == seconds
-
-
-def test_a_refused_key_is_told() -> None:
-    with refuses("api-key-refused-midway"):
-        with_counter(lambda path, body: Reply(401, {}), lambda c: c.count(TALK, Way.USAGE))
 
 
 def test_a_refused_path_is_one_that_is_not_offered() -> None:
@@ -282,41 +285,3 @@ def test_completions_have_one_way_for_all() -> None:
         return NOT_FOUND if path == "/tokenize" else completion(body, words_in(body))
 
     assert found_ways(completions, "completions") == Ways(Way.USAGE, Way.USAGE, Way.USAGE)
-
-
-def test_a_server_that_is_gone_is_told() -> None:
-    async def count_nobody() -> None:
-        settings = EndpointSettings(parse_base_url("http://127.0.0.1:9"), "tiny")
-        client = Client(settings)
-        try:
-            await Counter(client, settings).count(TALK, Way.USAGE)
-        finally:
-            await client.close()
-
-    with refuses("server-gone"):
-        uvloop.run(count_nobody())
-
-
-def test_a_server_that_accepts_and_never_counts_is_given_up() -> None:
-    async def count() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as silent:
-            url = parse_base_url(f"http://127.0.0.1:{silent.getsockname()[1]}")
-            settings = EndpointSettings(url, "tiny")
-            client = Client(settings)
-            try:
-                await Counter(client, settings, Limits(request_s=0.3)).count(TALK, Way.USAGE)
-            finally:
-                await client.close()
-
-    with refuses("server-silent", "0.3") as raised:
-        uvloop.run(count())
-    assert raised.value.exit_code == 3
-
-
-def test_the_variable_of_a_refused_key_is_named() -> None:
-    with refuses("api-key-refused-midway", "MY_KEY"):
-        with_counter(
-            lambda path, body: Reply(401, {}),
-            lambda counter: counter.count(TALK, Way.USAGE),
-            api_key_env="MY_KEY",
-        )

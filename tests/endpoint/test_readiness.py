@@ -1,12 +1,16 @@
 """What is found out about a server before a run, and what is said where no run is possible."""
 
 import asyncio
-from collections.abc import Sequence
+import ssl
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 import uvloop
+from certificates import made_certificate
+from counting_server import Body, Reply, Replying, completion, counting_server
 from refusals import refuses
 from scripted_server import (
     DONE,
@@ -21,11 +25,10 @@ from scripted_server import (
     usage,
 )
 
-from agentx_replay.endpoint.patience import LIMITS, Limits
+from agentx_replay.endpoint.asking import Limits
 from agentx_replay.endpoint.readiness import ServedModel, ServerFacts, ask_server, models_in
-from agentx_replay.endpoint.settings import EndpointSettings
-from agentx_replay.endpoint.url import BaseUrl
-from agentx_replay.errors import UsageError
+from agentx_replay.endpoint.settings import EndpointSettings, TlsSettings
+from agentx_replay.endpoint.url import BaseUrl, parse_base_url
 
 
 def models(*entries: dict[str, Any]) -> Answer:
@@ -35,7 +38,7 @@ def models(*entries: dict[str, Any]) -> Answer:
 ONE = models({"id": "tiny", "max_model_len": 8192})
 
 
-def completion(count: int, finish: str = "length", *, cached: bool = True) -> Answer:
+def completed(count: int, finish: str = "length", *, cached: bool = True) -> Answer:
     used = usage(12, count)
     if not cached:
         used = (
@@ -46,7 +49,7 @@ def completion(count: int, finish: str = "length", *, cached: bool = True) -> An
 
 
 def ask(
-    *scripts: Sequence[Answer], model: str = "", limits: Limits = LIMITS, **more: Any
+    *scripts: Sequence[Answer], model: str = "", limits: Limits | None = None, **more: Any
 ) -> tuple[ServerFacts, list[bytes]]:
     """Return what is found with one script a connection, and the requests made."""
 
@@ -60,15 +63,8 @@ def ask(
         return runner.run(run())
 
 
-def refused(*scripts: Sequence[Answer], model: str = "", **more: Any) -> str:
-    with pytest.raises(UsageError) as raised:
-        ask(*scripts, model=model, **more)
-    assert raised.value.exit_code == 3
-    return str(raised.value)
-
-
 def test_two_requests_tell_all() -> None:
-    facts, requests = ask([ONE], [completion(7)])
+    facts, requests = ask([ONE], [completed(7)])
     assert facts == ServerFacts(
         model="tiny",
         max_model_len=8192,
@@ -87,21 +83,74 @@ def test_two_requests_tell_all() -> None:
 
 
 def test_the_field_that_was_honoured_is_told_by_the_count() -> None:
-    facts, _ = ask([ONE], [completion(5)])
+    facts, _ = ask([ONE], [completed(5)])
     assert facts.max_tokens_field == "max_tokens"
 
 
-@pytest.mark.parametrize(("refusals", "field"), [(1, "max_completion_tokens"), (2, "max_tokens")])
-def test_fields_that_are_refused_together_are_tried_alone(refusals: int, field: str) -> None:
-    no = [answer("400 Bad Request", b"unsupported parameter")]
-    facts, requests = ask([ONE], [*[no] * refusals, completion(7)])
-    assert facts.max_tokens_field == field
-    alone = orjson.loads(requests[-1].partition(b"\r\n\r\n")[2])
-    assert {"max_tokens", "max_completion_tokens"} & alone.keys() == {field}
+Accepts = Callable[[Body], bool]
+"""Whether a server takes a body."""
+
+TAKES: dict[str, tuple[Accepts, str, tuple[str, ...]]] = {
+    "all": (lambda body: True, "max_completion_tokens", ()),
+    "not both limits": (
+        lambda body: len({"max_tokens", "max_completion_tokens"} & body.keys()) == 1,
+        "max_completion_tokens", ()),
+    "no new limit": (lambda body: "max_completion_tokens" not in body, "max_tokens", ()),
+    "no old limit": (lambda body: "max_tokens" not in body, "max_completion_tokens", ()),
+    "no ignore_eos": (
+        lambda body: "ignore_eos" not in body, "max_completion_tokens", ("ignore_eos",)),
+    "no stream_options": (
+        lambda body: "stream_options" not in body, "max_completion_tokens", ("stream_options",)),
+    "nothing beyond the first API": (
+        lambda body: not {"max_completion_tokens", "ignore_eos", "stream_options"} & body.keys(),
+        "max_tokens", ("ignore_eos", "stream_options")),
+}  # fmt: skip
+
+
+def answering(reply: Replying, model: str = "tiny", **more: Any) -> tuple[ServerFacts, list[Body]]:
+    """Return what is found of a server that answers as ``reply`` says, and the bodies it got."""
+
+    async def run() -> tuple[ServerFacts, list[Body]]:
+        async with counting_server(reply) as server:
+            settings = EndpointSettings(parse_base_url(server.url), model, **more)
+            return await ask_server(settings), [body for _, body in server.asked if body]
+
+    return uvloop.run(run())
+
+
+def taking(accepts: Accepts, status: int = 400) -> Replying:
+    def reply(path: str, body: Body) -> Reply:
+        if path == "/v1/models":
+            return Reply(json={"data": []})
+        if not accepts(body):
+            return Reply(status, {"error": {"message": "unsupported parameter"}})
+        return completion(body, 12)
+
+    return reply
+
+
+@pytest.mark.parametrize("status", [400, 422])
+@pytest.mark.parametrize(("accepts", "limit", "refused"), TAKES.values(), ids=TAKES)
+def test_fields_that_a_server_refuses_are_left_out_and_named(
+    accepts: Accepts, limit: str, refused: tuple[str, ...], status: int
+) -> None:
+    facts, bodies = answering(taking(accepts, status))
+    assert (facts.max_tokens_field, facts.refused_fields) == (limit, refused)
+    named = [warning.text for warning in facts.warnings() if warning.code == "field-refused"]
+    assert len(named) == len(refused)
+    assert all(field in said for field, said in zip(refused, named, strict=True))
+    assert len(bodies) <= 5
+
+
+def test_a_field_that_the_user_leaves_out_is_not_asked_and_not_named() -> None:
+    takes = TAKES["no ignore_eos"][0]
+    facts, bodies = answering(taking(takes), extra_body={"ignore_eos": None, "seed": 1})
+    assert facts.refused_fields == ()
+    assert all(body["seed"] == 1 and "ignore_eos" not in body for body in bodies)
 
 
 def test_an_early_end_means_ignore_eos_is_not_honoured() -> None:
-    facts, _ = ask([ONE], [completion(3, "stop")])
+    facts, _ = ask([ONE], [completed(3, "stop")])
     assert not facts.ignore_eos
     assert [warning.code for warning in facts.warnings()] == ["server-ends-early"]
 
@@ -113,8 +162,42 @@ def test_no_usage_is_told_and_leaves_the_rest_unknown() -> None:
 
 
 def test_no_cached_tokens_is_told() -> None:
-    facts, _ = ask([ONE], [completion(7, cached=False)])
+    facts, _ = ask([ONE], [completed(7, cached=False)])
     assert [warning.code for warning in facts.warnings()] == ["server-without-cached-tokens"]
+
+
+@pytest.mark.parametrize("odd", ["-5", "1e40", '"7"', "4.5", "0"])
+def test_usage_that_is_no_count_is_told_and_is_not_called_absent(odd: str) -> None:
+    used = b'data: {"choices":[],"usage":{"prompt_tokens":12,"completion_tokens":%b}}\n\n'
+    body = token("x", "length") + used % odd.encode() + DONE
+    facts, _ = ask([ONE], [[HEAD, chunk(body), LAST_CHUNK]])
+    (warning,) = facts.warnings()
+    assert warning.code == "server-usage-odd"
+    assert "completion_tokens" in warning.text
+
+
+LOADING: dict[str, Reply] = {
+    "llama.cpp": Reply(503, {"error": {"message": "Loading model", "code": 503}}),
+    "a gateway": Reply(502, {"detail": "Bad Gateway"}),
+    "by its words": Reply(500, {"error": "model is loading, try again"}),
+    "busy": Reply(429, {"error": "Model is overloaded"}, headers=("Retry-After: 0",)),
+    "without words": Reply(503, {}, headers=("Retry-After: 0",)),
+}
+
+
+@pytest.mark.parametrize("loading", LOADING.values(), ids=LOADING)
+def test_a_server_that_is_loading_is_waited_for_with_its_words(
+    loading: Reply, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("agentx_replay.endpoint.asking._DEFAULT_WAIT_S", 0.01)
+    replies = [loading] * 3
+
+    def reply(path: str, body: Body) -> Reply:
+        return replies.pop() if replies else taking(lambda body: True)(path, body)
+
+    assert answering(reply)[0].model == "tiny"
+    (waiting,) = caplog.messages
+    assert f"HTTP {loading.status}" in waiting
 
 
 HANGING: Answer = [Move.HANG]
@@ -125,96 +208,164 @@ DRIPPING: Answer = [b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", *[b" 
 def test_a_server_that_never_lists_its_models_is_given_up(
     never: Answer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    told = refused([never], limits=Limits(told_after_s=0.0, models_s=0.3, request_s=30.0))
-    assert "/v1 has not answered" in told
-    assert "0.3 s" in told
+    with refuses("server-silent", "/v1", "0.3 s"):
+        ask([never], limits=Limits(told_after_s=0.0, models_s=0.3, request_s=30.0))
     (waiting,) = caplog.messages
-    assert waiting.startswith("waiting for http://127.0.0.1:")
-    assert waiting.endswith("/v1 to answer")
+    assert "waiting for http://127.0.0.1:" in waiting
 
 
 def test_a_server_that_never_completes_is_given_up_later() -> None:
-    told = refused([ONE], [HANGING], limits=Limits(models_s=30.0, request_s=0.3))
-    assert "0.3 s" in told
+    with refuses("server-silent", "0.3 s"):
+        ask([ONE], [HANGING], limits=Limits(models_s=30.0, request_s=0.3))
 
 
 def test_of_a_server_that_answers_no_waiting_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    ask([ONE], [completion(7)])
+    ask([ONE], [completed(7)])
     assert caplog.messages == []
 
 
-def test_the_variable_that_the_key_is_from_is_named() -> None:
-    no = [answer("401 Unauthorized", b"")]
-    assert refused([no], api_key_env="MY_KEY").endswith("set MY_KEY")
-    assert refused([no], api_key="k" * 8, api_key_env="MY_KEY").endswith("check MY_KEY")
-
-
 def test_a_model_that_is_named_need_not_be_listed() -> None:
-    facts, _ = ask([[answer("404 Not Found", b"")]], [completion(7)], model="mine")
+    facts, _ = ask([[answer("404 Not Found", b"")]], [completed(7)], model="mine")
     assert (facts.model, facts.max_model_len, facts.served_models) == ("mine", None, ())
 
 
 def test_llama_cpp_tells_the_context_of_a_slot() -> None:
     listed = b'{"data":[{"id":"a","meta":{"n_ctx":4096,"n_ctx_train":131072}},{"id":"b","meta":1}]}'
-    assert models_in(listed) == (ServedModel("a", 4096), ServedModel("b"))
+    assert models_in(orjson.loads(listed)) == (ServedModel("a", 4096), ServedModel("b"))
 
 
 def test_a_list_of_models_in_other_shapes_is_empty() -> None:
-    assert models_in(b"<html>") == models_in(b"[]") == models_in(b'{"data":{}}') == ()
-    assert models_in(b'{"data":[1,{"id":2},{"id":"a","max_model_len":true}]}') == (
-        ServedModel("a"),
-    )
+    assert models_in(None) == models_in([]) == models_in({"data": {}}) == ()
+    listed = {"data": [1, {"id": 2}, {"id": "a", "max_model_len": True}]}
+    assert models_in(listed) == (ServedModel("a"),)
 
 
-MISSING = {"error": {"message": "The model `x` does not exist."}}
-REFUSALS: dict[str, tuple[list[Sequence[Answer]], dict[str, Any], str]] = {
-    "no list of models": (
-        [[[answer("404 Not Found", b"")]]], {}, "/models lists no model (HTTP 404); name the"),
+MISSING = answer("404 Not Found", b'{"error": {"message": "The model `x` does not exist."}}')
+NO_LIST = [[answer("404 Not Found", b"")]]
+BR = HEAD[:-2] + b"Content-Encoding: br\r\n\r\n"
+Refusal = tuple[list[Sequence[Answer]], dict[str, Any], str, tuple[str, ...]]
+REFUSALS: dict[str, Refusal] = {
+    "no list of models": ([NO_LIST], {}, "model-not-listed", ("HTTP 404", "--model")),
     "several models": (
-        [[models({"id": "a"}, {"id": "b"})]], {}, "2 models; choose by --model: a, b"),
+        [[models({"id": "a"}, {"id": "b"})]], {}, "several-models", ("2", "--model: a, b")),
     "many models": (
-        [[models(*({"id": str(n)} for n in range(9)))]], {}, "--model: 0, 1, 2, 3, 4, …"),
-    "wrong model": (
-        [[ONE], [[answer("404 Not Found", orjson.dumps(MISSING))]]], {"model": "x"},
-        "does not serve the model 'x'; choose one it does: tiny"),
+        [[models(*({"id": str(n)} for n in range(9)))]], {}, "several-models", ("3, 4, …",)),
+    "wrong model": ([[ONE], [[MISSING]]], {"model": "x"}, "model-not-served", ("'x'", "tiny")),
     "wrong model, no list": (
-        [[[answer("404 Not Found", b"")]], [[answer("404 Not Found", orjson.dumps(MISSING))]]],
-        {"model": "x"}, "does not serve the model 'x'; check --model"),
+        [NO_LIST, [[MISSING]]], {"model": "x"}, "model-not-served", ("'x'", "--model")),
     "wrong path": (
         [[ONE], [[answer("404 Not Found", b"nothing here")]]], {},
-        "there is no /v1/chat/completions on 127.0.0.1:"),
-    "no key": ([[[answer("401 Unauthorized", b"")]]], {}, "wants an API key; set OPENAI_API_KEY"),
+        "api-path-missing", ("/v1/chat/completions on 127.0.0.1:", "nothing here")),
+    "no key": ([[[answer("401 No", b"")]]], {}, "api-key-missing", ("OPENAI_API_KEY",)),
+    "no key, of another variable": (
+        [[[answer("403 No", b"")]]], {"api_key_env": "MY_KEY"}, "api-key-missing", ("MY_KEY",)),
     "wrong key": (
-        [[ONE], [[answer("401 Unauthorized", b"")]]], {"api_key": "k"},
-        "refuses the API key; check OPENAI_API_KEY"),
-    "not HTTP": ([[[b"SSH-2.0\r\n"]]], {}, "does not answer HTTP (the answer is not HTTP)"),
-    "closed": ([[[Move.CLOSE]]], {}, "does not answer HTTP (connection closed)"),
+        [[ONE], [[answer("401 No", b"")]]], {"api_key": "k" * 8, "api_key_env": "MY_KEY"},
+        "api-key-refused", ("MY_KEY",)),
+    "not HTTP": ([[[b"SSH-2.0\r\n"]]], {}, "server-not-http", ()),
+    "closed": ([[[Move.CLOSE]]], {}, "server-closes", ()),
+    "reset": ([[[Move.RESET]]], {}, "server-closes", ()),
     "no streaming": (
         [[ONE], [[answer("200 OK", b"{}", "Content-Type: application/json")]]], {},
-        "the server does not stream"),
+        "server-without-streaming", ()),
+    "compression": ([[ONE], [[BR, LAST_CHUNK]]], {}, "server-without-streaming", ("'br'", "gzip")),
     "a tiny context": (
-        [[ONE], [[answer("400 Bad Request", b"maximum context length is 4")]]], {},
-        "context is too small for the shortest request"),
+        [[ONE], [[answer("400 No", b"maximum context length is 4")]]], {},
+        "server-context-too-small", ("length is 4",)),
     "a server that refuses every request": (
-        [[ONE], [[answer("400 Bad Request", b"no")]] * 3], {}, "of one line (HTTP 400: no)"),
+        [[ONE], [[answer("400 Bad Request", b"no")]] * 3], {}, "server-fails", ("HTTP 400: no",)),
     "a failing server": (
-        [[ONE], [[answer("500 Oops", b"no GPU")]]], {}, "fails a request of one line"),
+        [[ONE], [[answer("500 Oops", b"no GPU")]]], {}, "server-fails", ("HTTP 500: no GPU",)),
+    "moved": (
+        [[[answer("301 Moved", b"", "Location: https://other:8443/api/v1/models")]]], {},
+        "server-redirects", ("https://other:8443/api/v1 ", "301", "--url")),
+    "moved, by a path": (
+        [[[answer("307 Moved", b"", "Location: /api/v1/models")]]], {},
+        "server-redirects", ("/api/v1 ", "307")),
+    "moved, to a login": (
+        [[[answer("302 Found", b"", "Location: /login")]]], {}, "server-redirects", ("/login",)),
+    "moved, nobody says where": ([[[answer("308 Moved", b"")]]], {}, "server-redirects", ("308",)),
+    "completions that moved": (
+        [[ONE], [[answer("301 Moved", b"", "Location: http://x/v2/chat/completions")]]], {},
+        "server-redirects", ("http://x/v2 ",)),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("scripts", "more", "sentence"), REFUSALS.values(), ids=REFUSALS)
-def test_a_server_no_run_is_possible_on_is_refused_in_a_sentence(
-    scripts: list[Sequence[Answer]], more: dict[str, Any], sentence: str
+@pytest.mark.parametrize(("scripts", "more", "code", "named"), REFUSALS.values(), ids=REFUSALS)
+def test_a_server_that_no_run_is_possible_on_is_refused(
+    scripts: list[Sequence[Answer]], more: dict[str, Any], code: str, named: tuple[str, ...]
 ) -> None:
-    assert sentence in refused(*scripts, **more)
+    with refuses(code, *named) as raised:
+        ask(*scripts, **more)
+    assert raised.value.exit_code == 3
 
 
-def test_a_server_that_is_not_there_is_refused_in_a_sentence() -> None:
+def test_a_server_that_is_not_there_is_refused() -> None:
     async def run() -> None:
         async with scripted([ONE]) as server:
             port = server.port
         await ask_server(EndpointSettings(BaseUrl("http", "127.0.0.1", port, "/v1"), ""))
 
-    with refuses("server-unreachable", "127.0.0.1") as raised:
-        asyncio.run(run())
-    assert raised.value.exit_code == 3
+    with refuses("server-unreachable", "127.0.0.1"):
+        uvloop.run(run())
+
+
+# --- TLS ----------------------------------------------------------------------------------------
+
+
+async def _answers_400(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """As a server without TLS does to a handshake, of which it understands nothing."""
+    await reader.read(1)
+    writer.write(answer("400 Bad Request", b"Invalid HTTP request received."))
+    await writer.drain()
+    writer.close()
+
+
+def asked_at(url: str, certificate: tuple[Path, Path] | None, *, trusted: bool) -> None:
+    """Ask a server whose port stands for PORT in the URL; it has TLS if there is a certificate."""
+
+    async def run() -> None:
+        context = None
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*certificate)
+        server = await asyncio.start_server(_answers_400, "127.0.0.1", 0, ssl=context)
+        port = server.sockets[0].getsockname()[1]
+        tls = TlsSettings(ca_file=str(certificate[0]) if certificate and trusted else None)
+        async with server:
+            there = parse_base_url(url.replace("PORT", str(port)))
+            await ask_server(EndpointSettings(there, "", tls=tls))
+
+    uvloop.run(run())
+
+
+TLS: dict[str, tuple[bool, str, bool, tuple[str, ...]]] = {
+    "an authority that is not known": (
+        True, "https://127.0.0.1:PORT", False, ("server-unreachable", "self-signed", "--ca-file")),
+    "a certificate for another host": (
+        True, "https://localhost:PORT", True, ("server-unreachable", "another host", "localhost")),
+    "TLS asked of a server without": (
+        False, "https://127.0.0.1:PORT", False, ("server-unreachable", "http://127.0.0.1:")),
+    "a server with TLS, asked without": (
+        True, "http://127.0.0.1:PORT", False, ("server-wants-tls", "https://127.0.0.1:")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("tls", "url", "trusted", "named"), TLS.values(), ids=TLS)
+def test_what_is_wrong_with_tls_is_told(
+    tls: bool, url: str, trusted: bool, named: tuple[str, ...], tmp_path: Path
+) -> None:
+    with refuses(*named):
+        asked_at(url, made_certificate(tmp_path) if tls else None, trusted=trusted)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"<html>The plain HTTP request was sent to HTTPS port</html>",
+        b"Client sent an HTTP request to an HTTPS server.\n",
+    ],
+)
+def test_words_of_https_are_no_proof_of_it(said: bytes) -> None:
+    with refuses("model-not-listed"):
+        ask([[answer("400 Bad Request", said)]])

@@ -7,10 +7,9 @@ import uvloop
 from calibrated_plays import predicted_blocks, sent, small_sessions
 from llama_cpp_server import LlamaServer
 
-from agentx_replay.endpoint.chat import ChatRequests
 from agentx_replay.endpoint.client import Client
-from agentx_replay.endpoint.completions import CompletionRequests
 from agentx_replay.endpoint.counting import Enough
+from agentx_replay.endpoint.requests import Requests
 from agentx_replay.endpoint.settings import Api, EndpointSettings
 from agentx_replay.endpoint.url import parse_base_url
 from agentx_replay.experiment.calibrating import calibrate
@@ -72,7 +71,7 @@ def test_every_request_of_a_play_is_as_long_and_as_cached_as_recorded(
     settings = settings_of(llama_server, api)
     found = calibrated(llama_server, api, tool_messages=tool_messages)
     session = small_sessions()[int(tool_messages)]  # one that the server has not seen
-    requests = CompletionRequests(settings) if api == "completions" else ChatRequests(settings)
+    requests = Requests(settings)
 
     async def play() -> None:
         client = Client(settings)

@@ -23,6 +23,7 @@ from counting_server import (
 )
 from refusals import refuses
 
+from agentx_replay.endpoint.asking import Limits
 from agentx_replay.endpoint.counting import Enough
 from agentx_replay.endpoint.settings import Api, EndpointSettings
 from agentx_replay.endpoint.url import parse_base_url
@@ -343,11 +344,15 @@ def test_a_busy_server_is_waited_for() -> None:
     assert calibrated(busy_now_and_then)[0].exact
 
 
-def test_a_server_that_answers_429_to_all_is_told_with_a_way_out() -> None:
+def test_a_server_that_answers_429_to_all_is_told_with_a_way_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("agentx_replay.endpoint.asking.LIMITS", Limits(busy_s=0.1))
+
     def busy(path: str, body: Body) -> Reply:
         return Reply(429, {}, headers=("Retry-After: 0",))
 
-    with refuses("server-busy", "HTTP 429", "5 times") as raised:
+    with refuses("server-busy", "HTTP 429", "0.1 s") as raised:
         calibrated(busy)
     assert raised.value.exit_code == 3
 

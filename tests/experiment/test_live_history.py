@@ -9,8 +9,8 @@ import uvloop
 from command_line import SHORT, finished
 from small_corpus import corpus, request, session
 
-from agentx_replay.endpoint.chat import ChatRequests
 from agentx_replay.endpoint.client import Client
+from agentx_replay.endpoint.requests import Requests
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.endpoint.url import parse_base_url
 from agentx_replay.prompts.compose import PlayComposer
@@ -43,12 +43,12 @@ def counted(sent: Session, *, live: bool) -> list[tuple[int | None, int | None]]
             settings = EndpointSettings(url, "simulated", keeps_answers=live)
             client = Client(settings)
             try:
-                return await _sent(client, ChatRequests(settings), live)
+                return await _sent(client, Requests(settings), live)
             finally:
                 await client.close()
 
     async def _sent(
-        client: Client, requests: ChatRequests, live: bool
+        client: Client, requests: Requests, live: bool
     ) -> list[tuple[int | None, int | None]]:
         layout = lay_out(sent, CHATML)
         keys = LevelKeys("salt", 1, 0)

@@ -5,8 +5,8 @@ import gc
 
 import uvloop
 
-from agentx_replay.endpoint.chat import ChatRequests
 from agentx_replay.endpoint.client import Client
+from agentx_replay.endpoint.requests import Requests
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.endpoint.url import parse_base_url
 from agentx_replay.experiment.part import quiet_collector
@@ -26,7 +26,7 @@ def objects_kept() -> int:
 def test_objects_do_not_pile_up_over_thousands_of_responses() -> None:
     server = launch_truth_server()
     settings = EndpointSettings(parse_base_url(server.url), "truth")
-    build = ChatRequests(settings, AT_ONCE).build
+    build = Requests(settings, AT_ONCE).build
 
     async def respond(client: Client, rounds: int) -> None:
         for _ in range(rounds):

@@ -7,9 +7,8 @@ import pytest
 import uvloop
 from calibrated_plays import predicted_blocks, sent, small_sessions
 
-from agentx_replay.endpoint.chat import ChatRequests
 from agentx_replay.endpoint.client import Client
-from agentx_replay.endpoint.completions import CompletionRequests
+from agentx_replay.endpoint.requests import Requests
 from agentx_replay.endpoint.settings import Api, EndpointSettings
 from agentx_replay.endpoint.url import parse_base_url
 from agentx_replay.experiment.calibrating import calibrate
@@ -42,9 +41,7 @@ async def counted(
     settings: EndpointSettings, session: Session, calibration: Calibration
 ) -> Counted:
     client = Client(settings)
-    requests = (
-        CompletionRequests(settings) if settings.api == "completions" else ChatRequests(settings)
-    )
+    requests = Requests(settings)
     try:
         responses = [
             await client.request("s", requests.build({}, 1, prompt))

@@ -1,46 +1,72 @@
-"""The OpenAI chat completions request as bytes, ready for a connection.
+"""The requests of one server as bytes, ready for a connection: chat completions, or completions.
 
 What does not change from request to request is built once; a request adds its ids, its output
-limit and its messages. Not for: what the messages say (the prompts room), or sending.
+limit and its prompt: messages, or a text or token ids without a chat template. Not for: what a
+prompt says (the prompts room), or sending.
 """
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 import orjson
 
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.replay.ports import Dispatch
 
-_NONE: Mapping[str, int] = MappingProxyType({})
+NEW_LIMIT, OLD_LIMIT = "max_completion_tokens", "max_tokens"
+"""Fields that limit the output; completions have the old one alone."""
+
+_NONE: Mapping[str, Any] = MappingProxyType({})
 
 
-class ChatRequests:
-    """Builds the chat requests of one server."""
+class Requests:
+    """Builds the requests of one server. ``more`` are body fields beyond the user's."""
 
-    __slots__ = ("_body_start", "_head_start", "_limit_field", "_session_headers")
+    __slots__ = ("_body_start", "_head_start", "_limit", "_session_headers")
 
-    def __init__(self, settings: EndpointSettings, more: Mapping[str, int] = _NONE) -> None:
-        """``more`` are body fields beyond the user's, for a probe."""
-        self._head_start = head_start(settings, "POST", "/chat/completions")
-        self._body_start = body_start(settings, more)
-        self._limit_field = settings.max_tokens_field.encode()
+    def __init__(self, settings: EndpointSettings, more: Mapping[str, Any] = _NONE) -> None:
+        self._head_start = head_start(settings, "POST", settings.completions_path)
+        self._body_start = orjson.dumps({**fixed_fields(settings), **more})[:-1]
+        prompt = "prompt" if settings.api == "completions" else "messages"
+        self._limit = f',"{settings.limit_field}":%d,"{prompt}":'.encode()
         self._session_headers = settings.session_headers
 
     def request(self, dispatch: Dispatch) -> tuple[bytes, ...]:
-        """Return the HTTP request for a dispatch, in pieces; builds its messages."""
+        """Return the HTTP request for a dispatch, in pieces; builds its prompt."""
         ids = id_headers(dispatch, session=self._session_headers)
         return self._pieces(ids, dispatch.max_tokens, dispatch.prompt.messages_json())
 
-    def build(self, ids: dict[str, str], max_tokens: int, messages_json: bytes) -> bytes:
-        """Return the whole HTTP request for a JSON array of messages."""
-        return b"".join(self._pieces(ids, max_tokens, messages_json))
+    def build(self, ids: dict[str, str], max_tokens: int, prompt_json: bytes) -> bytes:
+        """Return the whole HTTP request for a prompt in JSON."""
+        return b"".join(self._pieces(ids, max_tokens, prompt_json))
 
     def _pieces(
-        self, ids: dict[str, str], max_tokens: int, messages_json: bytes
+        self, ids: dict[str, str], max_tokens: int, prompt_json: bytes
     ) -> tuple[bytes, ...]:
-        limit = b'"%b":%d,"messages":' % (self._limit_field, max_tokens)
-        return post(self._head_start, ids, (self._body_start, limit, messages_json, b"}"))
+        body = (self._body_start, self._limit % max_tokens, prompt_json, b"}")
+        return post(self._head_start, ids, body)
+
+
+def fixed_fields(settings: EndpointSettings) -> dict[str, Any]:
+    """Return the body fields of every request. The user's own win; a null leaves one out, as does
+    the server's refusal.
+    """
+    usage = {"include_usage": True}
+    if settings.continuous_usage:
+        usage["continuous_usage_stats"] = True
+    fields = {
+        "model": settings.model,
+        "stream": True,
+        "stream_options": usage,
+        "ignore_eos": True,
+        **settings.extra_body,
+    }
+    return {
+        name: value
+        for name, value in fields.items()
+        if value is not None and (name not in settings.refused_fields)
+    }
 
 
 def id_headers(dispatch: Dispatch, *, session: bool) -> dict[str, str]:
@@ -68,22 +94,6 @@ def post(head_start: bytes, headers: dict[str, str], body: tuple[bytes, ...]) ->
     length = sum(map(len, body))
     head = f"{lines}Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
     return head_start, head.encode(), *body
-
-
-def body_start(settings: EndpointSettings, more: Mapping[str, int]) -> bytes:
-    """Return the JSON object of the fixed fields, open for more. The user's own fields win."""
-    usage = {"include_usage": True}
-    if settings.continuous_usage:
-        usage["continuous_usage_stats"] = True
-    fields = {
-        "model": settings.model,
-        "stream": True,
-        "stream_options": usage,
-        "ignore_eos": True,
-        **settings.extra_body,
-        **more,
-    }
-    return orjson.dumps(fields)[:-1] + b","
 
 
 def head_start(settings: EndpointSettings, method: str, path: str) -> bytes:
