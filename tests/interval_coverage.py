@@ -16,8 +16,7 @@ from typing import Literal
 from record_cases import recorded
 from virtual_replay import Log
 
-from agentx_replay.analysis.curve import target_value
-from agentx_replay.analysis.frontier import CurvePoint
+from agentx_replay.analysis.curve import CurvePoint, target_value
 from agentx_replay.analysis.metrics import summarise
 from agentx_replay.analysis.starts import (
     Interval,
@@ -27,6 +26,7 @@ from agentx_replay.analysis.starts import (
     ratio_interval,
     spread,
 )
+from agentx_replay.analysis.tokens import token_figures
 from agentx_replay.analysis.window import Window
 from agentx_replay.experiment.prompting import Prompting, wording_of
 from agentx_replay.experiment.sessions import SessionSource
@@ -92,7 +92,8 @@ class Setup:
             return Window(result.window.open_ns, result.window.close_ns, scenario.window_s)
 
         window = run_virtual(main())
-        summary = summarise(recorded(log.requests), window, lanes)
+        records = recorded(log.requests)
+        summary = summarise(records.responses, window, token_figures(records, window))
         assert summary.interactivity is not None
         assert summary.rates.headline is not None
         return summary.interactivity, summary.rates.headline.total_tokens_per_s
@@ -143,7 +144,7 @@ def _at_target(population: Population, target: float) -> dict[int, float]:
     found = {}
     for seed in next(iter(population.values())):
         points = [CurvePoint(level, *of[seed]) for level, of in population.items()]
-        throughput = target_value({1: points}, target).at.throughput
+        throughput = target_value({1: points}, target).throughput
         if throughput is not None:
             found[seed] = throughput
     return found

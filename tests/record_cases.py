@@ -10,7 +10,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from agentx_replay.analysis.metrics import PointSummary, summarise
 from agentx_replay.analysis.responses import Events, Records, records_of
+from agentx_replay.analysis.tokens import token_figures
+from agentx_replay.analysis.window import Window
 from agentx_replay.prompts.prompt import Prompt
 from agentx_replay.replay.ports import Dispatch, Phase, PlayRecord, Response, Status
 from agentx_replay.results.layout import Measurement
@@ -123,3 +126,8 @@ def events_of(records: Records) -> Events:
     """The token events of records that make one batch."""
     (events,) = records.events()
     return events
+
+
+def summarised(records: Records, window: Window) -> PointSummary:
+    """The numbers of records."""
+    return summarise(records.responses, window, token_figures(records, window))

@@ -16,7 +16,7 @@ Counts = NDArray[np.int64]
 _NS = 1_000_000_000
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Arrivals:
     """Figures of each response, all of shape ``(responses,)``; 0 or NaN where it has too few.
 

@@ -8,7 +8,6 @@ It says how far throughput depends on which sessions were played, and nothing of
 lanes together: for that there are starts (``starts.py``).
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from agentx_replay.analysis.responses import Floats, Responses
 from agentx_replay.analysis.throughput import headline_of, tokens_inside
 from agentx_replay.analysis.window import Window, measured, sent_in
+from agentx_replay.results.sums import begins
 
 REPLICATES = 2000
 MIN_CLUSTERS = 10
@@ -30,17 +30,17 @@ class LaneTokens:
     tokens: Floats
 
 
-def lane_tokens(
-    responses: Responses, window: Window, concurrency: int, first_session: Mapping[int, str]
-) -> LaneTokens:
-    """Return a level's tokens by cluster; ``first_session`` names the first session of each lane
-    that sent.
+def lane_tokens(responses: Responses, window: Window, concurrency: int) -> LaneTokens:
+    """Return a level's tokens by cluster.
 
     A lane that sent nothing is a cluster of its own: it is work of zero tokens, not no work.
     """
-    names = [first_session.get(lane, f"lane {lane}") for lane in range(concurrency)]
-    index = {name: number for number, name in enumerate(dict.fromkeys(names))}
-    cluster_of_lane = np.array([index[name] for name in names])
+    order = np.lexsort((responses.ordinal, responses.lane))
+    first = order[begins(responses.lane[order])]
+    names = -1 - np.arange(concurrency)
+    names[responses.lane[first]] = responses.session[first]
+    index = {name: number for number, name in enumerate(dict.fromkeys(names.tolist()))}
+    cluster_of_lane = np.array([index[name] for name in names.tolist()])
     window_set = sent_in(responses, window)
     if headline_of(window.nominal_s) == "windowed":
         counted, of = tokens_inside(window_set, window), window_set

@@ -7,15 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
-from agentx_replay.analysis.run import Run
-from agentx_replay.analysis.window import MEASURED_STATUSES, Window, happened_in
+from agentx_replay.analysis.responses import Requests
+from agentx_replay.analysis.run import Run, read_requests
+from agentx_replay.analysis.window import Window, in_window_set, measured
 from agentx_replay.results.layout import Measurement
-
-SERVED_COLUMNS = (
-    "phase", "replica", "status", "send_ns", "prompt_tokens", "completion_tokens",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,21 +24,15 @@ class Served:
     tokens: int
 
 
-def served(table: pa.Table, window: Window, servers: int) -> tuple[Served, ...]:
-    """Return what each of ``servers`` did, in their order, from ``SERVED_COLUMNS``."""
-    sent = happened_in(table["send_ns"].to_numpy(), window)
-    sent &= np.array(table["phase"].to_pylist(), np.str_) == "window"
-    well = sent & np.isin(np.array(table["status"].to_pylist(), np.str_), MEASURED_STATUSES)
-    replica = table["replica"].to_numpy()
-    tokens = sum(
-        table[name].fill_null(0).to_numpy() for name in ("prompt_tokens", "completion_tokens")
-    )
+def served(requests: Requests, window: Window, servers: int) -> tuple[Served, ...]:
+    """Return what each of ``servers`` did, in their order."""
+    sent = in_window_set(requests, window)
+    well = sent & measured(requests)
+    tokens = np.nan_to_num(requests.prompt_tokens) + np.nan_to_num(requests.completion_tokens)
+    of = requests.replica
     return tuple(
-        Served(
-            requests=int((sent & (replica == server)).sum()),
-            tokens=int(tokens[well & (replica == server)].sum()),
-        )
-        for server in range(servers)
+        Served(int((sent & (of == each)).sum()), int(tokens[well & (of == each)].sum()))
+        for each in range(servers)
     )
 
 
@@ -59,7 +49,7 @@ def served_by_level(run: Run) -> dict[Measurement, tuple[Served, ...]]:
     if not servers:
         return {}
     return {
-        level.point.measurement: served(level.stored.requests(SERVED_COLUMNS), window, servers)
-        for level in run.levels
-        if (window := level.point.facts.window) is not None
+        point.measurement: served(read_requests(point.stored), window, servers)
+        for point in run.points
+        if point.stored is not None and (window := point.facts.window) is not None
     }

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from agentx_replay.analysis.cost import Advantage, advantage
-from agentx_replay.analysis.curve import Curve, TargetValue, curve_of
+from agentx_replay.analysis.curve import NOT_REACHED, Curve, TargetValue, curve_of
 from agentx_replay.analysis.mix import MIX_PARTS, MixSummary, largest_gap, pooled, summary
 from agentx_replay.analysis.run import Run
 from agentx_replay.analysis.same_work import (
@@ -21,7 +21,7 @@ from agentx_replay.analysis.same_work import (
     same_records,
     same_work,
 )
-from agentx_replay.analysis.sensitivity import DEFINITIONS, Definition, Reading, reading_at
+from agentx_replay.analysis.sensitivity import DEFINITIONS, Definition, value_at
 from agentx_replay.analysis.starts import (
     ONE_START,
     Interval,
@@ -128,7 +128,8 @@ class Sensitivity:
 class Comparison:
     """The whole comparison. ``per_system`` names the runs without a GPU count, for which all are
     compared as systems; none where throughput is per GPU. ``paired`` says whether starts are
-    compared in pairs. For each run but the first ``plans`` says at which levels it has the same
+    compared in pairs. Only starts that all runs have are compared: ``starts_left_out`` are each
+    run's others. For each run but the first ``plans`` says at which levels it has the same
     plans as the first, ``same_records`` whether it has the first one's own records. ``mix_levels``
     are the concurrencies at which the mixes are compared.
     """
@@ -140,6 +141,7 @@ class Comparison:
     same_work: tuple[Fact, ...]
     plans: tuple[PlansAgainst, ...]
     paired: bool
+    starts_left_out: tuple[tuple[int, ...], ...]
     same_records: tuple[bool, ...]
     mix: tuple[MixPart, ...]
     mix_levels: tuple[int, ...]
@@ -175,8 +177,8 @@ class Comparison:
     def _levels_used(self, number: int) -> set[int]:
         """Return the levels that the ratios over this run are read off; all where there is none."""
         reached = [at for at in self.targets if at.ratios[number - 1].throughput is not None]
-        values = [at.values[each].at for at in reached for each in (0, number)]
-        used = {level for at in values for level in at.between or ()}
+        values = [at.values[each] for at in reached for each in (0, number)]
+        used = {level for value in values for level in value.between or ()}
         curves = (self.curves[0], self.curves[number])
         return used or {point.concurrency for curve in curves for point in curve.points}
 
@@ -193,40 +195,38 @@ def compare(
     per_system = _without_gpu_count(contenders)
     if per_system:
         contenders = [replace(each, run=each.run.per_system()) for each in contenders]
-    runs = [contender.run for contender in contenders]
     for contender in contenders:
-        if not contender.run.curve:
+        if not contender.run.curve_points:
             raise UsageError(
                 "run-without-valid-point",
                 f"{contender.name} has no valid point to compare",
                 f"see why with: agentx-replay report {contender.run.path}",
             )
+    starts = [{point.facts.start for point in each.run.curve_points} for each in contenders]
+    common = set.intersection(*starts) or set.union(*starts)
+    contenders = [replace(each, run=each.run.of_starts(common)) for each in contenders]
+    runs = [contender.run for contender in contenders]
     plans = [plans_against(runs[0], run) for run in runs[1:]]
     if paired:
         _check_pairs(contenders, plans)
     same = [same_records(runs[0], run) for run in runs[1:]]
     curves = [curve_of(run, targets) for run in runs]
-    how = ratio_interval if not paired else paired_interval
-    at_targets = [
-        _at(contenders, [curve.values[number] for curve in curves], same, how)
-        for number in range(len(targets))
-    ]
+    how = paired_interval if paired else ratio_interval
     levels = common_levels(runs)
+    at_targets = [[curve.values[number] for curve in curves] for number in range(len(targets))]
     return Comparison(
         contenders=tuple(contenders),
         per_system=per_system,
         curves=tuple(curves),
-        targets=tuple(at_targets),
+        targets=tuple(_at(contenders, values, same, how) for values in at_targets),
         same_work=tuple(same_work(runs, plans)),
         plans=tuple(plans),
         paired=paired,
+        starts_left_out=tuple(tuple(sorted(own - common)) for own in starts),
         same_records=tuple(same),
         mix=tuple(_mix(runs, levels)),
         mix_levels=tuple(levels),
-        sensitivity=tuple(
-            _sensitivity(contenders, [curve.values[number] for curve in curves], same, how)
-            for number in range(len(targets))
-        ),
+        sensitivity=tuple(_sensitivity(contenders, values, same, how) for values in at_targets),
     )
 
 
@@ -252,9 +252,8 @@ def _lacking(
 
 def _check_pairs(contenders: Sequence[Contender], plans: Sequence[PlansAgainst]) -> None:
     """Refuse to pair runs whose starts differ."""
-    starts = [list(each.run.curves) for each in contenders]
-    for other, own, of in zip(contenders[1:], starts[1:], plans, strict=True):
-        if own != starts[0] or not of.same_where_shared:
+    for other, of in zip(contenders[1:], plans, strict=True):
+        if not of.same_where_shared:
             raise UsageError(
                 "starts-not-paired",
                 f"--paired: {other.name} does not have the starts and plans of "
@@ -277,7 +276,7 @@ def _at(
         _ratio((contenders[0], contenders[k]), (values[0], values[k]), same[k - 1], how)
         for k in range(1, len(contenders))
     ]
-    return AtOneTarget(values[0].at.target, tuple(values), tuple(ratios))
+    return AtOneTarget(values[0].target, tuple(values), tuple(ratios))
 
 
 def _ratio(
@@ -286,29 +285,28 @@ def _ratio(
     same: bool,
     how: _How,
 ) -> Ratio:
-    name = pair[1].name
-    a, b = values[0].at.throughput, values[1].at.throughput
+    (first, other), (a, b) = pair, (values[0].throughput, values[1].throughput)
     if a is None or b is None:
-        return Ratio(name, None, None, "not reached", None)
+        return Ratio(other.name, None, None, NOT_REACHED, None)
+    ratio, found = a / b, _interval(values, how)
     if same:  # but for rounding
-        b = a * (pair[0].run.gpus or 1) / (pair[1].run.gpus or 1)
+        ratio = (other.run.gpus or 1) / (first.run.gpus or 1)
+        b, found = a / ratio, Interval(ratio, ratio)
     cost = None
-    if pair[0].price is not None and pair[1].price is not None:
-        cost = advantage((a, b), (pair[0].price, pair[1].price))
-    if same:
-        exact = (pair[1].run.gpus or 1) / (pair[0].run.gpus or 1)
-        return Ratio(name, exact, Interval(exact, exact), None, cost)
-    found = how(values[0].values, values[1].values)
-    spreads = _spreads(values)
-    return Ratio(
-        over=name,
-        throughput=a / b,
-        interval=found,
-        no_interval=ONE_START if found is None else None,
-        cost=cost,
-        spreads=spreads,
-        starts_needed=_needed(a / b, spreads),
-    )
+    if first.price is not None and other.price is not None:
+        cost = advantage((a, b), (first.price, other.price))
+    no_interval = None
+    if found is None:
+        no_interval = values[0].no_interval or values[1].no_interval or ONE_START
+    spreads = (None, None) if same else _spreads(values)
+    return Ratio(other.name, ratio, found, no_interval, cost, spreads, _needed(ratio, spreads))
+
+
+def _interval(values: tuple[TargetValue, TargetValue], how: _How) -> Interval | None:
+    """Return the interval of a ratio; None unless every start of both reaches the target."""
+    if any(value.missed for value in values):
+        return None
+    return how(values[0].values, values[1].values)
 
 
 def _spreads(values: Sequence[TargetValue]) -> tuple[float | None, float | None]:
@@ -330,7 +328,9 @@ def _needed(ratio: float, spreads: tuple[float | None, float | None]) -> int | N
 def _mix(runs: Sequence[Run], levels: Sequence[int]) -> list[MixPart]:
     """Compare the mixes at the common levels; over all levels where there is none."""
     mixes = [
-        pooled([e.mix for e in run.evidence if not levels or e.concurrency in levels])
+        pooled(
+            [p.mix for p in run.curve_points if p.mix and (not levels or p.concurrency in levels)]
+        )
         for run in runs
     ]
     return [
@@ -365,43 +365,48 @@ def _sensitivity(
     how: _How,
 ) -> Sensitivity:
     names = [contender.name for contender in contenders]
-    target = at_headline[0].at.target
+    target = at_headline[0].target
     exact = [True, *same]  # the first run and those of its own records
 
     def spreads(a: int, b: int) -> Interval | str:
         if exact[a] and exact[b]:
             return Interval(1.0, 1.0)
-        first, other = at_headline[a].at.throughput, at_headline[b].at.throughput
-        if not first or not other:
+        pair = at_headline[a], at_headline[b]
+        if not pair[0].throughput or not pair[1].throughput:
             return HEADLINE_NOT_REACHED
-        found = how(at_headline[a].values, at_headline[b].values)
-        return NO_INTERVAL if found is None else found.times(other / first)
+        found = _interval(pair, how)
+        if found is None:
+            return NO_INTERVAL
+        return found.times(pair[1].throughput / pair[0].throughput)
 
-    headline = _readings(contenders, DEFINITIONS[0], target)
     rows = []
     for each in DEFINITIONS:
-        readings = _readings(contenders, each, target)
-        values, why = [x.throughput for x in readings], [x.why for x in readings]
-        row = sensitivity_row(each.name, names, values, why, spreads)
+        row = sensitivity_row(each.name, names, *_values(contenders, each, target), spreads)
         rows.append(_distrusted(row, contenders) if each.speed == "token" else row)
-    for unit, what, number in (
-        ("per dollar: tokens/$", "price", _per_dollar),
-        ("per watt: tokens/s/W", "power", lambda each: each.power),
+    for unit, what, divisors in (
+        ("per dollar: tokens/$", "price", [x.price and x.price / 3600 for x in contenders]),
+        ("per watt: tokens/s/W", "power", [x.power for x in contenders]),
     ):
-        divisors = [number(each) for each in contenders]
         if any(divisors):
-            values = [
-                None if x.throughput is None or d is None else x.throughput / d
-                for x, d in zip(headline, divisors, strict=True)
-            ]
-            why = [
-                f"no {what} given" if d is None else x.why
-                for x, d in zip(headline, divisors, strict=True)
-            ]
+            pairs = list(zip(rows[0].values, divisors, strict=True))
+            values = [None if x is None or d is None else x / d for x, d in pairs]
+            reasons = zip(rows[0].why, divisors, strict=True)
+            why = [f"no {what} given" if d is None else reason for reason, d in reasons]
             rows.append(sensitivity_row(unit, names, values, why, spreads))
     winner = rows[0].winner
     changes = [row.definition for row in rows[1:] if winner and row.winner not in (None, winner)]
     return Sensitivity(target, tuple(rows), tuple(changes))
+
+
+def _values(
+    contenders: Sequence[Contender], definition: Definition, target: float
+) -> tuple[list[float | None], list[str | None]]:
+    """Return what each run gives at a target under a definition, and why some give nothing."""
+    found = [value_at(each.run.points, definition, target) for each in contenders]
+    return (
+        [None if isinstance(each, str) else each.throughput for each in found],
+        [each if isinstance(each, str) else each.why_not_reached for each in found],
+    )
 
 
 def sensitivity_row(
@@ -447,16 +452,3 @@ def _decide(
         if known[best] * found.low <= value:
             return None, NOT_TOLD_APART
     return names[best], None
-
-
-def _per_dollar(contender: Contender) -> float | None:
-    """Return dollars per GPU-second."""
-    return None if contender.price is None else contender.price / 3600
-
-
-def _readings(
-    contenders: Sequence[Contender], definition: Definition, target: float
-) -> list[Reading]:
-    return [
-        reading_at(each.run.variants, definition, target, each.run.gpus or 1) for each in contenders
-    ]

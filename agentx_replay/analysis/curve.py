@@ -1,20 +1,32 @@
-"""The curve of one run with its uncertainty: points, frontier, throughput at target speeds.
+"""The curve of one run: its points, their frontier, and throughput at target speeds.
 
-What is interpolated is in ``frontier.py``, how intervals come about in ``starts.py``. Each start's
-curve is interpolated by itself.
+How intervals come about is in ``starts.py``. Each start's curve is interpolated by itself.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Literal
 
-from agentx_replay.analysis.frontier import AtTarget, CurvePoint, frontier, mean_at, throughput_at
+from agentx_replay.analysis.point import Point
 from agentx_replay.analysis.run import Run
-from agentx_replay.analysis.starts import ONE_START, Interval, interval_of
+from agentx_replay.analysis.starts import ONE_START, Interval, interval_of, mean_of_starts
 from agentx_replay.analysis.throughput import Headline
 
 DEFAULT_TARGETS = (30.0, 50.0, 150.0)
 """Interactivities in tokens/s/user: the three at which results are usually quoted."""
+NOT_REACHED = "not reached"
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """One valid point, or the mean of a level's valid starts: interactivity in tokens/s/user,
+    throughput in tokens/s (per GPU where all points of the curve are).
+    """
+
+    concurrency: int
+    interactivity: float
+    throughput: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,38 +37,69 @@ class PointInterval:
     throughput: Interval
 
 
+Side = Literal["faster", "slower"]
+
+
 @dataclass(frozen=True, slots=True)
 class StartValue:
     """What the curve of one start gave at a target; None: it does not reach it, and then
-    ``every_level_is`` says on which side of the target its levels lie, as in ``AtTarget``.
+    ``every_level_is`` says on which side of the target its levels lie, None if on both.
     """
 
     start: int
     throughput: float | None
-    every_level_is: Literal["faster", "slower"] | None = None
+    every_level_is: Side | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TargetValue:
-    """Throughput at a target: ``at`` is the mean over ``starts``. ``interval`` is None if none can
-    be given; ``no_interval`` says why.
+    """Throughput at a target interactivity; None: not reached, and then ``nearest`` is closest.
+
+    ``between`` are the concurrencies of the pair it was interpolated in, of several starts those of
+    all their pairs; ``several`` says that other pairs gave other values, and that this is the
+    highest. ``every_level_is`` says on which side of a target that is not reached all points lie.
+    ``interval`` is None if none can be given, and then ``no_interval`` says why.
     """
 
-    at: AtTarget
-    starts: tuple[StartValue, ...]
-    interval: Interval | None
-    no_interval: str | None
+    target: float
+    throughput: float | None
+    between: tuple[int, ...] | None = None
+    several: bool = False
+    nearest: CurvePoint | None = None
+    every_level_is: Side | None = None
+    starts: tuple[StartValue, ...] = ()
+    interval: Interval | None = None
+    no_interval: str | None = None
+
+    @property
+    def reach(self) -> str:
+        """How many starts reach it, if not all or none do: "3 of 4 starts reach it"."""
+        reached = sum(each.throughput is not None for each in self.starts)
+        return f"{reached} of {len(self.starts)} starts reach it" if self.missed else ""
 
     @property
     def values(self) -> list[float]:
-        """What the starts that reach it gave, in order of their numbers."""
-        return [each.throughput for each in self.starts if each.throughput is not None]
+        """What the starts gave, in order of their numbers; nothing unless all reach it, since those
+        that do would be chosen by their speed.
+        """
+        return [] if self.missed else [x.throughput for x in self.starts if x.throughput]
 
     @property
     def missed(self) -> list[StartValue]:
         """The starts that do not reach it, if others do."""
         missed = [each for each in self.starts if each.throughput is None]
         return missed if len(missed) < len(self.starts) else []
+
+    @property
+    def why_not_reached(self) -> str | None:
+        """In words what stands in the way; None where the target is reached."""
+        if self.throughput is not None:
+            return None
+        if self.nearest is None:
+            return "no valid level"
+        if self.every_level_is is None:
+            return f"{NOT_REACHED}: {self.reach or 'a level between is not valid'}"
+        return f"{NOT_REACHED}: every valid level is {self.every_level_is}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,17 +123,18 @@ class Curve:
 
 def curve_of(run: Run, targets: Sequence[float] = DEFAULT_TARGETS) -> Curve:
     """Return the curve of one run."""
-    points, by_start = run.curve, run.curves
-    starts: dict[int, dict[int, CurvePoint]] = {point.concurrency: {} for point in points}
+    by_start = curves_by_start(run.points)
+    starts: dict[int, dict[int, CurvePoint]] = {}
     for start, curve in by_start.items():
         for point in curve:
-            starts[point.concurrency][start] = point
+            starts.setdefault(point.concurrency, {})[start] = point
+    points = level_means(list(by_start.values()))
     return Curve(
         gpus=run.gpus,
         headline_is=run.headline_is,
         points=tuple(points),
         frontier=tuple(frontier(points)),
-        starts=starts,
+        starts={point.concurrency: starts[point.concurrency] for point in points},
         intervals={
             level: intervals
             for level, of in starts.items()
@@ -98,6 +142,21 @@ def curve_of(run: Run, targets: Sequence[float] = DEFAULT_TARGETS) -> Curve:
         },
         values=tuple(target_value(by_start, target) for target in targets),
     )
+
+
+def curves_by_start(points: Sequence[Point]) -> dict[int, list[CurvePoint]]:
+    """Return the curve of the valid points of each start, by start: per GPU where every point has a
+    GPU count, else per system.
+    """
+    per_gpu = all(point.facts.gpus is not None for point in points)
+    found: dict[int, list[CurvePoint]] = {}
+    for point in sorted(points, key=lambda each: each.measurement):
+        if (at := point.on_curve) is not None:
+            gpus = (point.facts.gpus or 1) if per_gpu else 1
+            found.setdefault(point.facts.start, []).append(
+                CurvePoint(point.concurrency, at[0], at[1] / gpus)
+            )
+    return dict(sorted(found.items()))
 
 
 def _intervals(starts: Sequence[CurvePoint]) -> PointInterval | None:
@@ -108,14 +167,121 @@ def _intervals(starts: Sequence[CurvePoint]) -> PointInterval | None:
     return PointInterval(interactivity, throughput)
 
 
+def level_means(starts: Sequence[Sequence[CurvePoint]]) -> list[CurvePoint]:
+    """Return one point a level by rising concurrency: the geometric mean, in both, of the points
+    that the curves of single ``starts`` have there.
+    """
+    levels: dict[int, list[CurvePoint]] = {}
+    for point in (point for curve in starts for point in curve):
+        levels.setdefault(point.concurrency, []).append(point)
+    return [
+        CurvePoint(
+            concurrency,
+            mean_of_starts([point.interactivity for point in points]),
+            mean_of_starts([point.throughput for point in points]),
+        )
+        for concurrency, points in sorted(levels.items())
+    ]
+
+
+def frontier(points: Sequence[CurvePoint]) -> list[CurvePoint]:
+    """Return the non-dominated points by rising interactivity.
+
+    A point is dominated by one that is at least as good in both and better in one. Of equals the
+    lowest concurrency stays.
+    """
+    best: list[CurvePoint] = []
+    for point in sorted(points, key=lambda p: (-p.interactivity, -p.throughput, p.concurrency)):
+        if not best or point.throughput > best[-1].throughput:
+            best.append(point)
+    return best[::-1]
+
+
+# --- at a target ---------------------------------------------------------------------------------
+
+
 def target_value(curves: Mapping[int, Sequence[CurvePoint]], target: float) -> TargetValue:
-    """Return throughput at a target from the curves of single starts."""
-    found = {start: throughput_at(points, target) for start, points in curves.items()}
-    at = mean_at(list(found.values())) if found else throughput_at([], target)
-    starts = tuple(
-        StartValue(start, each.throughput, each.every_level_is) for start, each in found.items()
+    """Return throughput at a target from the curves of single starts: the geometric mean of what
+    each gives.
+
+    If some do not reach it, those that do are a choice by speed; so it is read off the mean curve,
+    between levels at which every start is valid, and has no interval.
+    """
+    levels = {point.concurrency for curve in curves.values() for point in curve}
+    found = {start: throughput_at(curve, target, levels) for start, curve in curves.items()}
+    starts = tuple(StartValue(s, x.throughput, x.every_level_is) for s, x in found.items())
+    values = [each.throughput for each in starts if each.throughput is not None]
+    if not values:
+        return replace(_nobody_reaches(list(found.values()), target), starts=starts)
+    if len(values) < len(starts):
+        value = replace(throughput_at(_of_all(curves), target, levels), starts=starts)
+        return replace(value, every_level_is=None, no_interval=value.reach)
+    interval = interval_of(values)
+    return TargetValue(
+        target,
+        mean_of_starts(values),
+        tuple(sorted({level for each in found.values() for level in each.between or ()})),
+        any(each.several for each in found.values()),
+        next(iter(found.values())).nearest if len(found) == 1 else None,
+        starts=starts,
+        interval=interval,
+        no_interval=ONE_START if interval is None else None,
     )
-    if at.throughput is None:
-        return TargetValue(at, starts, None, "not reached")
-    interval = interval_of([each.throughput for each in starts if each.throughput is not None])
-    return TargetValue(at, starts, interval, ONE_START if interval is None else None)
+
+
+def _of_all(curves: Mapping[int, Sequence[CurvePoint]]) -> list[CurvePoint]:
+    """Return the mean curve through the levels that every start has."""
+    common = set.intersection(
+        *({point.concurrency for point in curve} for curve in curves.values())
+    )
+    return [each for each in level_means(list(curves.values())) if each.concurrency in common]
+
+
+def _nobody_reaches(starts: Sequence[TargetValue], target: float) -> TargetValue:
+    """Return what is nearest to a target, and the side on which all levels of all starts lie."""
+    near = [each.nearest for each in starts if each.nearest is not None]
+    nearest = min(near, key=lambda point: abs(point.interactivity - target), default=None)
+    sides = {each.every_level_is for each in starts}
+    side = sides.pop() if len(sides) == 1 else None
+    return TargetValue(target, None, nearest=nearest, every_level_is=side, no_interval=NOT_REACHED)
+
+
+def throughput_at(
+    points: Sequence[CurvePoint], target: float, levels: Collection[int] = ()
+) -> TargetValue:
+    """Interpolate linearly, on the interactivity axis, within adjacent pairs (in order of
+    concurrency) that bracket the target. Several: the highest. Never extrapolated, nor across one
+    of the run's ``levels`` that is not among the points.
+    """
+    ordered = sorted(points, key=lambda p: p.concurrency)
+    pairs = list(pairwise(ordered)) or [(p, p) for p in ordered]
+    found = [
+        (value, (low.concurrency, high.concurrency))
+        for low, high in pairs
+        if not any(low.concurrency < level < high.concurrency for level in levels)
+        and (value := _within(low, high, target)) is not None
+    ]
+    nearest = min(ordered, key=lambda p: abs(p.interactivity - target), default=None)
+    if not found:
+        return TargetValue(target, None, nearest=nearest, every_level_is=_side(ordered, target))
+    throughput, between = max(found, key=lambda item: item[0])
+    several = len({value for value, _ in found}) > 1
+    return TargetValue(target, throughput, between, several, nearest)
+
+
+def _side(points: Sequence[CurvePoint], target: float) -> Side | None:
+    """Return on which side of a target all points lie."""
+    faster = {point.interactivity > target for point in points}
+    if len(faster) != 1:
+        return None
+    return "faster" if faster.pop() else "slower"
+
+
+def _within(a: CurvePoint, b: CurvePoint, target: float) -> float | None:
+    """Return throughput at the target between two points, None where they do not bracket it."""
+    if target in (a.interactivity, b.interactivity):
+        return max(p.throughput for p in (a, b) if p.interactivity == target)
+    if not min(a.interactivity, b.interactivity) < target < max(a.interactivity, b.interactivity):
+        return None
+    share = (target - a.interactivity) / (b.interactivity - a.interactivity)
+    return a.throughput + share * (b.throughput - a.throughput)

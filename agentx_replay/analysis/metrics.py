@@ -4,31 +4,25 @@ What the numbers mean is in ``latency.py`` and ``throughput.py``; whether they m
 ``findings.py``'s.
 """
 
-import math
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from agentx_replay.analysis.itl_error import ItlError, itl_error
 from agentx_replay.analysis.latency import (
+    agentx_itl_ns,
     end_to_end_ns,
-    event_gaps,
-    event_weights,
     full_response_itl_ns,
+    normalised_interactivity,
     present,
     response_itl,
-    send_lag_ns,
-    token_gaps,
-    tokens_of_events,
     ttft_from_connect_ns,
     ttft_from_intended_ns,
     ttft_ns,
-    usual_tokens,
 )
-from agentx_replay.analysis.percentiles import Distribution, distribution
-from agentx_replay.analysis.responses import Floats, Records, Responses
+from agentx_replay.analysis.percentiles import Distribution, distribution, percentiles
+from agentx_replay.analysis.responses import Floats, Responses
 from agentx_replay.analysis.steadiness import Halves, PlayWeights, halves, play_weights
 from agentx_replay.analysis.throughput import (
     Rates,
@@ -36,9 +30,8 @@ from agentx_replay.analysis.throughput import (
     cache_hit_theoretical,
     rates,
 )
-from agentx_replay.analysis.tokens import token_figures
-from agentx_replay.analysis.window import Window, in_window_set, measured, sent_in
-from agentx_replay.results.histograms import Series
+from agentx_replay.analysis.tokens import TokenFigures
+from agentx_replay.analysis.window import Window, measured, sent_in
 
 _NS = 1_000_000_000
 
@@ -86,13 +79,10 @@ class PointSummary:
     """The numbers of one point; None where there is nothing to measure or it was not told.
 
     Distributions are over measured responses sent in the window, token ITL and event gaps over
-    their tokens. ``response_itl_divisor_told`` is the share of responses whose server told the
-    tokens of each event, ``itl_error`` how far the P90 may be off by what happened on the way.
-    ``interactivity`` is 1 / P90 response ITL in tokens/s/user.
-    ``halves`` is None where a half of the window has under 30 responses.
-    ``last_ttft_s`` and ``last_itl_s`` are when the last first token, and the last token of a
-    response with an ITL, came; ``lanes_sent_90_s`` is when 90 % of the lanes had sent: all three
-    since the window opened.
+    their tokens. ``itl_error`` is how far the P90 may be off by what happened on the way.
+    ``interactivity`` is 1 / P90 response ITL in tokens/s/user. ``last_ttft_s`` and ``last_itl_s``
+    are when the last first token, and the last token of a response with an ITL, came, since the
+    window opened. ``halves`` is None where a half of the window has under 30 responses.
     """
 
     counts: Counts
@@ -100,7 +90,6 @@ class PointSummary:
     ttft_from_connect: Distribution | None
     ttft_from_intended: Distribution | None
     response_itl: Distribution | None
-    response_itl_divisor_told: float | None
     itl_error: ItlError
     full_response_itl: Distribution | None
     token_itl: Distribution | None
@@ -111,7 +100,6 @@ class PointSummary:
     cache_hit: float | None
     cache_hit_theoretical: float | None
     prompt_lengths: PromptLengths | None
-    lanes_sent_90_s: float | None
     last_ttft_s: float | None
     last_itl_s: float | None
     halves: Halves | None = None
@@ -119,50 +107,37 @@ class PointSummary:
 
 
 def summarise(
-    records: Records, window: Window, concurrency: int, accept_length: float | None = None
+    responses: Responses, window: Window, tokens: TokenFigures, accept_length: float | None = None
 ) -> PointSummary:
-    """Return the summary of a point from all its records, warm-up included or not.
+    """Return the summary of a point from all its responses, warm-up included or not.
 
     ``accept_length`` is how many tokens a step of the engine commits, where its counters tell.
     """
-    window_set = sent_in(records.responses, window)
+    window_set = sent_in(responses, window)
     ok = window_set.where(measured(window_set))
-    itl = response_itl(ok)
-    has_itl = ~np.isnan(itl.itl_ns)
-    tokens = token_figures(records, window)
-    itl_distribution = distribution(itl.itl_ns[has_itl])
+    itl_ns = response_itl(ok).itl_ns
+    itl = distribution(present(itl_ns))
     return PointSummary(
         counts=count(window_set),
         ttft=distribution(present(ttft_ns(ok))),
         ttft_from_connect=distribution(present(ttft_from_connect_ns(ok))),
         ttft_from_intended=distribution(present(ttft_from_intended_ns(ok))),
-        response_itl=itl_distribution,
-        response_itl_divisor_told=(
-            float(itl.divisor_told[has_itl].mean()) if has_itl.any() else None
-        ),
+        response_itl=itl,
         itl_error=itl_error(ok, accept_length),
         full_response_itl=distribution(present(full_response_itl_ns(ok))),
-        token_itl=tokens.token_itl,
-        event_gap=tokens.event_gap,
+        token_itl=distribution(*tokens.token_itl.seen()),
+        event_gap=distribution(*tokens.event_gap.seen()),
         end_to_end=distribution(end_to_end_ns(ok)),
-        interactivity=interactivity(itl_distribution),
+        interactivity=1.0 / itl.p90_s if itl and itl.p90_s else None,
         rates=rates(window_set, window, tokens),
         cache_hit=cache_hit(ok),
         cache_hit_theoretical=cache_hit_theoretical(ok),
         prompt_lengths=prompt_lengths(ok),
-        lanes_sent_90_s=lanes_sent_s(window_set, window, concurrency, 0.9),
         last_ttft_s=_latest_s(ok.first_token_ns, window),
-        last_itl_s=_latest_s(ok.last_token_ns[has_itl], window),
-        halves=halves(ok, itl.itl_ns, window),
+        last_itl_s=_latest_s(ok.last_token_ns[~np.isnan(itl_ns)], window),
+        halves=halves(ok, itl_ns, window),
         play_weights=play_weights(ok),
     )
-
-
-def interactivity(response_itl_distribution: Distribution | None) -> float | None:
-    """1 / P90 response ITL in tokens/s/user; None without one, or where it is 0."""
-    if response_itl_distribution is None or not response_itl_distribution.p90_s:
-        return None
-    return 1.0 / response_itl_distribution.p90_s
 
 
 def count(window_set: Responses) -> Counts:
@@ -199,50 +174,45 @@ def prompt_lengths(ok: Responses) -> PromptLengths | None:
     )
 
 
-def lanes_sent_s(
-    window_set: Responses, window: Window, concurrency: int, share: float
-) -> float | None:
-    """Seconds since the window opened until ``share`` of the lanes had sent; None: never did."""
-    _, lane_index = np.unique(window_set.lane, return_inverse=True)
-    first_ns = np.full(lane_index.max(initial=-1) + 1, np.inf)
-    np.minimum.at(first_ns, lane_index, window_set.send_ns)
-    wanted = math.ceil(share * concurrency)
-    if len(first_ns) < wanted:
-        return None
-    return float(np.sort(first_ns)[wanted - 1] - window.open_ns) / _NS
-
-
 def _latest_s(at_ns: Floats, window: Window) -> float | None:
     seen_ns = present(at_ns)
     return float(seen_ns.max() - window.open_ns) / _NS if len(seen_ns) else None
 
 
-def latency_series(records: Records, window: Window) -> Iterator[Series]:
-    """Yield what the histogram log of a point holds, each observation at the time of its event.
-
-    The same observations as the distributions of ``summarise``; send lag is of every request of
-    the window. Those of tokens come in many pieces.
-    """
-    yield from _token_series(records, window)
-    window_set = sent_in(records.responses, window)
+def speeds(
+    responses: Responses, window: Window, summary: PointSummary, tokens: TokenFigures
+) -> dict[str, float | None]:
+    """Return the speed in tokens/s/user under each definition of ``sensitivity.py``."""
+    window_set = sent_in(responses, window)
     ok = window_set.where(measured(window_set))
-    at_response = {
-        "ttft": (ok.first_token_ns, ttft_ns(ok)),
-        "response_itl": (ok.last_token_ns, response_itl(ok).itl_ns),
-        "e2e": (ok.end_ns, end_to_end_ns(ok)),
-        "send_lag": (window_set.send_ns, send_lag_ns(window_set)),
+    itl_ns = present(response_itl(ok).itl_ns)
+    itl, token, full = summary.response_itl, summary.token_itl, summary.full_response_itl
+    normalised = normalised_interactivity(ok)
+    return {
+        "p50": _inverse(itl.p50_s if itl else None),
+        "p90": _inverse(itl.p90_s if itl else None),
+        "p95": _inverse(itl.p95_s if itl else None),
+        "p99": _inverse(itl.p99_s if itl else None),
+        "p90_by_index": _inverse(_by_index_s(itl_ns, 0.9)),
+        "token": _inverse(token.p90_s if token else None),
+        "agentx": _speed(present(agentx_itl_ns(ok))),
+        "within": _speed(tokens.within_p90_ns, 0.5),
+        "full": _inverse(full.p90_s if full else None),
+        "with_ttft": _speed(_NS / normalised[normalised > 0]),
+        "with_cut": _speed(np.concatenate((itl_ns, tokens.cut_itl_ns))),
+        "in_window": _speed(tokens.inside_itl_ns),
     }
-    for tag, (at_ns, value_ns) in at_response.items():
-        yield Series(tag, at_ns[~np.isnan(value_ns)], present(value_ns))
 
 
-def _token_series(records: Records, window: Window) -> Iterator[Series]:
-    responses = records.responses
-    ok = in_window_set(responses, window) & measured(responses)
-    weights = event_weights(responses, usual_tokens(responses, among=ok))
-    for events in records.events():
-        mine = events.of(ok)
-        tokens = token_gaps(mine, tokens_of_events(mine, weights))
-        gaps = event_gaps(mine)
-        yield Series("token_itl", tokens.at_ns, tokens.gap_ns, tokens.weight)
-        yield Series("event_gap", gaps.at_ns, gaps.gap_ns)
+def _inverse(seconds: float | None) -> float | None:
+    return 1.0 / seconds if seconds else None
+
+
+def _speed(itl_ns: Floats, share: float = 0.9) -> float | None:
+    """Return the inverse of a percentile, in tokens/s."""
+    return _inverse(percentiles(itl_ns, (share,))[0] / _NS) if len(itl_ns) else None
+
+
+def _by_index_s(itl_ns: Floats, share: float) -> float | None:
+    """The simplified rule of many a script: the value at place int(n · share), counted from 0."""
+    return float(np.sort(itl_ns)[int(len(itl_ns) * share)]) / _NS if len(itl_ns) else None

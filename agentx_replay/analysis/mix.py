@@ -8,21 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
-import pyarrow as pa
 
-from agentx_replay.analysis.responses import Floats
-from agentx_replay.analysis.window import MEASURED_STATUSES, Window
+from agentx_replay.analysis.responses import Floats, Responses
 
-MIX_COLUMNS = (
-    "phase",
-    "status",
-    "send_ns",
-    "turn",
-    "prompt_tokens",
-    "completion_tokens",
-    "planned_prompt_tokens",
-    "reusable_tokens",
-)
 _QUANTILES = (0.1, 0.5, 0.9)
 
 
@@ -51,25 +39,14 @@ class MixSummary:
     p90: float
 
 
-def mix_of(table: pa.Table, window: Window) -> Mix:
-    """Return the mix of the window's measured requests from ``MIX_COLUMNS``."""
-    columns = {name: table[name] for name in MIX_COLUMNS}
-    send_ns = columns["send_ns"].to_numpy()
-    status = np.array(columns["status"].to_pylist(), np.str_)
-    phase = np.array(columns["phase"].to_pylist(), np.str_)
-    kept = (phase == "window") & np.isin(status, MEASURED_STATUSES)
-    kept &= (send_ns >= window.open_ns) & (send_ns < window.close_ns)
-
-    def floats(name: str) -> Floats:
-        values = columns[name].cast(pa.float64()).to_numpy(zero_copy_only=False)
-        return values[kept]  # type: ignore[no-any-return]
-
-    planned = floats("planned_prompt_tokens")
+def mix_of(ok: Responses) -> Mix:
+    """Return the mix of measured responses."""
+    planned = ok.planned_prompt_tokens
     return Mix(
-        input_tokens=floats("prompt_tokens"),
-        output_tokens=floats("completion_tokens"),
-        depth_turns=floats("turn"),
-        reuse_share=floats("reusable_tokens") / np.where(planned > 0, planned, np.nan),
+        input_tokens=ok.prompt_tokens,
+        output_tokens=ok.completion_tokens,
+        depth_turns=ok.turn.astype(float),
+        reuse_share=ok.reusable_tokens / np.where(planned > 0, planned, np.nan),
     )
 
 

@@ -18,6 +18,8 @@ _SHARES = (0.5, 0.9, 0.95, 0.99)
 MOST_VALUES = 1 << 20
 """Different values that a tally holds exactly."""
 COARSE_BITS = 17
+_FINEST = 4.0
+_STEPS = 96
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,30 @@ def distribution(
     )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Spread:
+    """A distribution as a curve: ``values_s`` at ``shares``, both rising, of shape ``(n,)``."""
+
+    shares: NDArray[np.float64]
+    values_s: NDArray[np.float64]
+
+
+def spread(
+    values_ns: NDArray[np.float64], weights: NDArray[np.float64] | None = None
+) -> Spread | None:
+    """Return the curve of a distribution, evenly spaced in the logarithm of the share above.
+
+    It ends at the share that a single observation makes, 1 − 1/n, and at 0.9999 at the latest.
+    """
+    if not len(values_ns):
+        return None
+    total = len(values_ns) if weights is None else float(weights.sum())
+    finest = min(_FINEST, float(np.log10(max(total, 2.0))))
+    shares = 1.0 - 10.0 ** -np.linspace(0.0, finest, _STEPS)
+    values = np.array(percentiles(values_ns, tuple(shares.tolist()), weights))
+    return Spread(shares, values / _NS)
+
+
 class Tally:
     """How often each duration was seen, in bounded memory.
 
@@ -98,10 +124,6 @@ class Tally:
     def seen(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the different values, rising, and the weight of each."""
         return self._sums.seen()
-
-    def distribution(self) -> Distribution | None:
-        """Return the distribution of durations in ns, or None where there are none."""
-        return distribution(*self.seen())
 
 
 def _coarse(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -4,16 +4,18 @@ The facts of a point are kept in ``point.json``, so that a report made later giv
 as the run did.
 """
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from agentx_replay.analysis import findings as rules
+from agentx_replay.analysis.bootstrap import LaneTokens, lane_tokens
 from agentx_replay.analysis.facts import Conduct, Rules
 from agentx_replay.analysis.fidelity import Fidelity
 from agentx_replay.analysis.findings import Finding, Kind
-from agentx_replay.analysis.frontier import CurvePoint, level_means
 from agentx_replay.analysis.instrument import (
     InstrumentReport,
     Samples,
@@ -21,20 +23,34 @@ from agentx_replay.analysis.instrument import (
     examine,
     samples_of,
 )
-from agentx_replay.analysis.metrics import PointSummary, PromptLengths, summarise
-from agentx_replay.analysis.percentiles import Distribution
-from agentx_replay.analysis.responses import Records, records_of
-from agentx_replay.analysis.server import CacheAgreement, cache_agreement, metrics_of, speculation
+from agentx_replay.analysis.latency import end_to_end_ns, present, response_itl, ttft_ns
+from agentx_replay.analysis.metrics import PointSummary, PromptLengths, speeds, summarise
+from agentx_replay.analysis.mix import Mix, mix_of
+from agentx_replay.analysis.percentiles import Distribution, Spread, spread
+from agentx_replay.analysis.responses import Records, Responses, records_of
+from agentx_replay.analysis.server import (
+    CacheAgreement,
+    Metrics,
+    cache_agreement,
+    metrics_of,
+    speculation,
+)
 from agentx_replay.analysis.server_facts import ServerFacts, server_facts
 from agentx_replay.analysis.throughput import Throughput, headline_of
-from agentx_replay.analysis.timeline import TIMELINE_COLUMNS, requests_of
-from agentx_replay.analysis.window import Window, observed_window
+from agentx_replay.analysis.timeline import timeline_of
+from agentx_replay.analysis.tokens import TokenFigures, token_figures
+from agentx_replay.analysis.window import (
+    Window,
+    happened_in,
+    in_window_set,
+    measured,
+    observed_window,
+)
 from agentx_replay.errors import UsageError
 from agentx_replay.results.documents import typed
 from agentx_replay.results.layout import Measurement, point_file
 from agentx_replay.results.run_directory import PointStatus, StoredPoint, check_records
-from agentx_replay.results.schema import REQUESTS
-from agentx_replay.results.server_metrics import read_server_metrics
+from agentx_replay.results.schema import SERVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +74,28 @@ class PointFacts:
     accept_length: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
+class Profile:
+    """How latencies are spread, None where there are none; and mean tokens an event: as the server
+    tells of each, else completion tokens over token events; None where it tells neither.
+    """
+
+    response_itl: Spread | None
+    token_itl: Spread | None
+    ttft: Spread | None
+    end_to_end: Spread | None
+    tokens_per_event: float | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Point:
-    """One point as it is shown; ``summary`` and ``fidelity`` are None where the window never
-    opened, ``fidelity`` also where the run was killed. ``agreement`` is None where the server does
-    not tell of its cache.
+    """A level, or one start of it, as measured.
+
+    What comes from the responses of the window is None where it never opened; ``fidelity`` also
+    where the run was killed. ``agreement`` is None where the server does not tell of its cache.
+    ``speeds`` are those under the definitions of ``sensitivity.py``. ``sessions_played`` counts the
+    different recorded sessions of which a request was sent in the window. ``stored`` is where it is
+    on disk, None until it has been read back.
     """
 
     status: PointStatus
@@ -72,6 +105,12 @@ class Point:
     fidelity: Fidelity | None = None
     agreement: CacheAgreement | None = None
     server: ServerFacts | None = None
+    profile: Profile | None = None
+    speeds: Mapping[str, float | None] = field(default_factory=dict)
+    lanes: LaneTokens | None = None
+    mix: Mix | None = None
+    sessions_played: int = 0
+    stored: StoredPoint | None = None
 
     @property
     def concurrency(self) -> int:
@@ -87,6 +126,21 @@ class Point:
     def name(self) -> str:
         """What it is called: its concurrency, and its start but for the first."""
         return str(self.measurement)
+
+    @property
+    def plan_fingerprint(self) -> str | None:
+        """The fingerprint of what it played; None if it is not on record."""
+        return self.stored.document.get("plan_fingerprint") if self.stored else None
+
+    @property
+    def on_curve(self) -> tuple[float, float] | None:
+        """Interactivity and headline throughput of the system; None if not valid, or without."""
+        summary = self.summary
+        if not self.valid or summary is None or summary.rates.headline is None:
+            return None
+        if summary.interactivity is None:
+            return None
+        return summary.interactivity, summary.rates.headline.total_tokens_per_s
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -168,16 +222,45 @@ def measure_point(
     facts: PointFacts,
     status: PointStatus,
     fidelity: Fidelity | None = None,
-    agreement: CacheAgreement | None = None,
-    server: ServerFacts | None = None,
+    metrics: Metrics | None = None,
 ) -> Point:
-    """Return the numbers of a point."""
-    summary = instrument = None
-    if facts.window is not None:
-        summary = summarise(records, facts.window, facts.concurrency, facts.accept_length)
-        if samples is not None:
-            instrument = examine(records.responses, facts.window, samples, facts.timestamps)
-    return Point(status, facts, summary, instrument, fidelity, agreement, server)
+    """Return a point from its records, the samples of its workers and its server's ``metrics``."""
+    window, responses = facts.window, records.responses
+    if window is None:
+        return Point(status, facts, None, None, fidelity)
+    tokens, timeline = token_figures(records, window), timeline_of(responses, window)
+    summary = summarise(responses, window, tokens, facts.accept_length)
+    ok = responses.where(in_window_set(responses, window) & measured(responses))
+    sent = happened_in(responses.send_ns, window)
+    return Point(
+        status,
+        facts,
+        summary,
+        examine(responses, window, samples, facts.timestamps) if samples is not None else None,
+        fidelity,
+        agreement=cache_agreement(metrics, timeline, window.length_s) if metrics else None,
+        server=server_facts(metrics, timeline, window.length_s) if metrics else None,
+        profile=_profile(ok, tokens),
+        speeds=speeds(responses, window, summary, tokens),
+        lanes=lane_tokens(responses, window, facts.concurrency),
+        mix=mix_of(ok),
+        sessions_played=len(np.unique(responses.session[sent])),
+    )
+
+
+def _profile(ok: Responses, tokens: TokenFigures) -> Profile:
+    told = ~np.isnan(ok.told_tokens)
+    counts = ok.told_tokens
+    if not told.any():
+        told, counts = ~np.isnan(ok.completion_tokens) & (ok.event_counts > 0), ok.completion_tokens
+    events = int(ok.event_counts[told].sum())
+    return Profile(
+        response_itl=spread(present(response_itl(ok).itl_ns)),
+        token_itl=spread(*tokens.token_itl.seen()),
+        ttft=spread(present(ttft_ns(ok))),
+        end_to_end=spread(end_to_end_ns(ok)),
+        tokens_per_event=float(counts[told].sum() / events) if events else None,
+    )
 
 
 def point_document(point: Point) -> dict[str, Any]:
@@ -207,50 +290,22 @@ def stored_point(stored: StoredPoint) -> Point:
     lacks the facts, or the records are not its own.
     """
     check_records(stored)
-    return point_from_records(stored, records_of(stored.stored_requests().groups))
-
-
-def point_from_records(stored: StoredPoint, records: Records) -> Point:
-    """The same from its records, for a caller that needs them too and has checked them."""
-    facts = _facts_of(stored)
+    records, facts = records_of(stored.stored_requests().groups), _facts_of(stored)
     if stored.status is PointStatus.RUNNING:
         window = facts.window or observed_window(records.responses, facts.rules.window_s)
-        drafted = _accept_length(stored, window)
-        facts = replace(facts, window=window, accept_length=drafted)
-    agreement, server = told_by_server(stored.directory, facts.window)
-    return measure_point(
-        records,
-        samples_of(stored.instrument()),
-        facts,
-        stored.status,
-        _fidelity_of(stored),
-        agreement,
-        server,
-    )
+        facts = replace(facts, window=window)
+    metrics = level_metrics(stored.directory, facts.window)
+    if stored.status is PointStatus.RUNNING and metrics and facts.window is not None:
+        drafted = speculation(metrics, facts.window.length_s)
+        facts = replace(facts, accept_length=drafted.accept_length if drafted else None)
+    samples = samples_of(stored.instrument())
+    point = measure_point(records, samples, facts, stored.status, _fidelity_of(stored), metrics)
+    return replace(point, stored=stored)
 
 
-def _accept_length(stored: StoredPoint, window: Window | None) -> float | None:
-    """Return how many tokens a step of a drafting engine commits; None where not told."""
-    if window is None:
-        return None
-    found = speculation(metrics_of(read_server_metrics(stored.directory), window), window.length_s)
-    return None if found is None else found.accept_length
-
-
-def told_by_server(
-    directory: Path, window: Window | None
-) -> tuple[CacheAgreement | None, ServerFacts | None]:
-    """Return how the cache counters and the responses in a level's directory agree, and what else
-    the server's page tells; None where it does not.
-    """
-    metrics = metrics_of(read_server_metrics(directory), window) if window else {}
-    if window is None or not metrics:
-        return None, None  # spares reading the requests once more
-    requests = requests_of(REQUESTS.read(directory, TIMELINE_COLUMNS), window)
-    return (
-        cache_agreement(metrics, requests, window.length_s),
-        server_facts(metrics, requests, window.length_s),
-    )
+def level_metrics(directory: Path, window: Window | None) -> Metrics:
+    """Return what the server's own page told of a level; nothing where its window never opened."""
+    return {} if window is None else metrics_of(SERVER.read(directory), window)
 
 
 def _fidelity_of(stored: StoredPoint) -> Fidelity | None:
@@ -294,36 +349,6 @@ def _is_a_time(window: Window | None) -> bool:
     if window is None:
         return True
     return 0 <= window.open_ns < window.close_ns < 2**63 and window.nominal_s > 0
-
-
-def curves_by_start(points: Sequence[Point]) -> dict[int, list[CurvePoint]]:
-    """Return the curve of the valid points of each start, by start: per GPU where every point has a
-    GPU count, else per system.
-    """
-    per_gpu = all(point.facts.gpus is not None for point in points)
-    found: dict[int, list[CurvePoint]] = {}
-    for point in sorted(points, key=lambda each: each.measurement):
-        at = curve_point(point, per_gpu=per_gpu)
-        if at is not None:
-            found.setdefault(point.facts.start, []).append(at)
-    return dict(sorted(found.items()))
-
-
-def curve_point(point: Point, *, per_gpu: bool) -> CurvePoint | None:
-    """Return what a point gives to a curve; None if it is not valid or has no number to give."""
-    summary = point.summary
-    if not point.valid or summary is None or summary.interactivity is None:
-        return None
-    if summary.rates.headline is None:
-        return None
-    gpus = (point.facts.gpus or 1) if per_gpu else 1
-    throughput = summary.rates.headline.total_tokens_per_s / gpus
-    return CurvePoint(point.concurrency, summary.interactivity, throughput)
-
-
-def curve(points: Sequence[Point]) -> list[CurvePoint]:
-    """Return the curve of the valid points: one a level, the mean of its starts."""
-    return level_means(list(curves_by_start(points).values()))
 
 
 def point_row(point: Point) -> dict[str, Any]:

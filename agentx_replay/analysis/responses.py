@@ -7,8 +7,8 @@ ns since the point's origin, exact for a hundred days.
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
-from itertools import pairwise
-from typing import Any
+from itertools import chain, pairwise
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -57,7 +57,7 @@ class Events:
         return Events(self.row[kept], self.at_ns[kept], self.tokens[kept], self.text_bytes[kept])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class TimedTokens(Arrivals):
     """What response ITL is made of, each of shape ``(responses,)``, with or without a record."""
 
@@ -69,47 +69,63 @@ class TimedTokens(Arrivals):
     reasoning_pieces: Floats
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Responses(TimedTokens):
-    """Columns of ``requests.parquet``, each of shape ``(responses,)``.
+@dataclass(frozen=True, eq=False)
+class Requests:
+    """The columns of ``requests.parquet`` that are one value a request, of shape ``(requests,)``.
 
-    Of its token events a response knows their number, ``event_counts``, and what they are as
-    arrivals. ``cached_above_prompt`` says where the server reported more cached than prompt
-    tokens; ``cached_tokens`` is NaN there.
+    ``session`` numbers the recorded sessions in the order in which they appear.
+    ``cached_above_prompt`` says where the server reported more cached than prompt tokens: it counts
+    something else, so ``cached_tokens`` is NaN there.
     """
 
     phase: NDArray[np.str_]
     status: NDArray[np.str_]
     error_category: NDArray[np.str_]
+    session: NDArray[np.int64]
     lane: NDArray[np.int64]
     ordinal: NDArray[np.int64]
+    stream: NDArray[np.int64]
+    turn: NDArray[np.int64]
+    replica: NDArray[np.int64]
     recorded_input_tokens: Floats
     planned_prompt_tokens: Floats
     reusable_tokens: Floats
     prompt_tokens: Floats
     cached_tokens: Floats
+    completion_tokens: Floats
+    reasoning_tokens: Floats
+    reasoning_pieces: Floats
+    text_pieces: Floats
     intended_start_ns: Floats
     connect_start_ns: Floats
     connected_ns: Floats
     send_ns: Floats
-    first_token_uncertainty_ns: Floats
-    last_token_uncertainty_ns: Floats
     send_uncertainty_ns: Floats
-    late_events: Floats
+    first_token_ns: Floats
+    first_token_uncertainty_ns: Floats
+    last_token_ns: Floats
+    last_token_uncertainty_ns: Floats
     end_ns: Floats
-    retries: Floats
+    late_events: Floats
     gathered_reads: Floats
-    text_pieces: Floats
+    retries: Floats
     cached_above_prompt: Mask
 
     def __len__(self) -> int:
         return len(self.status)
 
-    def where(self, mask: Mask) -> "Responses":
-        """Return the responses of ``mask``, in order; itself where that is all of them."""
+    def where(self, mask: Mask) -> Self:
+        """Return the requests of ``mask``, in order; itself where that is all of them."""
         if mask.all():
             return self
-        return Responses(**{f.name: getattr(self, f.name)[mask] for f in fields(self)})
+        return type(self)(**{f.name: getattr(self, f.name)[mask] for f in fields(self)})
+
+
+@dataclass(frozen=True, eq=False)
+class Responses(Requests, TimedTokens):
+    """Requests and what came. Of its token events a response knows their number,
+    ``event_counts``, and what they are as arrivals.
+    """
 
 
 _LISTS = ("arrival_deltas_us", "event_tokens", "event_text_bytes")
@@ -117,12 +133,16 @@ EVENT_COLUMNS = ("first_token_ns", *_LISTS)
 """The columns of ``requests.parquet`` that token events are made of."""
 
 _OF_ARRIVALS = tuple(f.name for f in fields(Arrivals))
-_DERIVED = ("event_counts", "cached_above_prompt", *_OF_ARRIVALS)
-_SCALARS = tuple(f.name for f in fields(Responses) if f.name not in _DERIVED)
-COLUMNS: tuple[str, ...] = (*_SCALARS, *_LISTS)
+_TEXTS = ("phase", "status", "error_category")
+_COUNTS = ("lane", "ordinal", "stream", "turn", "replica")
+_NUMBERS = tuple(
+    f.name
+    for f in fields(Requests)
+    if f.name not in {*_TEXTS, *_COUNTS, "session", "cached_above_prompt"}
+)
+REQUEST_COLUMNS: tuple[str, ...] = (*_TEXTS, "session_id", *_COUNTS, *_NUMBERS)
+COLUMNS: tuple[str, ...] = (*REQUEST_COLUMNS, *_LISTS)
 """The columns of ``requests.parquet`` that are needed; others need not be read."""
-
-_TEXTS = {"phase", "status", "error_category"}
 
 Groups = Callable[[tuple[str, ...]], Iterable[pa.Table]]
 """Reads some columns of a point's requests: the same rows each time, in tables of bounded size."""
@@ -155,32 +175,54 @@ def records_of(groups: Groups) -> Records:
 
 def responses_of(tables: Iterable[pa.Table]) -> Responses:
     """Return the rows of ``requests.parquet`` (at least ``COLUMNS``), table after table."""
-    parts: dict[str, list[NDArray[Any]]] = {field.name: [] for field in fields(Responses)}
-    for table in tables:
-        for name, values in _columns(table).items():
-            parts[name].append(values)
-    if not parts["status"]:
-        empty = pa.schema([(name, _type_of(name)) for name in COLUMNS]).empty_table()
-        return Responses(**_columns(empty))
-    return Responses(**{name: np.concatenate(values) for name, values in parts.items()})
+    sessions: dict[str, int] = {}
+    return Responses(**_together([_columns(table, sessions) for table in _some(tables, COLUMNS)]))
+
+
+def requests_of(tables: Iterable[pa.Table]) -> Requests:
+    """Return the rows, without token events, of tables with ``REQUEST_COLUMNS``."""
+    sessions: dict[str, int] = {}
+    some = _some(tables, REQUEST_COLUMNS)
+    return Requests(**_together([_scalars(table, sessions) for table in some]))
+
+
+def _some(
+    tables: Iterable[pa.Table], names: tuple[str, ...]
+) -> list[pa.Table] | Iterable[pa.Table]:
+    """Return tables, one without rows where there is none."""
+    first, rest = next(iterator := iter(tables), None), iterator
+    if first is not None:
+        return chain([first], rest)
+    return [pa.schema([(name, _type_of(name)) for name in names]).empty_table()]
+
+
+def _together(parts: list[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def _type_of(name: str) -> pa.DataType:
     if name in _LISTS:
         return pa.list_(pa.int64())
-    return pa.string() if name in _TEXTS else pa.int64()
+    return pa.string() if name in (*_TEXTS, "session_id") else pa.int64()
 
 
-def _columns(table: pa.Table) -> dict[str, NDArray[Any]]:
-    columns: dict[str, NDArray[Any]] = {
-        name: _texts(table[name]) if name in _TEXTS else _floats(table[name]) for name in _SCALARS
-    }
-    for name in ("lane", "ordinal"):
-        columns[name] = columns[name].astype(np.int64)
-    columns["cached_above_prompt"] = columns["cached_tokens"] > columns["prompt_tokens"]
-    columns["cached_tokens"] = possible_cached(columns["cached_tokens"], columns["prompt_tokens"])
-    columns["event_counts"] = _event_counts(table)
-    return columns | _arrivals(table, columns["event_counts"], columns["reasoning_tokens"] > 0)
+def _scalars(table: pa.Table, sessions: dict[str, int]) -> dict[str, NDArray[Any]]:
+    columns: dict[str, NDArray[Any]] = {name: _texts(table[name]) for name in _TEXTS}
+    columns |= {name: _floats(table[name]) for name in _NUMBERS}
+    columns |= {name: np.nan_to_num(_floats(table[name])).astype(np.int64) for name in _COUNTS}
+    columns["session"] = _codes(table["session_id"], sessions)
+    above = columns["cached_tokens"] > columns["prompt_tokens"]
+    columns["cached_tokens"] = np.where(above, np.nan, columns["cached_tokens"])
+    return columns | {"cached_above_prompt": above}
+
+
+def _columns(table: pa.Table, sessions: dict[str, int]) -> dict[str, NDArray[Any]]:
+    columns, counts = _scalars(table, sessions), _event_counts(table)
+    return (
+        columns
+        | {"event_counts": counts}
+        | _arrivals(table, counts, columns["reasoning_tokens"] > 0)
+    )
 
 
 def _arrivals(
@@ -202,19 +244,20 @@ def _arrivals(
     return {name: np.concatenate([getattr(part, name) for part in parts]) for name in _OF_ARRIVALS}
 
 
-def possible_cached(cached: Floats, prompt: Floats) -> Floats:
-    """Return cached tokens as reported, NaN where they are more than the prompt has: a server that
-    says so counts something else. The record keeps what it said.
-    """
-    return np.where(cached > prompt, np.nan, cached)
-
-
 def _texts(column: pa.ChunkedArray) -> NDArray[np.str_]:
     """Return texts of which there are few different ones, "" for null."""
     coded = pc.fill_null(column, "").combine_chunks().dictionary_encode()
     different = np.array(coded.dictionary.to_pylist(), np.str_)
     texts: NDArray[np.str_] = different[coded.indices.to_numpy()]
     return texts
+
+
+def _codes(column: pa.ChunkedArray, numbers: dict[str, int]) -> NDArray[np.int64]:
+    """Return the number of each text, new ones counted on in ``numbers``."""
+    coded = column.combine_chunks().dictionary_encode()
+    codes = [numbers.setdefault(text, len(numbers)) for text in coded.dictionary.to_pylist()]
+    found: NDArray[np.int64] = np.array(codes, np.int64)[coded.indices.to_numpy()]
+    return found
 
 
 def _floats(column: pa.ChunkedArray) -> Floats:

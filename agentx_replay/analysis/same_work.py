@@ -31,16 +31,14 @@ class Fact:
 @dataclass(frozen=True, slots=True)
 class PlansAgainst:
     """The concurrencies on the curves of the first run and another one: where both have the same
-    plan, where they have not or it is not known, and which one of the two has alone.
-    ``unequal_starts`` are those of ``different`` where one has starts that the other lacks, and the
-    starts that both have are equal.
+    plan at every start that both have, where they have not or it is not known, and which one of
+    the two has alone.
     """
 
     same: frozenset[int]
     different: frozenset[int]
     first_alone: frozenset[int]
     other_alone: frozenset[int]
-    unequal_starts: frozenset[int] = frozenset()
 
     @property
     def same_where_shared(self) -> bool:
@@ -52,22 +50,18 @@ def plans_against(first: Run, other: Run) -> PlansAgainst:
     """Return at which levels on their curves two runs have equal plan fingerprints."""
     a, b = _plans(first), _plans(other)
     shared = a.keys() & b.keys()
-    same = frozenset(
-        level
-        for level in shared
-        if set(a[level].values()) == set(b[level].values()) and None not in a[level].values()
+    same = frozenset(level for level in shared if _same(a[level], b[level]))
+    return PlansAgainst(
+        same,
+        frozenset(shared) - same,
+        frozenset(a.keys() - b.keys()),
+        frozenset(b.keys() - a.keys()),
     )
-    different = frozenset(shared) - same
-    unequal = frozenset(level for level in different if _are_some_of(a[level], b[level]))
-    of_one = (frozenset(a.keys() - b.keys()), frozenset(b.keys() - a.keys()))
-    return PlansAgainst(same, different, *of_one, unequal)
 
 
-def _are_some_of(one: _Plans, other: _Plans) -> bool:
-    """Whether two levels have other starts, and the same known plan at each that both have."""
+def _same(one: _Plans, other: _Plans) -> bool:
     both = one.keys() & other.keys()
-    equal = all(one[start] == other[start] is not None for start in both)
-    return bool(both) and equal and one.keys() != other.keys()
+    return bool(both) and all(one[start] == other[start] is not None for start in both)
 
 
 def same_records(first: Run, other: Run) -> bool:
@@ -81,9 +75,9 @@ def same_records(first: Run, other: Run) -> bool:
 def _directories(run: Run) -> dict[tuple[Measurement, str], Path]:
     """Return where the records of each level and start on the curve are, by run id too."""
     return {
-        (level.point.measurement, str(level.stored.document.get("run_id"))): level.stored.directory
-        for level in run.levels
-        if level.evidence is not None
+        (point.measurement, str(point.stored.document.get("run_id"))): point.stored.directory
+        for point in run.curve_points
+        if point.stored is not None
     }
 
 
@@ -98,10 +92,8 @@ def _digest(level: Path) -> bytes:
 def _plans(run: Run) -> Mapping[int, _Plans]:
     """Return the plans of each level on the curve."""
     found: dict[int, dict[int, str | None]] = {}
-    for level in run.levels:
-        if level.evidence is not None:
-            at = level.point.measurement
-            found.setdefault(at.concurrency, {})[at.start] = level.plan_fingerprint
+    for point in run.curve_points:
+        found.setdefault(point.concurrency, {})[point.facts.start] = point.plan_fingerprint
     return found
 
 
@@ -128,10 +120,9 @@ def _said_of_plans(plans: PlansAgainst) -> str:
         return "no common concurrency"
     parts = [
         ("same at", plans.same),
-        ("unequal starts at", plans.unequal_starts),
-        ("different at", plans.different - plans.unequal_starts),
+        ("different at", plans.different),
+        ("in one alone:", plans.first_alone | plans.other_alone),
     ]
-    parts.append(("in one alone:", plans.first_alone | plans.other_alone))
     return "; ".join(f"{what} {listed(levels)}" for what, levels in parts if levels)
 
 
@@ -162,5 +153,5 @@ def _fact(name: str, said: Sequence[str | None]) -> Fact:
 
 def common_levels(runs: Sequence[Run]) -> list[int]:
     """Return the concurrencies at which every run has a point on its curve."""
-    levels = [{point.concurrency for point in run.curve} for run in runs]
+    levels = [{point.concurrency for point in run.curve_points} for run in runs]
     return sorted(set.intersection(*levels))

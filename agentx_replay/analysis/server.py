@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from agentx_replay.analysis.cost import break_even_cycle_growth
 from agentx_replay.analysis.responses import Floats
-from agentx_replay.analysis.timeline import Requests
+from agentx_replay.analysis.timeline import Timeline
 from agentx_replay.analysis.window import Window
 from agentx_replay.results.server_metrics import GREATEST_VALUE
 from agentx_replay.results.server_names import NEEDS, RANK, Metric
@@ -208,7 +208,7 @@ class CacheAgreement:
     foreign_share: float
 
 
-def cache_agreement(metrics: Metrics, requests: Requests, length_s: float) -> CacheAgreement | None:
+def cache_agreement(metrics: Metrics, requests: Timeline, length_s: float) -> CacheAgreement | None:
     """Return how server and client agree from the last scrape before the window opened to the last
     in it; None where either does not tell.
     """

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from agentx_replay.analysis.server import Metrics, Samples, growth, growth_in
-from agentx_replay.analysis.timeline import Requests
+from agentx_replay.analysis.timeline import Timeline
 from agentx_replay.results.server_names import Metric
 
 _LABELS = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)="((?:[^"\\]|\\.)*)"')
@@ -48,7 +48,7 @@ class ServerFacts:
     queue_p90_s: float | None = None
 
 
-def server_facts(metrics: Metrics, requests: Requests, length_s: float) -> ServerFacts | None:
+def server_facts(metrics: Metrics, requests: Timeline, length_s: float) -> ServerFacts | None:
     """Return what the page told of a window of ``length_s``; None where it told none of this."""
     prompts = requests.prompt[requests.good & ~np.isnan(requests.prompt)]
     pool = pool_tokens(metrics)

@@ -7,34 +7,19 @@ whole window.
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from agentx_replay.analysis.responses import Floats, Mask, possible_cached
-from agentx_replay.analysis.window import Window
+from agentx_replay.analysis.responses import Floats, Mask, Requests
+from agentx_replay.analysis.window import Window, measured
 
-TIMELINE_COLUMNS = (
-    "lane",
-    "stream",
-    "status",
-    "send_ns",
-    "first_token_ns",
-    "end_ns",
-    "prompt_tokens",
-    "cached_tokens",
-    "planned_prompt_tokens",
-    "reusable_tokens",
-)
 _NS = 1_000_000_000
-_GOOD = ("ok", "length_mismatch")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Requests:
+class Timeline:
     """Every request of a level, warm-up included; times in s since the window opened.
 
-    ``first_s`` is when its first token came, its end where none did. ``cached`` is NaN where the
-    server did not tell, or told more than the prompt has.
+    ``first_s`` is when its first token came, its end where none did.
     """
 
     lane: NDArray[np.int64]
@@ -52,29 +37,28 @@ class Requests:
         return len(self.lane)
 
 
-def requests_of(table: pa.Table, window: Window) -> Requests:
-    """Return the requests of a level from ``TIMELINE_COLUMNS``."""
-
-    def floats(name: str) -> Floats:
-        values: Floats = table[name].cast(pa.float64()).to_numpy(zero_copy_only=False)
-        return values
-
-    def seconds(name: str) -> Floats:
-        return (floats(name) - window.open_ns) / _NS
-
-    prompt = floats("prompt_tokens")
-    end_s, first_s = seconds("end_ns"), seconds("first_token_ns")
-    return Requests(
-        lane=table["lane"].to_numpy().astype(np.int64),
-        is_main=table["stream"].to_numpy() == 0,
-        good=np.isin(np.array(table["status"].to_pylist(), np.str_), _GOOD),
-        send_s=seconds("send_ns"),
-        first_s=np.where(np.isnan(first_s), end_s, first_s),
+def timeline_of(requests: Requests, window: Window) -> Timeline:
+    """Return the requests of a level over time."""
+    first_ns = requests.first_token_ns
+    send_s, first_s, end_s = (
+        (at_ns - window.open_ns) / _NS
+        for at_ns in (
+            requests.send_ns,
+            np.where(np.isnan(first_ns), requests.end_ns, first_ns),
+            requests.end_ns,
+        )
+    )
+    return Timeline(
+        lane=requests.lane,
+        is_main=requests.stream == 0,
+        good=measured(requests),
+        send_s=send_s,
+        first_s=first_s,
         end_s=end_s,
-        prompt=prompt,
-        cached=possible_cached(floats("cached_tokens"), prompt),
-        planned=floats("planned_prompt_tokens"),
-        reusable=floats("reusable_tokens"),
+        prompt=requests.prompt_tokens,
+        cached=requests.cached_tokens,
+        planned=requests.planned_prompt_tokens,
+        reusable=requests.reusable_tokens,
     )
 
 

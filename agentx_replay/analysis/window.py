@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from agentx_replay.analysis.responses import Floats, Mask, Responses
+from agentx_replay.analysis.responses import Floats, Mask, Requests, Responses
 
 _NS = 1_000_000_000
 MEASURED_STATUSES = ("ok", "length_mismatch")
@@ -28,7 +28,7 @@ class Window:
         return (self.close_ns - self.open_ns) / _NS
 
 
-def in_window_set(responses: Responses, window: Window) -> Mask:
+def in_window_set(responses: Requests, window: Window) -> Mask:
     """Return which requests were sent while the window was open, warm-up excluded."""
     in_set: Mask = happened_in(responses.send_ns, window) & (responses.phase == "window")
     return in_set
@@ -45,7 +45,7 @@ def happened_in(at_ns: Floats | NDArray[np.int64], window: Window) -> Mask:
     return inside
 
 
-def measured(responses: Responses) -> Mask:
+def measured(responses: Requests) -> Mask:
     """Return which responses are in the latency distributions and in overall throughput."""
     return np.isin(responses.status, MEASURED_STATUSES)
 

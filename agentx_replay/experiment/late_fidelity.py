@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agentx_replay.analysis.fidelity import Fidelity
-from agentx_replay.analysis.run import MeasuredLevel, Run
+from agentx_replay.analysis.point import Point
+from agentx_replay.analysis.run import Run
 from agentx_replay.errors import UsageError
 from agentx_replay.experiment.conformity import level_fidelity
 from agentx_replay.experiment.sessions import SessionSource
@@ -25,20 +26,19 @@ def with_late_fidelity(run: Run) -> tuple[Run, list[str]]:
     A level whose window never opened has none, and its other reasons say why.
     """
     recording = _Recording(run.sweep)
-    levels, untold = [], []
-    for level in run.levels:
-        if _unfinished(level):
+    points, untold = [], []
+    for point in run.points:
+        if _unfinished(point):
             try:
-                report = recording.report(level)
-                levels.append(replace(level, point=replace(level.point, fidelity=report)))
+                points.append(replace(point, fidelity=recording.report(point)))
                 continue
             except UsageError as error:
                 untold.append(
-                    f"concurrency {level.point.name} has no fidelity report: {error.what} "
+                    f"concurrency {point.name} has no fidelity report: {error.what} "
                     f"[{error.code}]; {error.what_to_do}"
                 )
-        levels.append(level)
-    return replace(run, levels=tuple(levels)), untold
+        points.append(point)
+    return replace(run, points=tuple(points)), untold
 
 
 @dataclass(slots=True)
@@ -48,19 +48,21 @@ class _Recording:
     sweep: Mapping[str, Any]
     _library: tuple[GraphLibrary, str] | None = field(default=None)
 
-    def report(self, level: MeasuredLevel) -> Fidelity | None:
+    def report(self, point: Point) -> Fidelity | None:
         """Return a level's report. Raises ``UsageError`` where the recording cannot be had."""
         library, corpus_fingerprint = self._read()
-        plan = Plan(library.scenario, corpus_fingerprint, library, level.point.concurrency)
-        if plan.fingerprint != level.plan_fingerprint:
+        plan = Plan(library.scenario, corpus_fingerprint, library, point.concurrency)
+        if plan.fingerprint != point.plan_fingerprint:
             raise UsageError(
                 "late-plan-differs",
                 "it was not finished, and the plan made again from its recording is another one",
                 "report it with the version of agentx-replay that ran it",
             )
-        directory, window = level.stored.directory, level.point.facts.window
-        live_history = level.point.facts.rules.live_history
-        return level_fidelity(plan, directory, window, killed=True, live_history=live_history)
+        if point.stored is None:
+            return None
+        facts, directory = point.facts, point.stored.directory
+        live_history = facts.rules.live_history
+        return level_fidelity(plan, directory, facts.window, killed=True, live_history=live_history)
 
     def _read(self) -> tuple[GraphLibrary, str]:
         if self._library is None:
@@ -96,9 +98,9 @@ class _Recording:
             ) from error
 
 
-def _unfinished(level: MeasuredLevel) -> bool:
+def _unfinished(point: Point) -> bool:
     """Whether a level's window opened and nobody was left to close it."""
-    return level.stored.status is PointStatus.RUNNING and level.point.facts.window is not None
+    return point.status is PointStatus.RUNNING and point.facts.window is not None
 
 
 def _changed(source: SessionSource, how: str) -> UsageError:

@@ -15,17 +15,17 @@ import uvloop
 
 from agentx_replay.analysis.facts import Conduct, Rules
 from agentx_replay.analysis.instrument import loop_lag_series, samples_of
-from agentx_replay.analysis.metrics import latency_series
 from agentx_replay.analysis.point import (
     Point,
     PointFacts,
     facts_document,
+    level_metrics,
     measure_point,
     point_document,
-    told_by_server,
 )
 from agentx_replay.analysis.responses import records_of
-from agentx_replay.analysis.server import metrics_of, speculation
+from agentx_replay.analysis.server import Metrics, speculation
+from agentx_replay.analysis.tokens import latency_series
 from agentx_replay.analysis.window import Window
 from agentx_replay.endpoint.kernel_stamps import Timestamps
 from agentx_replay.experiment.conformity import level_fidelity
@@ -46,7 +46,7 @@ from agentx_replay.results.histograms import write_log
 from agentx_replay.results.layout import latency_log
 from agentx_replay.results.recorder import Recorder
 from agentx_replay.results.run_directory import PointStatus, RunDirectory
-from agentx_replay.results.schema import INSTRUMENT, LEVEL_TABLES, REQUESTS, SERVER
+from agentx_replay.results.schema import INSTRUMENT, LEVEL_TABLES, REQUESTS
 
 _T = TypeVar("_T")
 _Stopping = Callable[[Callable[[], None]], AbstractContextManager[None]]
@@ -199,7 +199,8 @@ def _point(level: Level, replayed: _Replayed, directory: Path) -> Point:
         failure=failed.text if failed else None,
         failure_code=failed.code if failed else None,
     )
-    accepted = accept_length(directory, window)
+    metrics = level_metrics(directory, window)
+    accepted = accept_length(metrics, window)
     facts = replace(
         _facts(level),
         window=window,
@@ -215,18 +216,14 @@ def _point(level: Level, replayed: _Replayed, directory: Path) -> Point:
         write_log(latency_log(directory), series, replayed.origin_unix_s)
     live_history = level.rules.live_history
     fidelity = level_fidelity(level.plan, directory, window, live_history=live_history)
-    told = told_by_server(directory, window)
-    return measure_point(records, samples, facts, _status(result), fidelity, *told)
+    return measure_point(records, samples, facts, _status(result), fidelity, metrics)
 
 
-def accept_length(directory: Path, window: Window | None) -> float | None:
-    """Return how many tokens a cycle of the server committed in the window of the level in
-    ``directory``, by the server's own metrics; None if it drafted nothing, does not tell, or no
-    window opened.
+def accept_length(metrics: Metrics, window: Window | None) -> float | None:
+    """Return how many tokens a cycle of the server committed in the window, by its own metrics;
+    None if it drafted nothing, does not tell, or no window opened.
     """
-    if window is None:
-        return None
-    found = speculation(metrics_of(SERVER.read(directory), window), window.length_s)
+    found = None if window is None else speculation(metrics, window.length_s)
     return None if found is None or found.accept_length <= 1.0 else found.accept_length
 
 

@@ -67,7 +67,7 @@ def live_itls_s(responses: Sequence[Response]) -> list[float]:
     arrivals = arrivals_of(counts, at_ns, tokens, text_bytes, np.zeros(len(some), bool))
     last = np.cumsum(counts) - 1
     timed = TimedTokens(
-        **{name: getattr(arrivals, name) for name in arrivals.__slots__},
+        **vars(arrivals),
         event_counts=counts,
         first_token_ns=at_ns[last - counts + 1],
         last_token_ns=at_ns[last],

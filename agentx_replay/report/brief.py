@@ -165,7 +165,7 @@ def _targets(curve: Curve, width: int) -> Iterator[Styled]:
         return
     unit = "tok/s" if curve.gpus is None else "tok/s/GPU"
     told = list(beyond_together(curve.values))
-    names = [", ".join(speed(each.at.target) for each in values) for _, values in told]
+    names = [", ".join(speed(each.target) for each in values) for _, values in told]
     widest = max(map(len, names), default=0)
     for number, (name, (value, _)) in enumerate(zip(names, told, strict=True)):
         named = "" if number else " tok/s/user"
@@ -173,18 +173,15 @@ def _targets(curve: Curve, width: int) -> Iterator[Styled]:
 
 
 def _at(value: TargetValue, unit: str) -> str:
-    at = value.at
-    if at.throughput is not None:
-        starts = f"{counted(len(value.starts), 'start')}"
-        return f"{target_text(value)} {unit}, {between(at.between or ())} ({starts})"
+    if value.throughput is not None:
+        starts = value.reach or counted(len(value.starts), "start")
+        return f"{target_text(value)} {unit}, {between(value.between or ())} ({starts})"
     if value.missed:
-        starts = ", ".join(str(each.start) for each in value.missed)
-        reached = f"the others have {', '.join(map(rate, value.values))} {unit}"
-        return f"{NOT_REACHED} by start {starts}; {reached}"
-    if at.nearest is None:
+        return f"{NOT_REACHED}: {value.reach}"
+    if value.nearest is None:
         return NOT_REACHED
-    end = "slowest" if at.every_level_is == "faster" else "fastest"
-    nearest = unlike(at.nearest.interactivity, at.target)
+    end = "slowest" if value.every_level_is == "faster" else "fastest"
+    nearest = unlike(value.nearest.interactivity, value.target)
     return f"{NOT_REACHED}, {end} valid level {nearest} → {to_add(value)}"
 
 

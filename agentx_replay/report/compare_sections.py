@@ -44,7 +44,6 @@ from agentx_replay.report.run_sections import (
 )
 from agentx_replay.report.tables import Section
 from agentx_replay.report.unmeasured import left_out
-from agentx_replay.wording import counted
 
 
 def compare_json(comparison: Comparison, price_source: str | None) -> dict[str, Any]:
@@ -58,8 +57,11 @@ def compare_json(comparison: Comparison, price_source: str | None) -> dict[str, 
                 "watts_per_gpu": each.power,
                 "curve": curve_json(curve),
                 "left_out": [of._asdict() | {"why": why} for of, why in left_out(each.run).items()],
+                "starts_left_out": starts,
             }
-            for each, curve in zip(comparison.contenders, comparison.curves, strict=True)
+            for each, curve, starts in zip(
+                comparison.contenders, comparison.curves, comparison.starts_left_out, strict=True
+            )
         ],
         "price_source": price_source,
         "unpriced": comparison.unpriced,
@@ -102,9 +104,7 @@ def _target_section(comparison: Comparison, at: AtOneTarget) -> Section:
     heads = ("run", f"{unit} [95 %]", "Mtok/$", "$/Mtok")
     rows, notes = [], []
     for contender, value in zip(comparison.contenders, at.values, strict=True):
-        rows.append(
-            [contender.name, target_text(value), *_per_dollar(contender, value.at.throughput)]
-        )
+        rows.append([contender.name, target_text(value), *_per_dollar(contender, value.throughput)])
         said = [target_note(value, unit), *warned_at(value, contender.run.points)]
         notes.append(f"{contender.name}: {'; '.join(said)}")
     if len(set(kinds)) > 1:
@@ -116,7 +116,7 @@ def _target_section(comparison: Comparison, at: AtOneTarget) -> Section:
     for ratio, other in zip(at.ratios, at.values[1:], strict=True):
         notes += [*ratio_lines(first, ratio), *_other_levels(first, ratio, at.values[0], other)]
         notes += _more_starts(first, ratio)
-    return Section(f"At {speed(at.target)} tok/s/user", heads=heads, rows=rows, notes=notes)
+    return Section(f"At {speed(value.target)} tok/s/user", heads=heads, rows=rows, notes=notes)
 
 
 def _per_dollar(contender: Contender, throughput: float | None) -> list[str]:
@@ -156,11 +156,11 @@ def ratio_lines(first: str, ratio: Ratio) -> list[str]:
 
 def _other_levels(first: str, ratio: Ratio, a: TargetValue, b: TargetValue) -> list[str]:
     """Return that the two were read off other levels, where a ratio was."""
-    if a.at.between is None or b.at.between is None or a.at.between == b.at.between:
+    if a.between is None or b.between is None or a.between == b.between:
         return []
     return [
-        f"{first} / {ratio.over}: read off {between(a.at.between)} of {first} and "
-        f"{between(b.at.between)} of {ratio.over}, so the ratio depends on "
+        f"{first} / {ratio.over}: read off {between(a.between)} of {first} and "
+        f"{between(b.between)} of {ratio.over}, so the ratio depends on "
         "the choice of levels, too"
     ]
 
@@ -217,17 +217,14 @@ def _price_section(comparison: Comparison, source: str | None) -> list[Section]:
 
 def _work_section(comparison: Comparison) -> Section:
     words = {True: "same", False: "DIFFERENT", None: "not known"}
-    unequal = any(plans.unequal_starts for plans in comparison.plans)
     facts = [[fact.name, words[fact.same], " / ".join(fact.said)] for fact in comparison.same_work]
     if comparison.did_same_work and any(comparison.at_levels_of_one):
         facts[[fact.name for fact in comparison.same_work].index("plan")][1] = "in part"
-    elif all(plans.different == plans.unequal_starts for plans in comparison.plans) and unequal:
-        facts[[fact.name for fact in comparison.same_work].index("plan")][1] = "UNEQUAL STARTS"
     if comparison.did_same_work:
         notes = _same_work_notes(comparison)
     else:
         notes = ["NOT KNOWN TO BE THE SAME WORK: the ratios compare runs, not systems."]
-    notes += _unequal_starts(comparison)
+    notes += _starts_left_out(comparison)
     names = [each.name for each in comparison.contenders]
     notes += [
         f"{names[0]} and {name} have the SAME RECORDS: this compares a run with itself."
@@ -258,20 +255,21 @@ def _same_work_notes(comparison: Comparison) -> list[str]:
     ]
 
 
-def _unequal_starts(comparison: Comparison) -> list[str]:
-    """Return which runs have fewer starts of a level than others, and the command for the rest."""
-    levels = frozenset().union(*(plans.unequal_starts for plans in comparison.plans))
-    starts = {
-        each.name: max(p.facts.start for p in each.run.points if p.concurrency in levels)
-        for each in comparison.contenders
-        if levels.intersection(p.concurrency for p in each.run.points)
-    }
-    most = max(starts.values(), default=1)
-    return [
-        f"{each.name} has {counted(starts[each.name], 'start')} at {listed(levels)} agents, "
-        f"others have {most}: agentx-replay sweep --resume --out {each.run.path} --starts {most}"
-        for each in comparison.contenders
-        if starts.get(each.name, most) < most
+def _starts_left_out(comparison: Comparison) -> list[str]:
+    """Return which starts are not compared, since a run lacks them, and the command for those."""
+    pairs = list(zip(comparison.contenders, comparison.starts_left_out, strict=True))
+    every = {start for _, starts in pairs for start in starts}
+    notes = [
+        f"{each.name}: {'starts' if len(starts) > 1 else 'start'} {', '.join(map(str, starts))} "
+        "left out, which another run lacks"
+        for each, starts in pairs
+        if starts
+    ]
+    return notes + [
+        f"{each.name} lacks them: agentx-replay sweep --resume --out {each.run.path} "
+        f"--starts {max(every)}"
+        for each, starts in pairs
+        if not every <= {*starts}
     ]
 
 

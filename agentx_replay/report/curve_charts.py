@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from agentx_replay.analysis.curve import Curve, PointInterval
-from agentx_replay.analysis.frontier import CurvePoint
-from agentx_replay.analysis.profile import Profile, Spread
+from agentx_replay.analysis.curve import Curve, CurvePoint, PointInterval
+from agentx_replay.analysis.percentiles import Spread
+from agentx_replay.analysis.point import Point, Profile
 from agentx_replay.analysis.responses import Floats
-from agentx_replay.analysis.run import MeasuredLevel, Run
+from agentx_replay.analysis.run import Run
 from agentx_replay.report.chart import Axis, Chart, linear_axis, log_axis
 from agentx_replay.report.numerals import (
     UNTRUSTED,
@@ -45,20 +45,22 @@ def curve_figure(curve: Curve) -> str:
     if len(ordered) > 1:
         chart.line(xs, ys, "s1 thin", "interpolation between neighbouring levels")
     for value in curve.values:
-        if value.at.target <= chart.x.high:
-            chart.vertical(value.at.target, "target", f"{speed(value.at.target)}")
+        if value.target <= chart.x.high:
+            chart.vertical(value.target, "target", f"{speed(value.target)}")
     for point in ordered:
         _point(chart, point, curve, unit)
     for value in curve.values:
-        at = value.at
-        if at.throughput is None:
+        if value.throughput is None:
             continue
         if value.interval is not None:
             ends = (value.interval.low, value.interval.high)
-            chart.bar((at.target, at.target), ends, "s2 thick")
-        said = f"{rate(at.throughput)} {bounds(value.interval)}".rstrip()
+            chart.bar((value.target, value.target), ends, "s2 thick")
+        said = f"{rate(value.throughput)} {bounds(value.interval)}".rstrip()
         chart.dot(
-            at.target, at.throughput, "s2", f"at {speed(at.target)} tok/s/user: {said} {unit}"
+            value.target,
+            value.throughput,
+            "s2",
+            f"at {speed(value.target)} tok/s/user: {said} {unit}",
         )
     chart.key("dot s1", "level on the frontier")
     if any(_several(curve, point.concurrency) for point in ordered):
@@ -67,7 +69,7 @@ def curve_figure(curve: Curve) -> str:
         chart.key("dot hollow", "level that another one beats in both")
     if curve.intervals:
         chart.key("error s1", "95 % interval of a level, in both")
-    if any(value.at.throughput is not None for value in curve.values):
+    if any(value.throughput is not None for value in curve.values):
         chart.key("dot s2", "read off at a target")
     if any(value.interval is not None for value in curve.values):
         chart.key("s2", "95 % interval of what is read off")
@@ -104,7 +106,7 @@ def _several(curve: Curve, concurrency: int) -> Sequence[CurvePoint]:
 
 def _target_beside(chart: Chart, point: CurvePoint, curve: Curve) -> bool:
     """Whether a target's line passes where a level's name would stand, right above its point."""
-    targets = [value.at.target for value in curve.values]
+    targets = [value.target for value in curve.values]
     distances = chart.x.place(targets) - chart.x.place([point.interactivity])
     return bool(((distances > -_DOT) & (distances < _NAME)).any())
 
@@ -120,7 +122,7 @@ def _cross(chart: Chart, point: CurvePoint, intervals: PointInterval) -> None:
 def _furthest(curve: Curve) -> float:
     """Return the right end: the fastest point, or a target that is not far beyond it."""
     fastest = max(point.interactivity for point in curve.points)
-    near = [v.at.target for v in curve.values if v.at.target <= fastest * 1.5]
+    near = [v.target for v in curve.values if v.target <= fastest * 1.5]
     ends = [each.interactivity.high for each in curve.intervals.values()]
     starts = [each.interactivity for level in curve.starts.values() for each in level.values()]
     return max([*near, *(end for end in ends if end <= fastest * _FAR_END), *starts])
@@ -152,26 +154,26 @@ def latency_figures(run: Run) -> str:
     return "".join(
         figure
         for title, pick, scale, unit in _SPREADS
-        if (figure := _spread_figure(run.levels, title, pick, scale, unit))
+        if (figure := _spread_figure(run.points, title, pick, scale, unit))
     )
 
 
 def _spread_figure(
-    levels: Sequence[MeasuredLevel],
+    points: Sequence[Point],
     title: str,
     pick: Callable[[Profile], Spread | None],
     scale: float,
     unit: str,
 ) -> str:
     untrusted = {
-        level.point.measurement
-        for level in levels
-        if title == _OF_TOKENS and level.point.has("token-itl-untrusted")
+        point.measurement
+        for point in points
+        if title == _OF_TOKENS and point.has("token-itl-untrusted")
     }
     spreads = [
-        (level.point.measurement, found)
-        for level in levels
-        if level.profile is not None and (found := pick(level.profile)) is not None
+        (point.measurement, found)
+        for point in points
+        if point.profile is not None and (found := pick(point.profile)) is not None
     ]
     positive = [s.values_s[s.values_s > 0] * scale for _, s in spreads]
     values = np.concatenate([[], *positive])

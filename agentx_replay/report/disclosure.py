@@ -222,7 +222,7 @@ def _load(run: Run) -> list[str]:
     corpus, scenario = part_of(run.sweep, "corpus"), part_of(run.sweep, "scenario")
     prompts = part_of(run.sweep, "calibration")
     windows = sorted({point.facts.rules.window_s for point in run.points})
-    counts = [f"{each.point.name}: {each.sessions_played}" for each in run.levels]
+    counts = [f"{each.name}: {each.sessions_played}" for each in run.points]
     to_play = corpus.get("played")
     return [
         f"Corpus {corpus.get('name', 'unknown')} (fingerprint {corpus.get('fingerprint', '?')}), "

@@ -22,7 +22,7 @@ from agentx_replay.analysis.instrument import CPU_SPAN_S, InstrumentReport
 from agentx_replay.analysis.itl_error import ItlError
 from agentx_replay.analysis.metrics import PointSummary
 from agentx_replay.analysis.point import Point
-from agentx_replay.analysis.run import MeasuredLevel, Run
+from agentx_replay.analysis.run import Run
 from agentx_replay.analysis.server import CacheAgreement, Speculation
 from agentx_replay.analysis.server_facts import ServerFacts
 from agentx_replay.analysis.throughput import worth_explaining
@@ -416,13 +416,13 @@ def _latencies(of: ServerFacts, summary: PointSummary | None) -> list[str]:
     return parts
 
 
-def speculation_section(levels: Sequence[tuple[MeasuredLevel, Speculation | None]]) -> Section:
+def speculation_section(levels: Sequence[tuple[Point, Speculation | None]]) -> Section:
     """Return what speculative decoding brought, of the levels that show any."""
     rows = []
     for level, told in levels:
         per_event = level.profile.tokens_per_event if level.profile else None
         if told is not None or (per_event is not None and per_event >= SPECULATION_FROM):
-            rows.append([level.point.name, *_speculation(per_event, told)])
+            rows.append([level.name, *_speculation(per_event, told)])
     if not rows:
         return Section("Speculative decoding")
     heads = (

@@ -6,8 +6,9 @@ from functools import partial
 import numpy as np
 
 from agentx_replay.analysis.instrument import lag_p99_by_second, samples_of
+from agentx_replay.analysis.point import Point, level_metrics
 from agentx_replay.analysis.responses import Floats
-from agentx_replay.analysis.run import MeasuredLevel
+from agentx_replay.analysis.run import read_requests
 from agentx_replay.analysis.server import (
     Metrics,
     Speculation,
@@ -15,20 +16,18 @@ from agentx_replay.analysis.server import (
     growth_in,
     growth_over_time,
     mean_alive_at,
-    metrics_of,
     speculation,
 )
 from agentx_replay.analysis.timeline import (
-    TIMELINE_COLUMNS,
-    Requests,
+    Timeline,
     lane_runs,
     mean_alive,
-    requests_of,
     share_over_time,
+    timeline_of,
 )
 from agentx_replay.analysis.window import Window
 from agentx_replay.report.chart import Axis, Chart, linear_axis, log_axis
-from agentx_replay.results.server_metrics import read_server_metrics
+from agentx_replay.results.run_directory import StoredPoint
 from agentx_replay.results.server_names import Metric
 from agentx_replay.wording import counted
 
@@ -66,20 +65,20 @@ class _Stage:
     x: Axis
 
 
-def level_figures(level: MeasuredLevel) -> LevelFigures | None:
+def level_figures(level: Point) -> LevelFigures | None:
     """Return the figures of a level; None where its window never opened."""
-    window = level.point.facts.window
-    if window is None:
+    window, stored = level.facts.window, level.stored
+    if window is None or stored is None:
         return None
-    requests = requests_of(level.stored.requests(TIMELINE_COLUMNS), window)
-    metrics = metrics_of(read_server_metrics(level.stored.directory), window)
+    requests = timeline_of(read_requests(stored), window)
+    metrics = level_metrics(stored.directory, window)
     stage = _stage(requests, window)
     figures = [
-        _lanes(level, requests, window, stage),
+        _lanes(stored, requests, window, stage),
         _load(requests, metrics, stage),
         _cache(requests, metrics, stage),
         _kv(metrics, stage),
-        _client(level, window, stage),
+        _client(level, stored, window, stage),
     ]
     return LevelFigures(
         "".join(figures),
@@ -87,7 +86,7 @@ def level_figures(level: MeasuredLevel) -> LevelFigures | None:
     )
 
 
-def _stage(requests: Requests, window: Window) -> _Stage:
+def _stage(requests: Timeline, window: Window) -> _Stage:
     """Return the span from the first send, warm-up included, to the last end."""
     start_s = min(float(requests.send_s.min(initial=0.0)), 0.0)
     end_s = max(float(requests.end_s.max(initial=0.0)), window.length_s)
@@ -106,8 +105,8 @@ def _chart(stage: _Stage, title: str, y: Axis, unit: str, note: str, height_px: 
 # --- lanes ---------------------------------------------------------------------------------------
 
 
-def _lanes(level: MeasuredLevel, requests: Requests, window: Window, stage: _Stage) -> str:
-    lanes = level.point.concurrency
+def _lanes(stored: StoredPoint, requests: Timeline, window: Window, stage: _Stage) -> str:
+    lanes = stored.concurrency
     row_px = min(max(_TALLEST_LANES_PX / lanes, 2.0), 22.0)
     ticks = linear_axis(0, lanes, min(lanes, 8)).ticks
     # Lane 0 is on top; a lane's name stands in the middle of its row.
@@ -139,7 +138,7 @@ def _lanes(level: MeasuredLevel, requests: Requests, window: Window, stage: _Sta
                 f"run {name}",
                 row_px * thickness,
             )
-    _restarts(chart, level, window, lanes)
+    _restarts(chart, stored, window, lanes)
     bad = ~requests.good
     if bad.any():
         heights = lanes - requests.lane[bad].astype(np.float64) - 0.5
@@ -153,8 +152,8 @@ def _lanes(level: MeasuredLevel, requests: Requests, window: Window, stage: _Sta
     return chart.html()
 
 
-def _restarts(chart: Chart, level: MeasuredLevel, window: Window, lanes: int) -> None:
-    plays = level.stored.plays()
+def _restarts(chart: Chart, stored: StoredPoint, window: Window, lanes: int) -> None:
+    plays = stored.plays()
     again = plays["ordinal"].to_numpy() > 0
     start_s = (plays["start_ns"].to_numpy()[again] - window.open_ns) / _NS
     lane = plays["lane"].to_numpy()[again]
@@ -164,7 +163,7 @@ def _restarts(chart: Chart, level: MeasuredLevel, window: Window, lanes: int) ->
 # --- load ----------------------------------------------------------------------------------------
 
 
-def _load(requests: Requests, metrics: Metrics, stage: _Stage) -> str:
+def _load(requests: Timeline, metrics: Metrics, stage: _Stage) -> str:
     edges_s = stage.edges_s
     note = "Averages over time."
     alive = partial(mean_alive, edges_s=edges_s)
@@ -195,7 +194,7 @@ def _load(requests: Requests, metrics: Metrics, stage: _Stage) -> str:
     return chart.html()
 
 
-def _cache(requests: Requests, metrics: Metrics, stage: _Stage) -> str:
+def _cache(requests: Timeline, metrics: Metrics, stage: _Stage) -> str:
     edges_s = stage.edges_s
     counters = Metric.CACHE_HITS in metrics and Metric.CACHE_QUERIES in metrics
     chart = _chart(
@@ -248,9 +247,9 @@ def _kv(metrics: Metrics, stage: _Stage) -> str:
 # --- the client itself ---------------------------------------------------------------------------
 
 
-def _client(level: MeasuredLevel, window: Window, stage: _Stage) -> str:
+def _client(level: Point, stored: StoredPoint, window: Window, stage: _Stage) -> str:
     """Return the instrument's own lag over time; nothing for a run in virtual time."""
-    samples = samples_of(level.stored.instrument())
+    samples = samples_of(stored.instrument())
     if samples is None:
         return ""
     lag_ns = lag_p99_by_second(samples)
@@ -260,7 +259,7 @@ def _client(level: MeasuredLevel, window: Window, stage: _Stage) -> str:
     at_s, lag_ms = at_s[kept], np.maximum(lag_ms[kept], 1e-3)
     if not len(at_s):
         return ""
-    summary = level.point.summary
+    summary = level.summary
     itl = summary.response_itl if summary else None
     limit_ms = itl.p90_s * 100 if itl else None
     ends_ms = [float(lag_ms.min()), float(lag_ms.max()), *([limit_ms] if limit_ms else [])]

@@ -85,9 +85,9 @@ def throughput_unit(gpus: int | None, headline_is: "Headline" = "overall") -> st
 
 def target_text(value: "TargetValue") -> str:
     """A throughput at a target with its interval."""
-    if value.at.throughput is None:
+    if value.throughput is None:
         return NOT_REACHED
-    return f"{rate(value.at.throughput)} {bounds(value.interval)}".rstrip()
+    return f"{rate(value.throughput)} {bounds(value.interval)}".rstrip()
 
 
 def _sides(missed: "Sequence[StartValue]") -> str:
@@ -96,7 +96,8 @@ def _sides(missed: "Sequence[StartValue]") -> str:
     for side in sides:
         starts = [str(each.start) for each in missed if each.every_level_is == side]
         named = f"{'starts' if len(starts) > 1 else 'start'} {', '.join(starts)}"
-        sides[side] = f"every valid level of {named} is {side}" if side else f"{named}: no value"
+        gap = f"{named}: the curve has a gap there"
+        sides[side] = f"every valid level of {named} is {side}" if side else gap
     return "; ".join(sides.values())
 
 
@@ -104,20 +105,20 @@ def target_note(value: "TargetValue", unit: str) -> str:
     """Where a value comes from, or how far the run came and which level would bring more; empty
     only for a run without points.
     """
-    at = value.at
     if value.missed:
-        reached = ", ".join(map(rate, value.values))
-        return f"{_sides(value.missed)}; the others have {reached} {unit}"
-    if at.between is None:
-        if at.nearest is None:
+        reached = ", ".join(rate(x.throughput) for x in value.starts if x.throughput is not None)
+        note = f"{value.reach}; {_sides(value.missed)}; the others have {reached} {unit}"
+        return note if value.between is None else f"the mean curve {between(value.between)}; {note}"
+    if value.between is None:
+        if value.nearest is None:
             return "no valid level"
-        end = "slowest" if at.every_level_is == "faster" else "fastest"
+        end = "slowest" if value.every_level_is == "faster" else "fastest"
         return (
-            f"{end} valid level {unlike(at.nearest.interactivity, at.target)} tok/s/user at "
-            f"{agents([at.nearest.concurrency])}: {to_add(value)}"
+            f"{end} valid level {unlike(value.nearest.interactivity, value.target)} tok/s/user at "
+            f"{agents([value.nearest.concurrency])}: {to_add(value)}"
         )
-    notes = [between(at.between)]
-    if at.several:
+    notes = [between(value.between)]
+    if value.several:
         notes.append("the curve passes it more than once: the highest")
     notes.append(value.no_interval or f"{len(value.starts)} starts")
     return "; ".join(notes)
@@ -131,11 +132,11 @@ def to_add(value: "TargetValue") -> str:
     """Which level comes next on the way to a target that none reaches: the speed of one agent
     falls at most as fast as their number rises, so that no nearer level can reach it.
     """
-    nearest = value.at.nearest
+    nearest = value.nearest
     if nearest is None:
         return "add levels"
-    about = nearest.concurrency * nearest.interactivity / value.at.target
-    if value.at.every_level_is == "faster":
+    about = nearest.concurrency * nearest.interactivity / value.target
+    if value.every_level_is == "faster":
         above = [each for each in _LADDER if each >= about and each > nearest.concurrency]
         return f"add {agents(above[:1])}" if above else "add more agents"
     below = [each for each in _LADDER if each <= about and each < nearest.concurrency]

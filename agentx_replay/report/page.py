@@ -78,7 +78,7 @@ def page(run: Run, curve: Curve) -> str:
         undefined=StrictUndefined,
     )
     environment.filters["capital"] = capital
-    shown = [(x, found) for x in run.levels if (found := level_figures(x)) is not None]
+    shown = [(x, found) for x in run.points if (found := level_figures(x)) is not None]
     return environment.get_template("page.html.j2").render(
         style=files("agentx_replay.report").joinpath("page.css").read_text("utf-8"),
         title=title_of(run),
@@ -93,7 +93,7 @@ def page(run: Run, curve: Curve) -> str:
             points_section(run.points, [*unmeasured_lines(run), *go_on_lines(run)]),
             _latency_section(run),
         ],
-        levels=[(level.point.name, found.html) for level, found in shown],
+        levels=[(level.name, found.html) for level, found in shown],
         after_levels=[
             speculation_section([(level, found.speculation) for level, found in shown]),
             *evidence_sections(run),
@@ -133,10 +133,10 @@ def _cards(curve: Curve, points: Sequence[Point]) -> list[_Card]:
     unit = throughput_unit(curve.gpus, curve.headline_is)
     cards = []
     for value in curve.values:
-        throughput, interval = value.at.throughput, bounds(value.interval)
+        throughput, interval = value.throughput, bounds(value.interval)
         cards.append(
             _Card(
-                speed(value.at.target),
+                speed(value.target),
                 NOT_REACHED if throughput is None else rate(throughput),
                 "" if throughput is None else unit,
                 [*([f"95 % interval {interval}"] if interval else []), target_note(value, unit)],

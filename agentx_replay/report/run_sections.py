@@ -10,18 +10,16 @@ from itertools import groupby
 from typing import Any
 
 from agentx_replay.analysis.bootstrap import lanes_half_width
-from agentx_replay.analysis.curve import Curve, TargetValue
+from agentx_replay.analysis.curve import Curve, CurvePoint, TargetValue, curves_by_start
 from agentx_replay.analysis.findings import FAR_APART, FEW_RESPONSES, Finding, Kind
-from agentx_replay.analysis.frontier import CurvePoint
 from agentx_replay.analysis.point import (
     Point,
-    curves_by_start,
     point_findings,
     point_row,
     run_findings,
 )
 from agentx_replay.analysis.run import Run
-from agentx_replay.analysis.sensitivity import DEFINITIONS, Reading, reading_at
+from agentx_replay.analysis.sensitivity import DEFINITIONS, value_at
 from agentx_replay.analysis.starts import (
     CONFIDENCE,
     COVERS,
@@ -102,7 +100,7 @@ def run_lines(points: Sequence[Point]) -> list[str]:
 
 def warned_at(value: TargetValue, points: Sequence[Point]) -> list[str]:
     """Return that a value at a target was read off levels with warnings, naming them."""
-    read_off = value.at.between or ()
+    read_off = value.between or ()
     found = [
         point.measurement
         for point in points
@@ -245,7 +243,7 @@ def targets_section(curve: Curve, points: Sequence[Point]) -> Section:
     unit = throughput_unit(curve.gpus, curve.headline_is)
     facts = [
         (
-            f"at {', '.join(speed(each.at.target) for each in values)} tok/s/user",
+            f"at {', '.join(speed(each.target) for each in values)} tok/s/user",
             "; ".join([_value(value, unit), *warned_at(value, points)]),
         )
         for value, values in beyond_together(curve.values)
@@ -256,7 +254,7 @@ def targets_section(curve: Curve, points: Sequence[Point]) -> Section:
 
 
 def _value(value: TargetValue, unit: str) -> str:
-    named = f" {unit}" if value.at.throughput is not None else ""
+    named = f" {unit}" if value.throughput is not None else ""
     return f"{target_text(value)}{named}, {target_note(value, unit)}"
 
 
@@ -266,9 +264,9 @@ def beyond_together(
     """Yield values to be said in one: those beyond the same end of the curve with the furthest of
     them, whose level to add is the furthest; every other one alone.
     """
-    for _, group in groupby(values, lambda v: v.at.every_level_is or v.at.target):
-        found = sorted(group, key=lambda value: value.at.target)
-        yield found[0 if found[0].at.every_level_is == "faster" else -1], found
+    for _, group in groupby(values, lambda v: v.every_level_is or v.target):
+        found = sorted(group, key=lambda value: value.target)
+        yield found[0 if found[0].every_level_is == "faster" else -1], found
 
 
 def curve_json(curve: Curve) -> dict[str, Any]:
@@ -357,9 +355,9 @@ def _around(mean: float, starts: Sequence[float], interval: Interval) -> list[st
 def lanes_section(run: Run) -> Section:
     """Return what lanes alone say of throughput, by level and start."""
     found = [
-        (level.point.name, lanes_half_width(level.evidence.lanes))
-        for level in run.levels
-        if level.evidence is not None
+        (point.name, lanes_half_width(point.lanes))
+        for point in run.curve_points
+        if point.lanes is not None
     ]
     rows = [[name, ABSENT if half is None else f"±{half:.1%}"] for name, half in found]
     note = (
@@ -415,15 +413,14 @@ def sensitivity_section(run: Run, curve: Curve) -> Section:
     heading = "Sensitivity to definitions"
     if not curve.points:
         return Section(heading)
-    targets = [value.at.target for value in curve.values]
-    variants = run.variants
+    targets = [value.target for value in curve.values]
     untrusted = any(point.has("token-itl-untrusted") for point in run.points)
     rows, lacking = [], []
     for definition in DEFINITIONS:
-        found = [reading_at(variants, definition, target, run.gpus or 1) for target in targets]
+        found = [value_at(run.points, definition, target) for target in targets]
         mark = UNTRUSTED if definition.speed == "token" and untrusted else ""
         rows.append([definition.name, *(_reading(each, mark) for each in found)])
-        why = next((each.why for each in found if each.at is None), None)
+        why = next((each for each in found if isinstance(each, str)), None)
         if why is not None:
             lacking.append(f"{definition.name}: {why}.")
     unit = throughput_unit(run.gpus, run.headline_is)
@@ -438,8 +435,10 @@ def sensitivity_section(run: Run, curve: Curve) -> Section:
     return Section(heading, lead=[text], heads=heads, rows=rows, notes=lacking)
 
 
-def _reading(found: Reading, mark: str) -> str:
+def _reading(found: TargetValue | str, mark: str) -> str:
+    if isinstance(found, str):
+        return ABSENT
     if found.throughput is not None:
         return mark + rate(found.throughput)
-    side = found.at.every_level_is if found.at is not None else None
+    side = found.every_level_is
     return ABSENT if side is None else f"all {side}"

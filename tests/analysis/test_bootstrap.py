@@ -14,7 +14,7 @@ def lanes(first: dict[int, str], sent_by: tuple[int, ...]) -> LaneTokens:
     """Lane k sends a prompt of 100 (k + 1) tokens and is answered with 11."""
     pairs = [
         (
-            dispatch(lane=k, max_tokens=11),
+            dispatch(lane=k, session_id=first[k], max_tokens=11),
             response(
                 send_ns=k * SECOND,
                 arrival_ns=[10 * SECOND, 11 * SECOND],
@@ -25,7 +25,7 @@ def lanes(first: dict[int, str], sent_by: tuple[int, ...]) -> LaneTokens:
         )
         for k in sent_by
     ]
-    return lane_tokens(recorded(pairs).responses, WINDOW, 4, first)
+    return lane_tokens(recorded(pairs).responses, WINDOW, 4)
 
 
 def test_lanes_of_the_same_first_session_are_one_cluster() -> None:

@@ -183,8 +183,8 @@ def test_a_row_per_dollar_with_a_price_missing_says_whose(tmp_path: Path) -> Non
 def test_a_target_that_one_run_does_not_reach_has_no_ratio(tmp_path: Path) -> None:
     runs = [contender(tmp_path / "a", MI355X[3:]), contender(tmp_path / "b", B300[3:4])]
     (at,) = compare(runs, (30.0,)).targets
-    assert at.values[0].at.throughput == pytest.approx(11_500.0, rel=1e-4)
-    assert at.values[1].at.throughput is None
+    assert at.values[0].throughput == pytest.approx(11_500.0, rel=1e-4)
+    assert at.values[1].throughput is None
     assert (at.ratios[0].throughput, at.ratios[0].no_interval) == (None, "not reached")
 
 
@@ -236,27 +236,6 @@ def test_the_levels_whose_plans_differ_are_told_from_those_that_do_not(tmp_path:
     assert comparison.same_work[2] == fact
 
 
-def test_a_level_with_more_starts_of_the_same_plans_has_unequal_starts(tmp_path: Path) -> None:
-    one = [replace(level, plan="first") for level in FAST]
-    two = [*one, replace(one[0], start=2, plan="second")]
-    (plans,) = compare(
-        [contender(tmp_path / "a", one), contender(tmp_path / "b", two)], (70.0,)
-    ).plans
-    assert plans == PlansAgainst(
-        same=frozenset({4, 12}),
-        different=frozenset({2}),
-        first_alone=frozenset(),
-        other_alone=frozenset(),
-        unequal_starts=frozenset({2}),
-    )
-    other = [replace(two[0], plan="another"), *two[1:]]
-    (plans,) = compare(
-        [contender(tmp_path / "c", one), contender(tmp_path / "d", other)], (70.0,)
-    ).plans
-    assert plans.different == frozenset({2})
-    assert not plans.unequal_starts
-
-
 def test_prompts_of_tool_messages_are_not_the_same_work_as_plain_ones(tmp_path: Path) -> None:
     runs = [
         contender(tmp_path / "a", MI355X[2:4], tool_messages=True),
@@ -293,7 +272,7 @@ def test_a_run_without_gpu_count_is_set_against_one_with_as_a_system(tmp_path: P
     runs = [contender(tmp_path / "a", MI355X[2:4]), contender(tmp_path / "b", B300[2:4], gpus=None)]
     comparison = compare(runs, (50.0,))
     assert (comparison.per_gpu, comparison.per_system) == (False, ("b",))
-    found = [value.at.throughput for value in comparison.targets[0].values]
+    found = [value.throughput for value in comparison.targets[0].values]
     assert found == pytest.approx([7567 * 8, 6083 * 8], rel=1e-4)
     values = comparison.sensitivity[0].rows[0].values
     assert values == pytest.approx((7567 * 8, 6083 * 8), rel=1e-4)
@@ -305,7 +284,7 @@ def test_systems_are_compared_whole_where_no_run_has_a_gpu_count(tmp_path: Path)
     ]
     comparison = compare(runs, (50.0,))
     assert not comparison.per_gpu
-    assert comparison.targets[0].values[0].at.throughput == pytest.approx(7567 * 8, rel=1e-4)
+    assert comparison.targets[0].values[0].throughput == pytest.approx(7567 * 8, rel=1e-4)
 
 
 def test_a_price_per_gpu_needs_a_gpu_count(tmp_path: Path) -> None:
@@ -424,7 +403,7 @@ def test_a_run_against_its_own_records_is_named_and_exactly_1_at_every_target(
         Contender(name, read_run(path), None, None)
         for name, path in (("run", measured), ("copy", tmp_path / "copy"))
     ]
-    speeds = [point.interactivity for point in runs[0].run.curve]
+    speeds = [point.on_curve[0] for point in runs[0].run.points if point.on_curve]
     targets = [min(speeds) + share * (max(speeds) - min(speeds)) for share in (0.1, 0.5, 0.9)]
     found = compare(runs, targets)
     assert found.same_records == (True,)
@@ -442,6 +421,6 @@ def test_a_run_against_its_own_records_with_half_the_gpus_is_exactly_a_half(
         Contender("run", read_run(measured, gpus=6), None, None),
         Contender("copy", read_run(tmp_path / "copy", gpus=3), None, None),
     ]
-    speed = runs[0].run.curve[0].interactivity
+    (speed, _), *_ = filter(None, (point.on_curve for point in runs[0].run.points))
     (ratio,) = compare(runs, (speed,)).targets[0].ratios
     assert (ratio.throughput, ratio.interval) == (0.5, Interval(0.5, 0.5))

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from fidelity_cases import KEPT, OF
 from raised_codes import codes_of
-from record_cases import SECOND, dispatch, prompt, recorded, response
+from record_cases import SECOND, dispatch, prompt, recorded, response, summarised
 
 from agentx_replay.analysis import findings
 from agentx_replay.analysis.facts import Conduct, Rules
 from agentx_replay.analysis.fidelity import Conformity, Excess, without_prefixes
 from agentx_replay.analysis.findings import Finding, Kind
 from agentx_replay.analysis.instrument import InstrumentReport
-from agentx_replay.analysis.metrics import Counts, PointSummary, PromptLengths, summarise
+from agentx_replay.analysis.metrics import Counts, PointSummary, PromptLengths
 from agentx_replay.analysis.point import (
     Point,
     PointFacts,
@@ -106,8 +106,8 @@ EXACT = PromptLengths(1000, 100.0, 1.0, 0, 0.0)
 
 def summary(**changes: object) -> PointSummary:
     """A summary that nothing can be said against in a window of 1,000 s."""
-    usual = summarise(
-        recorded([(dispatch(), response(arrival_ns=[1, 2]))]), Window(0, SECOND, 1.0), 1
+    usual = summarised(
+        recorded([(dispatch(), response(arrival_ns=[1, 2]))]), Window(0, SECOND, 1.0)
     )
     fine = {"counts": FINE, "prompt_lengths": EXACT, "last_ttft_s": 950.0, "last_itl_s": 950.0}
     return replace(usual, **{**fine, **changes})  # type: ignore[arg-type]

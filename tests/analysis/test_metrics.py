@@ -2,10 +2,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from record_cases import MS, SECOND, dispatch, prompt, recorded, response
+from record_cases import MS, SECOND, dispatch, prompt, recorded, response, summarised
 
-from agentx_replay.analysis.metrics import latency_series, summarise
 from agentx_replay.analysis.responses import Records
+from agentx_replay.analysis.tokens import latency_series
 from agentx_replay.analysis.window import Window, observed_window, sent_in
 from agentx_replay.replay.ports import ErrorCategory, Phase, Response, Status
 
@@ -65,7 +65,7 @@ def by_hand() -> Records:
 
 
 def test_overall_throughput_is_all_tokens_of_ok_responses_over_first_send_to_last_end() -> None:
-    overall = summarise(by_hand(), WINDOW, 2).rates.overall
+    overall = summarised(by_hand(), WINDOW).rates.overall
     assert overall is not None
     # Prompts 100 + 200 + 300, completions 3 + 4 + 2, from 1.0 s to 12.0 s; cached 400.
     assert overall.total_tokens_per_s == pytest.approx(609 / 11)
@@ -74,12 +74,12 @@ def test_overall_throughput_is_all_tokens_of_ok_responses_over_first_send_to_las
 
 
 def test_the_phase_is_from_the_opening_to_the_end_of_the_last_request_or_of_the_window() -> None:
-    phase = summarise(by_hand(), WINDOW, 2).rates.phase
+    phase = summarised(by_hand(), WINDOW).rates.phase
     assert phase is not None
     # The cut response ended last, at 13.0 s; its tokens do not count.
     assert phase.total_tokens_per_s == pytest.approx(609 / 13)
     idle_tail = recorded([(dispatch(max_tokens=2), came(1, 2, 3, end_s=4, prompt_tokens=98))])
-    phase = summarise(idle_tail, WINDOW, 1).rates.phase
+    phase = summarised(idle_tail, WINDOW).rates.phase
     assert phase is not None
     assert phase.total_tokens_per_s == pytest.approx(100 / 10)  # ended at 4 s of 10
 
@@ -88,7 +88,7 @@ def test_the_phase_is_from_the_opening_to_the_end_of_the_last_request_or_of_the_
 def test_the_headline_is_windowed_where_the_scenarios_window_is_under_900_s(
     nominal_s: float, name: str
 ) -> None:
-    rates = summarise(by_hand(), replace(WINDOW, nominal_s=nominal_s), 2).rates
+    rates = summarised(by_hand(), replace(WINDOW, nominal_s=nominal_s)).rates
     assert rates.headline_is == name
     assert rates.headline == getattr(rates, name)
     assert rates.headline != rates.beside
@@ -96,7 +96,7 @@ def test_the_headline_is_windowed_where_the_scenarios_window_is_under_900_s(
 
 
 def test_windowed_throughput_counts_tokens_when_they_happen_inside_the_window() -> None:
-    windowed = summarise(by_hand(), WINDOW, 2).rates.windowed
+    windowed = summarised(by_hand(), WINDOW).rates.windowed
     assert windowed is not None
     # Prompts at first tokens before 10 s: 100 + 200, and 50 of the cut one (its planned length);
     # the one at 10.0 s is outside. Outputs: 3 + 2 (9.0, 9.5) + 2 of the cut one, where an event
@@ -108,7 +108,7 @@ def test_windowed_throughput_counts_tokens_when_they_happen_inside_the_window() 
 
 
 def test_the_difference_of_the_two_is_drain_cut_and_ramp() -> None:
-    difference = summarise(by_hand(), WINDOW, 2).rates.difference
+    difference = summarised(by_hand(), WINDOW).rates.difference
     assert difference is not None
     assert difference.drained_tokens == pytest.approx(304)  # 300 + 2 and the tokens at 10.5, 11
     assert difference.cut_tokens == pytest.approx(52)
@@ -119,7 +119,7 @@ def test_the_difference_of_the_two_is_drain_cut_and_ramp() -> None:
 
 
 def test_latencies_are_over_measured_responses_of_the_window() -> None:
-    summary = summarise(by_hand(), WINDOW, 2)
+    summary = summarised(by_hand(), WINDOW)
     assert summary.ttft is not None
     assert summary.response_itl is not None
     assert (summary.ttft.count, summary.response_itl.count) == (3, 3)
@@ -127,7 +127,6 @@ def test_latencies_are_over_measured_responses_of_the_window() -> None:
     # ITL: 2 s / 2, 2 s / 3, 0.2 s / 1 = 1, 0.6667, 0.2; rank 1.8: 0.6667 + 0.8 · 0.3333.
     assert summary.response_itl.p90_s == pytest.approx(2 / 3 + 0.8 / 3)
     assert summary.interactivity == pytest.approx(1 / (2 / 3 + 0.8 / 3))
-    assert summary.response_itl_divisor_told == 0.0
     assert summary.token_itl is not None
     assert summary.token_itl.count == 6  # gaps 1, 1, .5, 1, .5, .2
     assert summary.token_itl.p50_s == pytest.approx(0.75)  # between the third and the fourth
@@ -138,13 +137,13 @@ def test_latencies_are_over_measured_responses_of_the_window() -> None:
 
 
 def test_cache_hit_measured_and_theoretical_are_over_the_same_responses() -> None:
-    summary = summarise(by_hand(), WINDOW, 2)
+    summary = summarised(by_hand(), WINDOW)
     assert summary.cache_hit == pytest.approx(400 / 600)
     assert summary.cache_hit_theoretical == pytest.approx(480 / 600)  # 50 + 170 + 260
 
 
 def test_prompt_lengths_are_compared_with_the_recording() -> None:
-    lengths = summarise(by_hand(), WINDOW, 2).prompt_lengths
+    lengths = summarised(by_hand(), WINDOW).prompt_lengths
     assert lengths is not None
     assert lengths.count == 3
     assert lengths.mean_tokens == pytest.approx(200.0)  # (100 + 200 + 300) / 3
@@ -153,15 +152,8 @@ def test_prompt_lengths_are_compared_with_the_recording() -> None:
     assert lengths.aggregate_error == pytest.approx(-1 / 601)  # (0 + 1 − 2) / (100 + 199 + 302)
 
 
-def test_lanes_have_sent_when_nine_in_ten_of_them_have() -> None:
-    assert summarise(by_hand(), WINDOW, 2).lanes_sent_90_s == pytest.approx(8.0)
-    assert summarise(by_hand(), WINDOW, 3).lanes_sent_90_s is None  # a lane never sent
-    ten = recorded([(dispatch(lane=k), came(k, k + 0.1, end_s=k + 0.2)) for k in range(9)])
-    assert summarise(ten, WINDOW, 10).lanes_sent_90_s == pytest.approx(8.0)
-
-
 def test_the_last_ttft_and_the_last_itl_are_seen_at_their_tokens() -> None:
-    summary = summarise(by_hand(), WINDOW, 2)
+    summary = summarised(by_hand(), WINDOW)
     assert summary.last_ttft_s == pytest.approx(10.0)
     assert summary.last_itl_s == pytest.approx(11.0)
 
@@ -179,7 +171,7 @@ def test_a_response_that_ended_badly_is_in_no_latency_and_in_every_count(
 ) -> None:
     good = (dispatch(max_tokens=2), came(1, 2, 2.02, end_s=3))
     bad = (dispatch(), came(1, 9, 9.9, end_s=9.95, status=status, error_category=category))
-    summary = summarise(recorded([good, bad]), WINDOW, 2)
+    summary = summarised(recorded([good, bad]), WINDOW)
     for found in (summary.ttft, summary.response_itl, summary.token_itl, summary.end_to_end):
         assert found is not None
         assert found.count == 1
@@ -191,7 +183,7 @@ def test_a_response_that_ended_badly_is_in_no_latency_and_in_every_count(
 
 
 def test_a_length_mismatch_is_counted_and_measured() -> None:
-    summary = summarise(recorded([(dispatch(max_tokens=9), came(1, 2, 2.02, end_s=3))]), WINDOW, 1)
+    summary = summarised(recorded([(dispatch(max_tokens=9), came(1, 2, 2.02, end_s=3))]), WINDOW)
     assert summary.counts.length_mismatch == 1
     assert summary.ttft is not None
     assert summary.rates.headline is not None
@@ -212,14 +204,14 @@ def test_a_measured_response_without_usage_makes_throughput_unknown_not_smaller(
         (dispatch(max_tokens=1), came(1, 2, end_s=3)),
         (dispatch(), came(1, 2, end_s=3, prompt_tokens=None, completion_tokens=None)),
     ]
-    summary = summarise(recorded(pairs), WINDOW, 1)
+    summary = summarised(recorded(pairs), WINDOW)
     assert summary.counts.without_usage == 1
     assert summary.rates.headline is None
     assert summary.rates.windowed is None
 
 
 def test_a_server_that_tells_no_cached_tokens_has_no_hit_rate_and_no_uncached_throughput() -> None:
-    summary = summarise(recorded([(dispatch(max_tokens=1), came(1, 2, end_s=3))]), WINDOW, 1)
+    summary = summarised(recorded([(dispatch(max_tokens=1), came(1, 2, end_s=3))]), WINDOW)
     assert summary.cache_hit is None
     assert summary.rates.headline is not None
     assert summary.rates.headline.uncached_tokens_per_s is None
@@ -232,7 +224,7 @@ def test_silence_about_cached_tokens_is_0_where_the_server_tells_of_others() -> 
         (dispatch(max_tokens=1), came(1, 2, end_s=3, cached_tokens=50)),
         (dispatch(max_tokens=1), came(1, 2, end_s=3)),
     ]
-    assert summarise(recorded(pairs), WINDOW, 1).cache_hit == pytest.approx(0.25)
+    assert summarised(recorded(pairs), WINDOW).cache_hit == pytest.approx(0.25)
 
 
 def test_a_cache_count_above_the_prompt_is_taken_for_silence_and_counted() -> None:
@@ -241,18 +233,18 @@ def test_a_cache_count_above_the_prompt_is_taken_for_silence_and_counted() -> No
         (dispatch(max_tokens=1), came(1, 2, end_s=3, prompt_tokens=100, cached_tokens=101)),
         (dispatch(), came(1, 2, end_s=3, status=Status.CUT, prompt_tokens=1, cached_tokens=9)),
     ]
-    summary = summarise(recorded(pairs), WINDOW, 1)
+    summary = summarised(recorded(pairs), WINDOW)
     assert summary.cache_hit == pytest.approx(100 / 200)
     assert summary.rates.overall is not None
     # Prompts 200, completions 2, of the prompts 100 cached, in 2 s.
     assert summary.rates.overall.uncached_tokens_per_s == pytest.approx(102 / 2)
     assert summary.counts.cached_above_prompt == 1
-    assert summarise(recorded(pairs[:1]), WINDOW, 1).counts.cached_above_prompt == 0
+    assert summarised(recorded(pairs[:1]), WINDOW).counts.cached_above_prompt == 0
 
 
 def test_a_server_all_of_whose_cache_counts_are_impossible_reports_none() -> None:
     pairs = [(dispatch(max_tokens=1), came(1, 2, end_s=3, prompt_tokens=100, cached_tokens=1000))]
-    summary = summarise(recorded(pairs), WINDOW, 1)
+    summary = summarised(recorded(pairs), WINDOW)
     assert summary.cache_hit is None
     assert summary.rates.headline is not None
     assert summary.rates.headline.uncached_tokens_per_s is None
@@ -267,7 +259,7 @@ def test_a_server_all_of_whose_cache_counts_are_impossible_reports_none() -> Non
     ],
 )
 def test_no_tokens_or_no_time_is_no_throughput(usage: dict[str, Any]) -> None:
-    summary = summarise(recorded([(dispatch(), came(1, 1, **usage))]), WINDOW, 1)
+    summary = summarised(recorded([(dispatch(), came(1, 1, **usage))]), WINDOW)
     assert (summary.rates.headline, summary.rates.windowed) == (None, None)
     assert summary.counts.measured == 1
 
@@ -275,7 +267,7 @@ def test_no_tokens_or_no_time_is_no_throughput(usage: dict[str, Any]) -> None:
 def test_nothing_measured_is_a_summary_without_numbers() -> None:
     for pairs in ([], [(dispatch(), came(1, 2, end_s=3, status=Status.FAILED))]):
         nobody = recorded([(dispatch(phase=Phase.PRIMER), response()), *pairs])
-        summary = summarise(nobody, WINDOW, 4)
+        summary = summarised(nobody, WINDOW)
         assert summary.counts.sent == len(pairs)
         assert summary.ttft is None
         assert summary.interactivity is None
@@ -287,18 +279,18 @@ def test_nothing_measured_is_a_summary_without_numbers() -> None:
 
 
 def test_a_response_of_several_tokens_in_one_arrival_has_no_itl() -> None:
-    summary = summarise(recorded([(dispatch(max_tokens=2), came(1, 2, 2, end_s=3))]), WINDOW, 1)
+    summary = summarised(recorded([(dispatch(max_tokens=2), came(1, 2, 2, end_s=3))]), WINDOW)
     assert (summary.response_itl, summary.interactivity) == (None, None)
     assert summary.itl_error.in_one_arrival == 1
 
 
 def test_a_response_of_one_token_is_not_one_that_came_in_one_arrival() -> None:
-    summary = summarise(recorded([(dispatch(max_tokens=1), came(1, 2, end_s=3))]), WINDOW, 1)
+    summary = summarised(recorded([(dispatch(max_tokens=1), came(1, 2, end_s=3))]), WINDOW)
     assert summary.itl_error.in_one_arrival == 0
 
 
 def test_throughput_per_gpu_is_unknown_without_a_gpu_count() -> None:
-    overall = summarise(by_hand(), WINDOW, 2).rates.overall
+    overall = summarised(by_hand(), WINDOW).rates.overall
     assert overall is not None
     assert overall.per(None) is None
     per_gpu = overall.per(4)
@@ -334,6 +326,6 @@ def test_the_window_of_a_killed_run_is_what_its_records_show() -> None:
 
 def test_an_ok_response_without_token_events_counts_its_prompt_at_its_end() -> None:
     silent = response(send_ns=at(1), end_ns=at(3), completion_tokens=0, prompt_tokens=100)
-    rates = summarise(recorded([(dispatch(max_tokens=0), silent)]), WINDOW, 1).rates
+    rates = summarised(recorded([(dispatch(max_tokens=0), silent)]), WINDOW).rates
     assert rates.windowed is not None
     assert rates.windowed.total_tokens_per_s == pytest.approx(10.0)

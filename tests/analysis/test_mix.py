@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
-from record_cases import SECOND, dispatch, prompt, request_table, response
+from record_cases import SECOND, dispatch, prompt, recorded, response
 
-from agentx_replay.analysis.mix import MIX_COLUMNS, largest_gap, mix_of, pooled, summary
-from agentx_replay.analysis.window import Window
+from agentx_replay.analysis.mix import largest_gap, mix_of, pooled, summary
+from agentx_replay.analysis.window import Window, measured, sent_in
 from agentx_replay.replay.ports import Phase, Status
 
 WINDOW = Window(0, 10 * SECOND, 10.0)
@@ -16,8 +16,8 @@ def test_a_mix_is_of_the_measured_requests_of_the_window() -> None:
         (dispatch(turn=5, phase=Phase.PRESSURE), response()),
         (dispatch(turn=6), response(send_ns=10 * SECOND, end_ns=11 * SECOND)),
     ]
-    table = request_table(pairs)
-    mix = mix_of(table.select(list(MIX_COLUMNS)), WINDOW)
+    responses = sent_in(recorded(pairs).responses, WINDOW)
+    mix = mix_of(responses.where(measured(responses)))
     assert mix.input_tokens.tolist() == [201]
     assert mix.output_tokens.tolist() == [10]
     assert mix.depth_turns.tolist() == [3]
@@ -26,8 +26,8 @@ def test_a_mix_is_of_the_measured_requests_of_the_window() -> None:
 
 
 def test_an_empty_prompt_has_no_share_to_reuse() -> None:
-    table = request_table([(dispatch(prompt=prompt(0)), response())])
-    assert np.isnan(mix_of(table.select(list(MIX_COLUMNS)), WINDOW).reuse_share).tolist() == [True]
+    mix = mix_of(recorded([(dispatch(prompt=prompt(0)), response())]).responses)
+    assert np.isnan(mix.reuse_share).tolist() == [True]
 
 
 def test_a_summary_interpolates_and_leaves_out_what_was_not_told() -> None:

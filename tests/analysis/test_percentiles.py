@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from agentx_replay.analysis.percentiles import Tally, distribution, percentiles
+from agentx_replay.analysis.percentiles import Tally, distribution, percentiles, spread
 
 MS = 1_000_000
 
@@ -64,13 +64,13 @@ def test_a_tally_has_the_distribution_of_all_it_was_told() -> None:
     values, weights = tally.seen()
     assert (values / MS).tolist() == [10, 20, 30]
     assert weights.tolist() == [2, 2, 2]
-    found = tally.distribution()
+    found = distribution(*tally.seen())
     assert found is not None
     assert (found.count, found.max_s) == (6, 0.03)
     assert found.mean_s == pytest.approx(0.02)
     assert found.p50_s == pytest.approx(0.02)  # rank 2.5: between 20 and 20
     assert found.p90_s == pytest.approx(0.03)  # rank 4.5
-    assert Tally().distribution() is None
+    assert distribution(*Tally().seen()) is None
 
 
 def test_a_tally_of_more_values_than_it_may_hold_rounds_them_to_17_bits() -> None:
@@ -82,7 +82,7 @@ def test_a_tally_of_more_values_than_it_may_hold_rounds_them_to_17_bits() -> Non
     assert len(values) == 129
     assert (values % (1 << 14)).tolist() == [0.0] * 129
     assert weights.sum() == 1 << 21
-    found = tally.distribution()
+    found = distribution(*tally.seen())
     assert found is not None
     assert found.p50_s == pytest.approx(1.0747904, rel=2**-17)  # (2**30 + 2**20) ns
 
@@ -94,3 +94,13 @@ def test_a_tally_of_fewer_values_is_exact_however_often_each_was_seen() -> None:
     values, weights = tally.seen()
     assert len(values) == 1 << 19
     assert set(weights.tolist()) == {8.0}
+
+
+def test_a_spread_ends_at_what_a_single_observation_makes() -> None:
+    found = spread(np.linspace(0.0, 99.0, 100) * 1e9)
+    assert found is not None
+    assert found.shares[0] == 0.0
+    assert found.shares[-1] == pytest.approx(0.99)
+    assert found.values_s[-1] == pytest.approx(0.99 * 99)
+    assert (np.diff(found.values_s) > 0).all()
+    assert spread(np.empty(0)) is None

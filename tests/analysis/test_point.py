@@ -7,12 +7,12 @@ from made_runs import write_instrument
 from record_cases import SECOND, dispatch, recorded, response
 from refusals import refuses
 
+from agentx_replay.analysis.curve import curves_by_start
 from agentx_replay.analysis.facts import Conduct, Rules
 from agentx_replay.analysis.findings import Kind
 from agentx_replay.analysis.point import (
     Point,
     PointFacts,
-    curve,
     facts_document,
     measure_point,
     point_document,
@@ -136,14 +136,14 @@ def test_a_document_of_a_point_is_json() -> None:
 def test_a_curve_is_of_valid_points_per_gpu_where_all_have_a_count() -> None:
     good, invalid = measured(), measured(replace(FACTS, conduct=Conduct(interrupted=True)))
     unmeasured = measured(replace(FACTS, window=None))
-    (point,) = curve([good, invalid, unmeasured])
+    (point,) = curves_by_start([good, invalid, unmeasured])[1]
     assert point.concurrency == 2
     assert point.interactivity == pytest.approx(1 / 0.9)
     assert point.throughput == pytest.approx(11.1 / 4)
 
 
 def test_a_curve_is_of_the_system_where_a_point_lacks_its_count() -> None:
-    points = curve([measured(), measured(replace(FACTS, concurrency=4, gpus=None))])
+    points = curves_by_start([measured(), measured(replace(FACTS, concurrency=4, gpus=None))])[1]
     assert [point.throughput for point in points] == [pytest.approx(11.1), pytest.approx(11.1)]
 
 
@@ -152,7 +152,7 @@ def test_a_valid_point_without_throughput_is_not_on_the_curve() -> None:
     assert point.summary is not None
     unknown = replace(point.summary, rates=Throughputs("overall", None, None, None, None, None))
     assert point.valid
-    assert curve([replace(point, summary=unknown)]) == []
+    assert replace(point, summary=unknown).on_curve is None
 
 
 @pytest.mark.parametrize(
@@ -170,3 +170,25 @@ def test_never_settled_is_told_from_too_few_responses(
     assert point.summary is not None
     row = point_row(replace(point, summary=replace(point.summary, halves=halves)))
     assert (row["settled"], row["settled_s"]) == (settled, settled_s)
+
+
+def test_a_profile_tells_tokens_an_event_as_the_server_does_or_from_its_total() -> None:
+    total = response(
+        arrival_ns=[101 * SECOND, 102 * SECOND], completion_tokens=6, send_ns=100 * SECOND,
+        end_ns=103 * SECOND,
+    )  # fmt: skip
+    told = response(
+        arrival_ns=[101 * SECOND, 102 * SECOND], arrival_tokens=[1, 9], send_ns=100 * SECOND,
+        end_ns=103 * SECOND,
+    )  # fmt: skip
+    facts = replace(FACTS, window=Window(100 * SECOND, 110 * SECOND, 10.0))
+    for came, expected in (
+        (told, 5.0),
+        (total, 3.0),
+        (response(send_ns=100 * SECOND, end_ns=103 * SECOND), None),
+    ):
+        profile = measured(facts, (dispatch(), came)).profile
+        assert profile is not None
+        assert profile.tokens_per_event == expected
+        assert (profile.ttft is None) == (expected is None)
+        assert profile.end_to_end is not None

@@ -5,16 +5,27 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from record_cases import MS, SECOND, dispatch, events_of, prompt, recorded, request_table, response
+from record_cases import (
+    MS,
+    SECOND,
+    dispatch,
+    events_of,
+    prompt,
+    recorded,
+    request_table,
+    response,
+    summarised,
+)
 
 from agentx_replay.analysis import responses as responses_module
-from agentx_replay.analysis.metrics import latency_series, summarise
-from agentx_replay.analysis.profile import profile_of
+from agentx_replay.analysis.facts import Conduct, Rules
+from agentx_replay.analysis.point import Point, PointFacts, measure_point
 from agentx_replay.analysis.responses import Records, records_of
-from agentx_replay.analysis.sensitivity import level_variants
+from agentx_replay.analysis.tokens import latency_series
 from agentx_replay.analysis.window import Window
 from agentx_replay.replay.ports import Status
 from agentx_replay.results.histograms import write_log
+from agentx_replay.results.run_directory import PointStatus
 
 WINDOW = Window(0, 60 * SECOND, 60.0)
 
@@ -48,23 +59,28 @@ def in_parts(table: pa.Table, rows: int) -> Records:
     return records_of(groups)
 
 
+def measured(records: Records) -> Point:
+    rules = Rules(scenario="quick", comparable=False, window_s=60.0)
+    facts = PointFacts(8, None, WINDOW, rules, Conduct())
+    return measure_point(records, None, facts, PointStatus.COMPLETE)
+
+
 @pytest.mark.parametrize("rows", [1, 7, 100])
 def test_a_point_measured_from_many_parts_is_the_point_measured_from_one(
     rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = in_parts(mixed(), 240)
-    summary = summarise(whole, WINDOW, 8)
-    variants = level_variants(whole, summary, WINDOW, 8)
-    tokens = profile_of(whole, WINDOW).token_itl
+    point = measured(whole)
     write_log(tmp_path / "whole", latency_series(whole, WINDOW), 0.0)
     monkeypatch.setattr(responses_module, "BATCH_EVENTS", 10)
     parts = in_parts(mixed(), rows)
-    assert summarise(parts, WINDOW, 8) == summary
-    assert level_variants(parts, summary, WINDOW, 8) == variants
-    found = profile_of(parts, WINDOW).token_itl
-    assert found is not None
-    assert tokens is not None
-    assert found.values_s.tolist() == tokens.values_s.tolist()
+    found = measured(parts)
+    assert (found.summary, found.speeds) == (point.summary, point.speeds)
+    assert found.profile is not None
+    assert point.profile is not None
+    assert found.profile.token_itl is not None
+    assert point.profile.token_itl is not None
+    assert found.profile.token_itl.values_s.tolist() == point.profile.token_itl.values_s.tolist()
     write_log(tmp_path / "parts", latency_series(parts, WINDOW), 0.0)
     assert (tmp_path / "parts").read_bytes() == (tmp_path / "whole").read_bytes()
 
@@ -119,4 +135,4 @@ def test_a_point_without_a_response_has_no_events() -> None:
     nothing = records_of(lambda names: [])
     assert len(nothing.responses) == 0
     assert list(nothing.events()) == []
-    assert summarise(nothing, WINDOW, 1).counts.sent == 0
+    assert summarised(nothing, WINDOW).counts.sent == 0

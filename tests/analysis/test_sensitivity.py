@@ -1,20 +1,21 @@
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from record_cases import SECOND, dispatch, events_of, recorded, response
 
-from agentx_replay.analysis.metrics import summarise
+from agentx_replay.analysis.curve import TargetValue
+from agentx_replay.analysis.facts import Conduct, Rules
+from agentx_replay.analysis.metrics import speeds, summarise
+from agentx_replay.analysis.point import Point, PointFacts, measure_point
 from agentx_replay.analysis.responses import Records
-from agentx_replay.analysis.sensitivity import (
-    DEFINITIONS,
-    LevelVariants,
-    itl_of_events,
-    level_variants,
-    reading_at,
-)
+from agentx_replay.analysis.sensitivity import DEFINITIONS, value_at
+from agentx_replay.analysis.throughput import Throughput
+from agentx_replay.analysis.tokens import itl_of_events, token_figures
 from agentx_replay.analysis.window import Window
 from agentx_replay.replay.ports import Dispatch, Response, Status
+from agentx_replay.results.run_directory import PointStatus
 
 WINDOW = Window(0, 100 * SECOND, 100.0)
 
@@ -31,23 +32,24 @@ def came(first_s: float, *later_s: float, end_s: float, **more: object) -> Recor
     return recorded([pair])
 
 
-def speeds_of(of: Records, lanes: int = 1) -> Mapping[str, float | None]:
-    return level_variants(of, summarise(of, WINDOW, lanes), WINDOW, lanes).speeds
+def speeds_of(of: Records) -> Mapping[str, float | None]:
+    tokens = token_figures(of, WINDOW)
+    return speeds(of.responses, WINDOW, summarise(of.responses, WINDOW, tokens), tokens)
 
 
 def test_a_level_has_one_speed_for_each_meaning_of_latency() -> None:
     # Sent at 0; tokens at 2, 4, 6 and 98, 100.5; ended at 102.
     of = came(2, 4, 6, 98, 100.5, end_s=102)
-    speeds = speeds_of(of, 1)
-    assert speeds["p90"] == pytest.approx(4 / 98.5)  # 98.5 s for 4 later tokens
-    assert speeds["p50"] == speeds["p99"] == speeds["p90_by_index"] == speeds["p90"]
-    assert speeds["full"] == pytest.approx(4 / 100)  # to the end, 100 s
-    assert speeds["with_ttft"] == pytest.approx(5 / 102)  # all 5 from the send on
-    assert speeds["in_window"] == pytest.approx(3 / 96)  # 2 to 98: the last came after 100
+    found = speeds_of(of)
+    assert found["p90"] == pytest.approx(4 / 98.5)  # 98.5 s for 4 later tokens
+    assert found["p50"] == found["p99"] == found["p90_by_index"] == found["p90"]
+    assert found["full"] == pytest.approx(4 / 100)  # to the end, 100 s
+    assert found["with_ttft"] == pytest.approx(5 / 102)  # all 5 from the send on
+    assert found["in_window"] == pytest.approx(3 / 96)  # 2 to 98: the last came after 100
     # Gaps 2, 2, 2.5, 92: rank 2.7 between 2.5 and 92.
-    assert speeds["token"] == pytest.approx(1 / (2.5 + 0.7 * 89.5))
-    assert speeds["with_cut"] == speeds["p90"]
-    assert speeds["within"] == speeds["token"]  # of one response, a token an event
+    assert found["token"] == pytest.approx(1 / (2.5 + 0.7 * 89.5))
+    assert found["with_cut"] == found["p90"]
+    assert found["within"] == found["token"]  # of one response, a token an event
 
 
 def test_gaps_within_a_response_are_ranked_there_and_their_p90_among_responses() -> None:
@@ -59,8 +61,8 @@ def test_gaps_within_a_response_are_ranked_there_and_their_p90_among_responses()
         )
 
     # P90 of 1, 2, 3 at rank 1.8 is 2.8; of 4 alone 4; of 6, 5 at rank 0.9 is 5.9. Median 4.
-    speeds = speeds_of(recorded([of(1, 3, 1, 2), of(2, 4), of(0, 6, 5), of(9)]))
-    assert speeds["within"] == pytest.approx(1 / 4)
+    found = speeds_of(recorded([of(1, 3, 1, 2), of(2, 4), of(0, 6, 5), of(9)]))
+    assert found["within"] == pytest.approx(1 / 4)
 
 
 def test_a_cut_response_counts_only_where_cut_ones_are_asked_for() -> None:
@@ -72,10 +74,10 @@ def test_a_cut_response_counts_only_where_cut_ones_are_asked_for() -> None:
     cut = response(status=Status.CUT, arrival_ns=[SECOND, 6 * SECOND], end_ns=99 * SECOND,
                    prompt_tokens=None, completion_tokens=None)  # fmt: skip
     of = recorded([*pairs, (dispatch(lane=2), cut)])
-    speeds = speeds_of(of, 3)
-    assert speeds["p90"] == pytest.approx(1.0)
+    found = speeds_of(of)
+    assert found["p90"] == pytest.approx(1.0)
     # 1, 1 and the partial 5 s: rank 1.8, 1 + 0.8 · 4.
-    assert speeds["with_cut"] == pytest.approx(1 / 4.2)
+    assert found["with_cut"] == pytest.approx(1 / 4.2)
 
 
 def test_the_simplified_rule_takes_a_value_itself() -> None:
@@ -85,9 +87,9 @@ def test_the_simplified_rule_takes_a_value_itself() -> None:
             arrival_ns=[0, SECOND // (5 if k >= 900 else 50)], completion_tokens=2))
         for k in range(1000)
     ]  # fmt: skip
-    speeds = speeds_of(recorded(pairs))
-    assert speeds["p90_by_index"] == pytest.approx(5.0)
-    assert speeds["p90"] == pytest.approx(1 / 0.038)
+    found = speeds_of(recorded(pairs))
+    assert found["p90_by_index"] == pytest.approx(5.0)
+    assert found["p90"] == pytest.approx(1 / 0.038)
 
 
 @pytest.mark.parametrize(
@@ -110,9 +112,9 @@ def test_the_itl_of_chosen_events_spreads_tokens_where_they_are_untold(
 
 def test_agentx_counts_the_tokens_of_the_first_arrival_but_one_as_later() -> None:
     # Three tokens in the first read, two after it: 4 s / 2 here, 4 s / 4 there.
-    speeds = speeds_of(came(2, 2, 2, 4, 6, end_s=6))
-    assert speeds["p90"] == pytest.approx(1 / 2)
-    assert speeds["agentx"] == pytest.approx(1 / 1)
+    found = speeds_of(came(2, 2, 2, 4, 6, end_s=6))
+    assert found["p90"] == pytest.approx(1 / 2)
+    assert found["agentx"] == pytest.approx(1 / 1)
 
 
 def test_a_response_without_a_token_has_no_time_a_token() -> None:
@@ -124,43 +126,52 @@ def test_a_response_without_a_token_has_no_time_a_token() -> None:
 
 
 def test_without_any_response_every_speed_is_unknown() -> None:
-    speeds = speeds_of(came(1, 2, end_s=3, status=Status.FAILED))
-    assert set(speeds.values()) == {None}
+    found = speeds_of(came(1, 2, end_s=3, status=Status.FAILED))
+    assert set(found.values()) == {None}
 
 
-def level(concurrency: int, speed: float | None, total: float) -> LevelVariants:
-    return LevelVariants(concurrency, {"p90": speed}, {"total": total})
+FACTS = PointFacts(8, None, WINDOW, Rules(scenario="s", comparable=True, window_s=100.0), Conduct())
+
+
+def level(concurrency: int, speed: float | None, total: float, start: int = 1) -> Point:
+    """A valid point that has a number of its own under the headline's definition."""
+    facts = replace(FACTS, concurrency=concurrency, start=start)
+    arrivals = [99 * SECOND, 100 * SECOND]
+    came = response(arrival_ns=arrivals, end_ns=100 * SECOND, completion_tokens=2)
+    records = recorded([(dispatch(max_tokens=2), came)])
+    point = measure_point(records, None, facts, PointStatus.COMPLETE)
+    assert point.summary is not None
+    rates = replace(point.summary.rates, headline=Throughput(total, None, 0.0))
+    summary = replace(point.summary, rates=rates)
+    return replace(point, summary=summary, speeds={"p90": speed})
+
+
+LEVELS = [level(8, 100.0, 4000.0), level(16, 50.0, 8000.0)]
+
+
+def value(points: list[Point], target: float) -> TargetValue:
+    found = value_at(points, DEFINITIONS[0], target)
+    assert isinstance(found, TargetValue)
+    return found
 
 
 def test_a_definition_is_read_off_each_start_by_itself() -> None:
     # At 75: half way from 4,000 to 8,000 and from 9,000 to 15,000; √(6,000 · 12,000) = 8,485.3.
-    starts = [
-        [level(8, 100.0, 4000.0), level(16, 50.0, 8000.0)],
-        [level(8, 100.0, 9000.0), level(16, 50.0, 15_000.0)],
-    ]
-    found = reading_at(starts, DEFINITIONS[0], 75.0, 1).throughput
-    assert found == pytest.approx(8485.3, rel=1e-5)
+    other = [level(8, 100.0, 9000.0, 2), level(16, 50.0, 15_000.0, 2)]
+    assert value([*LEVELS, *other], 75.0).throughput == pytest.approx(8485.3, rel=1e-5)
 
 
 def test_a_definition_is_read_off_its_own_curve_per_gpu() -> None:
-    levels = [level(8, 100.0, 4000.0), level(16, 50.0, 8000.0)]
-    assert reading_at([levels], DEFINITIONS[0], 75.0, 4).throughput == pytest.approx(6000 / 4)
+    points = [replace(each, facts=replace(each.facts, gpus=4)) for each in LEVELS]
+    assert value(points, 75.0).throughput == pytest.approx(6000 / 4)
 
 
-@pytest.mark.parametrize(
-    ("target", "why"),
-    [
-        (20.0, "not reached: every valid level is faster"),
-        (120.0, "not reached: every valid level is slower"),
-    ],
-)
-def test_a_target_outside_a_definitions_curve_says_on_which_side(target: float, why: str) -> None:
-    levels = [level(8, 100.0, 4000.0), level(16, 50.0, 8000.0)]
-    reading = reading_at([levels], DEFINITIONS[0], target, 4)
-    assert (reading.throughput, reading.why) == (None, why)
+@pytest.mark.parametrize(("target", "side"), [(20.0, "faster"), (120.0, "slower")])
+def test_a_target_outside_a_definitions_curve_says_on_which_side(target: float, side: str) -> None:
+    found = value(LEVELS, target)
+    assert (found.throughput, found.every_level_is) == (None, side)
 
 
 def test_a_level_that_lacks_a_number_leaves_no_curve_to_read_from() -> None:
-    levels = [level(8, 100.0, 4000.0), level(12, None, 5000.0), level(16, 50.0, 8000.0)]
-    reading = reading_at([levels], DEFINITIONS[0], 75.0, 1)
-    assert (reading.throughput, reading.why) == (None, "concurrency 12 has no such speed")
+    points = [*LEVELS, level(12, None, 5000.0)]
+    assert value_at(points, DEFINITIONS[0], 75.0) == "concurrency 12 has no such speed"

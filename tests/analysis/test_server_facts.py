@@ -14,7 +14,7 @@ from agentx_replay.analysis.server_facts import (
     pool_tokens,
     server_facts,
 )
-from agentx_replay.analysis.timeline import Requests
+from agentx_replay.analysis.timeline import Timeline
 from agentx_replay.analysis.window import Window
 from agentx_replay.results.layout import Measurement
 from agentx_replay.results.rows import batch_of
@@ -38,10 +38,10 @@ def scraped(pages: dict[str, Sequence[str]]) -> Metrics:
     return metrics_of(pa.Table.from_batches([batch]), WINDOW)
 
 
-def answered(prompt: float, cached: float) -> Requests:
+def answered(prompt: float, cached: float) -> Timeline:
     """One prompt sent at 1 s and answered by 3 s, of which the usage says so much was cached."""
     one = np.ones(1)
-    return Requests(
+    return Timeline(
         lane=np.zeros(1, np.int64), is_main=np.ones(1, bool), good=np.ones(1, bool),
         send_s=one, first_s=2 * one, end_s=3 * one, prompt=prompt * one, cached=cached * one,
         planned=prompt * one, reusable=cached * one,

@@ -13,7 +13,7 @@ from agentx_replay.analysis.server import (
     metrics_of,
     speculation,
 )
-from agentx_replay.analysis.timeline import Requests
+from agentx_replay.analysis.timeline import Timeline
 from agentx_replay.analysis.window import Window
 from agentx_replay.results.server_names import Metric
 
@@ -162,10 +162,10 @@ def test_values_that_no_metric_can_have_are_passed_over() -> None:
     assert found[Metric.RUNNING][0].values.tolist() == [3.0, 4.0]
 
 
-def requests(cached: float = 80.0, prompt: float = 100.0) -> Requests:
+def requests(cached: float = 80.0, prompt: float = 100.0) -> Timeline:
     """Four requests, one of them with its first token after the window."""
     first_s = np.array([1.0, 2.0, 3.0, 11.0])
-    return Requests(
+    return Timeline(
         lane=np.zeros(4, np.int64), is_main=np.ones(4, bool), good=np.ones(4, bool),
         send_s=first_s - 1, first_s=first_s, end_s=first_s + 1,
         prompt=np.full(4, prompt), cached=np.full(4, cached),
@@ -227,7 +227,7 @@ def test_a_prompt_under_way_while_a_page_may_be_from_is_counted_on_either_side(
     sent = np.append(np.linspace(1.0, 5.0, 20), send_s)
     ends = np.append(np.linspace(1.5, 5.5, 20), end_s)
     prompt = np.append(np.full(20, 100.0), 1000.0)
-    made = Requests(
+    made = Timeline(
         lane=np.zeros(21, np.int64), is_main=np.ones(21, bool), good=np.ones(21, bool),
         send_s=sent, first_s=sent + 0.1, end_s=ends,
         prompt=prompt, cached=prompt / 2, planned=prompt, reusable=prompt / 2,

@@ -180,19 +180,11 @@ def test_each_start_is_interpolated_by_itself(tmp_path: Path) -> None:
     )  # fmt: skip
     (value,) = curve(tmp_path / "r", *levels).values
     assert value.values == pytest.approx([5000.0, 8000.0], rel=1e-4)
-    assert value.at.throughput == pytest.approx(6324.6, rel=1e-4)
-    assert value.at.between == (12, 16)
+    assert value.throughput == pytest.approx(6324.6, rel=1e-4)
+    assert value.between == (12, 16)
     assert value.interval is not None
     # ln 8/5 = 0.470; of two: 12.706 · 0.470/2.
     assert log(value.interval.high / value.interval.low) == pytest.approx(12.706 * 0.470, rel=1e-3)
-
-
-def test_a_target_that_one_start_misses_has_no_value_and_says_which(tmp_path: Path) -> None:
-    levels = (FASTER, Level(16, 50.0, 8000.0), Level(16, 60.0, 9000.0, start=2))
-    (value,) = curve(tmp_path / "r", *levels, target=55.0).values
-    assert (value.at.throughput, value.interval, value.no_interval) == (None, None, "not reached")
-    assert [each.start for each in value.missed] == [2]
-    assert value.at.every_level_is is None
 
 
 def test_a_start_that_is_not_valid_is_not_in_the_mean(tmp_path: Path) -> None:
@@ -240,17 +232,24 @@ def test_one_start_a_side_names_no_winner_however_far_apart(tmp_path: Path) -> N
     assert (ratio.spreads, ratio.starts_needed) == ((None, None), None)
 
 
-def test_a_side_of_one_start_is_taken_to_spread_as_the_other(tmp_path: Path) -> None:
-    ratio = compared(tmp_path, scaled(THREE, 1.02), THREE[1:2])
-    assert (ratio.interval, ratio.starts_needed) == (None, 4)
+def test_runs_of_unequal_starts_are_compared_by_those_that_both_have(tmp_path: Path) -> None:
+    runs = [run_of(tmp_path / "a", *scaled(THREE, 1.25)), run_of(tmp_path / "b", *THREE[:2])]
+    contenders = [Contender(run.path.name, run, None, None) for run in runs]
+    for paired in (False, True):
+        found = compare(contenders, (50.0,), paired=paired)
+        assert found.starts_left_out == ((3,), ())
+        assert found.did_same_work
+        assert [len(value.values) for value in found.targets[0].values] == [2, 2]
+        assert found.targets[0].ratios[0].throughput == pytest.approx(1.25, rel=1e-4)
 
 
-def test_pairs_need_the_same_starts(tmp_path: Path) -> None:
-    runs = [run_of(tmp_path / "a", *THREE), run_of(tmp_path / "b", *THREE[:2])]
+def test_runs_without_a_common_start_are_not_paired(tmp_path: Path) -> None:
+    runs = [run_of(tmp_path / "a", *THREE[:1]), run_of(tmp_path / "b", *THREE[1:])]
     contenders = [Contender(run.path.name, run, None, None) for run in runs]
     with refuses("starts-not-paired", "b", "a"):
         compare(contenders, (50.0,), paired=True)
-    assert not compare(contenders, (50.0,)).did_same_work  # lists of plans that are not equal
+    found = compare(contenders, (50.0,))
+    assert (found.did_same_work, found.starts_left_out) == (False, ((), ()))
 
 
 def test_equal_starts_are_paired_on_demand(tmp_path: Path) -> None:

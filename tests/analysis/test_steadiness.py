@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from record_cases import SECOND, dispatch, recorded, response
+from record_cases import SECOND, dispatch, recorded, response, summarised
 
 from agentx_replay.analysis.findings import window_length
-from agentx_replay.analysis.metrics import PointSummary, summarise
+from agentx_replay.analysis.metrics import PointSummary
 from agentx_replay.analysis.steadiness import PlayWeights
 from agentx_replay.analysis.window import Window
 
@@ -30,7 +30,7 @@ def summary_of(itl_s: Callable[[int], float], tokens: Callable[[int], int]) -> P
         )
         for s in range(80)
     ]
-    return summarise(recorded(pairs), WINDOW, 1)
+    return summarised(recorded(pairs), WINDOW)
 
 
 def test_an_even_level_is_settled_from_the_first_quarter_on() -> None:
@@ -66,7 +66,7 @@ def test_a_half_of_few_responses_says_nothing() -> None:
         (dispatch(), response(send_ns=s * SECOND, arrival_ns=[s * SECOND, (s + 1) * SECOND]))
         for s in range(59)
     ]
-    few = summarise(recorded(pairs), Window(0, 60 * SECOND, 60.0), 1)
+    few = summarised(recorded(pairs), Window(0, 60 * SECOND, 60.0))
     assert few.halves is None
 
 
@@ -80,7 +80,7 @@ def test_plays_weigh_by_their_tokens() -> None:
         )
         for (lane, ordinal), tokens in sent
     ]
-    found = summarise(recorded(pairs), WINDOW, 2).play_weights
+    found = summarised(recorded(pairs), WINDOW).play_weights
     # 400² / (100² + 100² + 200²) = 160,000 / 60,000.
     assert found is not None
     assert (found.plays, found.largest_share) == (3, 0.5)

@@ -1,15 +1,8 @@
 import numpy as np
 import pytest
-from record_cases import SECOND, dispatch, prompt, recorded, request_table, response
+from record_cases import SECOND, dispatch, prompt, recorded, response
 
-from agentx_replay.analysis.profile import profile_of, spread
-from agentx_replay.analysis.timeline import (
-    TIMELINE_COLUMNS,
-    lane_runs,
-    mean_alive,
-    requests_of,
-    share_over_time,
-)
+from agentx_replay.analysis.timeline import lane_runs, mean_alive, share_over_time, timeline_of
 from agentx_replay.analysis.window import Window
 from agentx_replay.replay.ports import Status
 
@@ -25,8 +18,7 @@ def test_requests_are_placed_in_seconds_since_the_window_opened() -> None:
         ),
         (dispatch(), response(send_ns=103 * SECOND, end_ns=104 * SECOND, status=Status.FAILED)),
     ]
-    table = request_table(pairs)
-    of = requests_of(table.select(list(TIMELINE_COLUMNS)), WINDOW)
+    of = timeline_of(recorded(pairs).responses, WINDOW)
     assert len(of) == 2
     assert of.lane.tolist() == [3, 0]
     assert of.is_main.tolist() == [False, True]
@@ -60,33 +52,3 @@ def test_spans_of_a_lane_become_runs_of_columns_that_touch_or_overlap() -> None:
         (1, 0, 1),
         (1, 3, 1),
     ]
-
-
-def test_a_spread_ends_at_what_a_single_observation_makes() -> None:
-    found = spread(np.linspace(0.0, 99.0, 100) * 1e9)
-    assert found is not None
-    assert found.shares[0] == 0.0
-    assert found.shares[-1] == pytest.approx(0.99)
-    assert found.values_s[-1] == pytest.approx(0.99 * 99)
-    assert (np.diff(found.values_s) > 0).all()
-    assert spread(np.empty(0)) is None
-
-
-def test_a_profile_tells_tokens_an_event_as_the_server_does_or_from_its_total() -> None:
-    total = response(
-        arrival_ns=[101 * SECOND, 102 * SECOND], completion_tokens=6, send_ns=100 * SECOND,
-        end_ns=103 * SECOND,
-    )  # fmt: skip
-    told = response(
-        arrival_ns=[101 * SECOND, 102 * SECOND], arrival_tokens=[1, 9], send_ns=100 * SECOND,
-        end_ns=103 * SECOND,
-    )  # fmt: skip
-    for came, expected in (
-        (told, 5.0),
-        (total, 3.0),
-        (response(send_ns=100 * SECOND, end_ns=103 * SECOND), None),
-    ):
-        profile = profile_of(recorded([(dispatch(), came)]), WINDOW)
-        assert profile.tokens_per_event == expected
-        assert (profile.ttft is None) == (expected is None)
-        assert profile.end_to_end is not None

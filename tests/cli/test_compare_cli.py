@@ -104,10 +104,8 @@ def test_pairs_are_compared_on_demand(runs: tuple[Path, Path], tmp_path: Path) -
     told = finished("compare", *runs, "--at", "50", "--paired")
     assert "(--paired)" in told.stdout
     assert json.loads(finished("compare", *runs, "--paired", "--json").stdout)["paired"] is True
-    once = make_run(tmp_path / "once", B)
-    assert "does not have the starts and plans of a" in refusal(
-        "compare", runs[0], once, "--paired"
-    )
+    other = make_run(tmp_path / "other", [replace(each, plan="other") for each in twice(B)])
+    assert "[starts-not-paired]" in refusal("compare", runs[0], other, "--paired")
 
 
 def test_json_is_one_object_and_markdown_has_the_same_numbers(runs: tuple[Path, Path]) -> None:
@@ -135,16 +133,15 @@ def test_without_a_ratio_or_without_the_same_work_the_exit_code_is_1(
     assert "NOT KNOWN" in other.stdout
 
 
-def test_unequal_starts_are_named_with_the_command_that_makes_them_equal(tmp_path: Path) -> None:
+def test_starts_that_one_run_lacks_are_left_out_with_the_command_for_them(tmp_path: Path) -> None:
     one = (Level(2, 80.0, 1000.0, plan="first"), Level(4, 60.0, 1900.0, plan="first"))
     two = [*one, *(replace(level, start=2, plan="second") for level in one)]
     pair = (make_run(tmp_path / "a", one), make_run(tmp_path / "b", two))
     found = finished("compare", *pair, "--at", "70")
-    said = " ".join(found.stdout.split())
-    assert found.returncode == 1
-    assert "plan UNEQUAL STARTS unequal starts at 2, 4" in said
-    assert "a has 1 start at 2, 4 agents, others have 2: agentx-replay sweep --resume" in said
-    assert f"--out {pair[0]} --starts 2" in said
+    assert found.returncode == 0
+    assert f"sweep --resume --out {pair[0]} --starts 2" in " ".join(found.stdout.split())
+    told = json.loads(finished("compare", *pair, "--at", "70", "--json").stdout)
+    assert [each["starts_left_out"] for each in told["runs"]] == [[], [2]]
 
 
 def test_levels_that_one_run_has_alone_qualify_the_same_work_and_the_ratio(
@@ -164,7 +161,6 @@ def test_levels_that_one_run_has_alone_qualify_the_same_work_and_the_ratio(
             "different": [],
             "first_alone": [12],
             "other_alone": [6],
-            "unequal_starts": [],
         }
     ]
     shared = json.loads(finished("compare", *pair, "--at", "70", "--json").stdout)
@@ -235,7 +231,7 @@ def test_a_report_prints_the_curve_and_writes_page_and_points(runs: tuple[Path, 
     result = finished("report", runs[0], "--at", "50")
     assert "at 50 tok/s/user: 7,567 [7,567, 7,567] tok/s/GPU, " in result.stdout
     (value,) = json.loads(finished("report", runs[0], "--at", "50", "--json").stdout)["curve"]["at"]
-    assert value["at"]["between"] == [12, 16]
+    assert value["between"] == [12, 16]
     assert [each["start"] for each in value["starts"]] == [1, 2]
     assert (runs[0] / "report.html").read_text().startswith("<!doctype html>")
     assert pq.read_table(runs[0] / "points.parquet")["concurrency"].to_pylist() == [12, 12, 16, 16]
@@ -243,7 +239,7 @@ def test_a_report_prints_the_curve_and_writes_page_and_points(runs: tuple[Path, 
 
 def test_a_report_as_json_holds_points_and_curve(runs: tuple[Path, Path]) -> None:
     found = json.loads(finished("report", runs[0], "--at", "50,500", "--json").stdout)
-    assert [value["at"]["throughput"] is None for value in found["curve"]["at"]] == [False, True]
+    assert [value["throughput"] is None for value in found["curve"]["at"]] == [False, True]
     assert [level["concurrency"] for level in found["curve"]["levels"]] == [12, 16]
 
 
@@ -296,8 +292,8 @@ def test_a_level_that_was_cut_short_is_told_and_is_on_no_curve(
     assert "at 50 tok/s/user: not reached, slowest valid level 60.0" in result.stdout
     assert said in (run / "report.html").read_text()
     plain = json.loads(finished("report", run, "--at", "50", "--json").stdout)
-    assert plain["curve"]["at"][0]["at"]["throughput"] is None
-    assert plain["curve"]["at"][0]["at"]["every_level_is"] == "faster"
+    assert plain["curve"]["at"][0]["throughput"] is None
+    assert plain["curve"]["at"][0]["every_level_is"] == "faster"
     assert plain["curve"]["frontier"] == [12]
     against = finished("compare", runs[0], run, "--at", "50")
     assert against.returncode == 1

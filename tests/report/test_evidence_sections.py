@@ -53,9 +53,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def section_of(run: Run, fidelity: Fidelity) -> Section:
     """The section of a run whose level kept so much."""
-    (level,) = run.levels
-    point = replace(level.point, fidelity=fidelity)
-    return fidelity_section(replace(run, levels=(replace(level, point=point),)))
+    (point,) = run.points
+    return fidelity_section(replace(run, points=(replace(point, fidelity=fidelity),)))
 
 
 def test_what_was_kept_is_told_level_by_level(run: Run, goldens: Goldens) -> None:

@@ -2,8 +2,7 @@ from typing import Literal
 
 import pytest
 
-from agentx_replay.analysis.curve import StartValue, TargetValue
-from agentx_replay.analysis.frontier import AtTarget, CurvePoint
+from agentx_replay.analysis.curve import CurvePoint, StartValue, TargetValue
 from agentx_replay.analysis.starts import Interval
 from agentx_replay.report.numerals import agents, bounds, rate, target_note, target_text, unlike
 from agentx_replay.results.layout import Measurement
@@ -22,12 +21,12 @@ def value(
     nearest: CurvePoint | None = NEAREST,
     every_level_is: Literal["faster", "slower"] | None = None,
 ) -> TargetValue:
-    at = AtTarget(50.0, throughput, between, several, nearest, every_level_is)
     by_start = tuple(
         StartValue(n, None, each) if isinstance(each, str) else StartValue(n, each)
         for n, each in enumerate(starts, 1)
     )
-    return TargetValue(at, by_start, interval, no_interval)
+    read_off = (throughput, between, several, nearest, every_level_is)
+    return TargetValue(50.0, *read_off, by_start, interval, no_interval)
 
 
 @pytest.mark.parametrize(
@@ -64,10 +63,11 @@ def test_an_interval_is_written_as_what_it_bounds(
         (value(7567.0, (8, 16, 32), several=True), "7,567",
          "between 8 and 32 agents; the curve passes it more than once: the highest; 2 starts"),
         (value(None, starts=(7567.0, None, 8000.0)), "not reached",
-         "start 2: no value; the others have 7,567, 8,000 tok/s/GPU"),
+         "2 of 3 starts reach it; start 2: the curve has a gap there; the others have 7,567, 8,000 "
+         "tok/s/GPU"),
         (value(None, starts=("faster", 7567.0, "slower", "faster")), "not reached",
-         "every valid level of starts 1, 4 is faster; every valid level of start 3 is slower; "
-         "the others have 7,567 tok/s/GPU"),
+         "1 of 4 starts reach it; every valid level of starts 1, 4 is faster; every valid level of "
+         "start 3 is slower; the others have 7,567 tok/s/GPU"),
         (value(None, starts=(None, None), every_level_is="slower"), "not reached",
          "fastest valid level 43.6 tok/s/user at 32 agents: add 24 agents"),
         (value(None, starts=(None,), nearest=CurvePoint(16, 66.4, 9000.0),

@@ -68,7 +68,6 @@ def test_a_point_that_is_known_is_not_computed_again(tmp_path: Path) -> None:
     path = make_run(tmp_path / "r", LEVELS)
     low, high = Report.of(path, (100.0,)).run.points
     again = Report.of(path, (100.0,), [high]).run.points
-    assert again == [low, high]
     assert again[0] is not low
     assert again[1] is high
 
@@ -172,7 +171,7 @@ def test_json_has_the_starts_of_each_level_and_target(tmp_path: Path) -> None:
     assert level["intervals"]["throughput"]["low"] == pytest.approx(2781, abs=1)
     at_50, at_75 = curve["at"]
     # Start 2 is 60 tok/s/user fast at least.
-    assert (at_50["at"]["throughput"], at_50["no_interval"]) == (None, "not reached")
+    assert at_50["no_interval"] == "1 of 2 starts reach it"
     assert [each["throughput"] is None for each in at_50["starts"]] == [False, True]
     assert at_75["interval"] is not None
 
