@@ -22,6 +22,7 @@ from agentx_replay.endpoint.client import Client
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.endpoint.url import parse_base_url
 from agentx_replay.experiment.open_files import raise_open_files
+from agentx_replay.experiment.part import quiet_collector
 from agentx_replay.prompts.compose import PlayComposer
 from agentx_replay.prompts.keys import LevelKeys
 from agentx_replay.prompts.layout import Layout, lay_out
@@ -94,7 +95,7 @@ async def measure(port: int, requests: int, rounds: int) -> dict[str, float]:
     """Measure one number of requests; return and print the medians of the rounds."""
     settings = EndpointSettings(parse_base_url(f"http://127.0.0.1:{port}"), "m")
     layout = lay_out(session(), CHATML)
-    with real_clock(asyncio.get_running_loop()) as clock:
+    with real_clock(asyncio.get_running_loop()) as clock, quiet_collector():
         client = Client(settings)
         # The first makes the connections.
         found = [await lags_ms(clock, client, layout, requests) for _ in range(rounds + 1)]

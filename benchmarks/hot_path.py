@@ -36,6 +36,7 @@ from agentx_replay.endpoint.client import Client
 from agentx_replay.endpoint.requests import Requests
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.endpoint.url import parse_base_url
+from agentx_replay.experiment.part import quiet_collector
 from benchmarks.results_file import write_result
 
 INTERVAL_US = 20_000
@@ -166,7 +167,8 @@ def measured(port: str, streams: str, tokens: str, from_ns: str, to_ns: str, fil
         parse_s = cpu.between(int(arrivals.max()) + 100_000_000, ended_ns)
         print(cpu.between(*window_ns), events, parse_s / len(arrivals) * 1e6)
 
-    uvloop.run(run())
+    with quiet_collector():
+        uvloop.run(run())
 
 
 class CpuOverTime:

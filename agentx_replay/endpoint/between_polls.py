@@ -23,13 +23,10 @@ Compose = Callable[[], int]
 
 
 class Parsed(Protocol):
-    """Something that has bytes to parse."""
+    """Something that has bytes to parse: it says whether there is more, and is told at the end."""
 
-    def parse(self, until_ns: int) -> bool:
-        """Parse until that time; return whether there is more to do."""
-
-    def parsed(self) -> None:
-        """All that has come is parsed."""
+    def parse(self, until_ns: int) -> bool: ...
+    def parsed(self) -> None: ...
 
 
 class ParseQueue:
@@ -84,13 +81,11 @@ class EverySecond:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, call: Callable[[], None]) -> None:
-        """Make a call from now on."""
         self._calls.add(call)
         if self._timer is None:
             self._timer = self._loop.call_later(SILENCE_S, self._make)
 
     def end(self, call: Callable[[], None]) -> None:
-        """Make a call no more."""
         self._calls.discard(call)
 
     def _make(self) -> None:

@@ -63,7 +63,6 @@ class _Passage:
     exchange: Exchange
     response: HttpResponse
     segments_before: int | None
-    silent_reads_before: int
     late_before_ns: int
     begun: bool = False
     reads_before: int = -1
@@ -103,9 +102,9 @@ class Connection:
         exchange = Exchange(0, wire.loop.create_future())
         times = ReadTimes(wire.timestamps == "kernel", 0)
         response = HttpResponse(times, streamed=streamed, keeps_answer=self._keeps_answers)
-        self._passage = _Passage(
-            exchange, response, sock.data_segments, sock.silent_reads, wire.polls.late_by_ns()
-        )
+        sock.silent_reads = 0
+        late_ns = wire.polls.late_by_ns()
+        self._passage = _Passage(exchange, response, sock.data_segments, late_ns)
         exchange.send_ns = times.sent_ns = time.monotonic_ns()
         if sock.closed:
             self._stop(Ending.LOST, exchange.send_ns)
@@ -114,28 +113,12 @@ class Connection:
             exchange.send_uncertainty_ns += time.monotonic_ns() - exchange.send_ns
         return exchange
 
-    def _look_if_silent(self) -> None:
-        """Parse what came before a second or two of silence, and after ``[DONE]`` await no end: the
-        socket shows only what may be an end, and some servers never end the body.
-        """
-        passage = self._passage
-        if passage is None:
-            return
-        reads = len(passage.response.times.stamps) + len(self._sock.reads) // 2
-        if reads == passage.reads_before:
-            if passage.response.done:
-                self._stop(Ending.LOST, 0)  # it ended with the last read
-            elif self._sock.reads:
-                self._hand_over(passage.response)
-        passage.reads_before = reads
-
     def stop(self, ending: Ending) -> None:
         """End the exchange in flight, if any, and the connection."""
         self._stop(ending, time.monotonic_ns())
         self.abort()
 
     def abort(self) -> None:
-        """Close at once."""
         self._reusable = False
         self._sock.close()
         if not self.closed.done():
@@ -147,12 +130,11 @@ class Connection:
             return False
         return idle_limit_s is None or now_ns - self._idle_since_ns < idle_limit_s * _NS
 
-    # --- what the socket tells ----------------------------------------------------------------
+    # --- what the socket says -----------------------------------------------------------------
 
     def look(self) -> None:
         """Have what was read parsed; where nothing was asked, or nothing more matters, close."""
-        passage = self._passage
-        if passage is None:
+        if (passage := self._passage) is None:
             self.abort()
         elif passage.response.over:
             self._finish(passage, Ending.GIVEN_UP, time.monotonic_ns())
@@ -161,8 +143,7 @@ class Connection:
 
     def sent(self, at_ns: int) -> None:
         """Note when the request had left, and by how much this process held it up."""
-        passage = self._passage
-        if passage is not None:
+        if (passage := self._passage) is not None:
             passage.exchange.sent_ns = at_ns
             late_ns = self._wire.polls.late_by_ns() - passage.late_before_ns
             passage.exchange.send_uncertainty_ns += late_ns
@@ -175,6 +156,20 @@ class Connection:
         fault = None if error is None else str(error) or type(error).__name__
         self._stop(Ending.LOST, lost_ns, fault)
         self.abort()
+
+    def _look_if_silent(self) -> None:
+        """Parse what came before a second or two of silence, and after ``[DONE]`` await no end: the
+        socket shows only what may be an end, and some servers never end the body.
+        """
+        if (passage := self._passage) is None:
+            return
+        reads = len(passage.response.times.stamps) + len(self._sock.reads) // 2
+        if reads == passage.reads_before:
+            if passage.response.done:
+                self._stop(Ending.LOST, 0)  # it ended with the last read
+            elif self._sock.reads:
+                self._hand_over(passage.response)
+        passage.reads_before = reads
 
     # --- responses ----------------------------------------------------------------------------
 
@@ -189,11 +184,10 @@ class Connection:
     def _hand_over(self, response: HttpResponse) -> None:
         """Give what was read to be parsed when the loop has polled its sockets."""
         sock, times = self._sock, response.times
-        reads = sock.reads
         times.bounds += [len(times.stamps) + at for at in sock.bounds]
-        times.stamps += reads[1::2]
-        size = response.add(reads[0::2])
-        reads.clear()
+        times.stamps += sock.reads[1::2]
+        size = response.add(sock.reads[0::2])
+        sock.reads.clear()
         sock.bounds.clear()
         sock.look_after(sock.look_bytes)
         self._wire.parses.push(self, size)
@@ -204,13 +198,12 @@ class Connection:
 
     def parsed(self) -> None:
         """See how far the response has come, now that all that was handed over is parsed."""
-        passage = self._passage
-        if passage is None:
+        if (passage := self._passage) is None:
             return
-        exchange, response, stop = passage.exchange, passage.response, passage.stop
-        self._take_head(exchange, response)
+        response, stop = passage.response, passage.stop
+        self._take_head(passage.exchange, response)
         if response.complete_at is not None:
-            self._finish(passage, Ending.COMPLETE, time.monotonic_ns())
+            self._finish(passage, Ending.COMPLETE, 0)
         elif response.fault is not None and (stop is None or stop[0] is Ending.LOST):
             self._finish(passage, Ending.MALFORMED, time.monotonic_ns(), response.fault)
         elif stop is not None:
@@ -246,8 +239,8 @@ class Connection:
         times, sock = passage.response.times, self._sock
         segments, before = sock.data_segments, passage.segments_before
         if segments is not None and before is not None:
-            waiting = len(sock.reads) // 2 + sock.silent_reads - passage.silent_reads_before
-            times.one_segment_each = segments - before == len(times.stamps) + waiting
+            reads = len(times.stamps) + len(sock.reads) // 2 + sock.silent_reads
+            times.one_segment_each = segments - before == reads
 
     def _finish(
         self, passage: _Passage, ending: Ending, at_ns: int, fault: str | None = None
@@ -256,14 +249,11 @@ class Connection:
         exchange, response, sock = passage.exchange, passage.response, self._sock
         if passage.stop is None:
             self._count_segments(passage)
-        if not passage.begun:
-            self._wire.polls.begun()
-        self._wire.polls.end()
-        self._wire.every_second.end(self._look_if_silent)
+        self._leave_the_loop(passage)
         if response.times.stamps:
-            ns = self._times(response.times).ns()
+            ns = response.times.ns()
             exchange.first_byte_ns = int(ns[0])
-            end_ns = int(ns[response.complete_at if response.complete_at is not None else -1])
+            end_ns = int(ns[-1 if response.complete_at is None else response.complete_at])
             # A timestamp may be late, as where the clock was set.
             at_ns = end_ns if response.complete_at is not None else max(at_ns, end_ns)
         exchange.ending, exchange.end_ns, exchange.fault = ending, at_ns, fault
@@ -278,13 +268,16 @@ class Connection:
         if not exchange.done.done():
             exchange.done.set_result(None)
 
-    def _times(self, times: ReadTimes) -> ReadTimes:
-        """Return the times of all reads, with what the loop's ticks say of them."""
-        polls = self._wire.polls
+    def _leave_the_loop(self, passage: _Passage) -> None:
+        """Need ticks no more, and take what they say of the reads."""
+        polls, times = self._wire.polls, passage.response.times
+        if not passage.begun:
+            polls.begun()
+        polls.end()
+        self._wire.every_second.end(self._look_if_silent)
         times.offset_ns, times.step_ns = polls.offset_since(times.sent_ns)
         if not times.exact:
             times.ticks_ns = polls.ticks_ns(times.sent_ns)
-        return times
 
 
 def announced_keep_alive_s(header: bytes) -> float | None:

@@ -45,23 +45,6 @@ class Body:
     malformed: str | None = None
 
 
-class PlainText:
-    """A body that is no event stream: an error, or a plain answer."""
-
-    def __init__(self) -> None:
-        self.text = bytearray()
-
-    @property
-    def finished(self) -> bool:
-        """Whether it is too large, so that the rest need not be waited for."""
-        return len(self.text) > MAX_TEXT_BYTES
-
-    def feed(self, piece: bytes, place: int) -> None:  # noqa: ARG002 (as a stream is fed)
-        """Keep the piece."""
-        if not self.finished:
-            self.text += piece
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Head:
     """What a response's head says; ``headers`` have lower-case names."""
@@ -72,12 +55,11 @@ class Head:
 
     @property
     def chunked(self) -> bool:
-        """Whether the body is framed in chunks."""
         return self.headers.get(b"transfer-encoding", b"").lower().endswith(b"chunked")
 
     @property
     def length(self) -> int | None:
-        """The body's bytes, None where its framing is another."""
+        """The body's bytes, None if its framing is another."""
         length = self.headers.get(b"content-length", b"")
         sized = length.isdigit() and not self.headers.get(b"transfer-encoding")
         return int(length) if sized else None
@@ -102,8 +84,7 @@ class HttpResponse:
         self._streamed = streamed
         self._keeps_answer = keeps_answer
         self._pieces: list[bytes] = []
-        self.on_body = self._pieces.append
-        """Called by the parser with each piece of the body."""
+        self.on_body = self._pieces.append  # the parser calls it, as it does the methods below
         self._parser: Any = httptools.HttpResponseParser(self)
         self._parser.set_dangerous_leniencies(
             lenient_chunked_length=True,
@@ -121,19 +102,22 @@ class HttpResponse:
         self._alike_chunks = AlikeChunks()
         self._inflate: Callable[[bytes], Iterator[bytes]] | None = None
         self._malformed: str | None = None
-        self._sink: CompletionStream | PlainText | None = None
+        self._stream: CompletionStream | None = None
+        self._text = bytearray()
         self._undecided = False
 
     @property
     def over(self) -> bool:
         """Whether nothing that may still come matters."""
-        finished = self._sink is not None and self._sink.finished
-        return finished or self.fault is not None or self._malformed is not None
+        if self._stream is not None and self._stream.finished:
+            return True
+        faulty = self.fault is not None or self._malformed is not None
+        return faulty or len(self._text) > MAX_TEXT_BYTES
 
     @property
     def done(self) -> bool:
         """Whether ``[DONE]`` has come."""
-        return isinstance(self._sink, CompletionStream) and self._sink.done
+        return self._stream is not None and self._stream.done
 
     @property
     def missing_bytes(self) -> int | None:
@@ -184,18 +168,18 @@ class HttpResponse:
         one = len(pieces) == 1 and was_between and self._between_chunks
         piece = pieces[0] if one else b""
         self._feed()
-        if one and isinstance(data, bytes) and isinstance(self._sink, CompletionStream):
-            self._alike_chunks.learn(data, piece, self._sink.alike)
+        if one and isinstance(data, bytes) and self._stream is not None:
+            self._alike_chunks.learn(data, piece, self._stream.alike)
 
     def _take_alike(self) -> bool:
         """Take the next reads, while each is one chunk of one event as there were before; return
         whether any was.
         """
-        sink = self._sink
-        if not self._between_chunks or self._inside_read or not isinstance(sink, CompletionStream):
+        stream = self._stream
+        if not self._between_chunks or self._inside_read or stream is None:
             return False
-        texts = self._alike_chunks.texts(islice(self._waiting, _ALIKE_A_LOOK), sink.alike)
-        sink.take_alike(texts, self._place + 1)
+        texts = self._alike_chunks.texts(islice(self._waiting, _ALIKE_A_LOOK), stream.alike)
+        stream.take_alike(texts, self._place + 1)
         self._place += len(texts)
         for _ in texts:
             self._waiting.popleft()
@@ -238,8 +222,7 @@ class HttpResponse:
         self.excess = self.excess or self.complete_at is not None
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep a header; trailers come here, too, and are not looked at."""
-        if self.head is None:
+        if self.head is None:  # trailers come here, too
             self._headers[name.lower()] = value
 
     def on_headers_complete(self) -> None:
@@ -263,15 +246,12 @@ class HttpResponse:
         self._flows = self.fault is None
 
     def _begin_body(self, *, streamed: bool) -> None:
-        stream = CompletionStream(keeps_answer=self._keeps_answer)
-        self._sink = stream if streamed else PlainText()
+        self._stream = CompletionStream(keeps_answer=self._keeps_answer) if streamed else None
 
-    def on_chunk_header(self) -> None:
-        """A chunk has begun; the last one, of no bytes, too."""
+    def on_chunk_header(self) -> None:  # the last one, of no bytes, too
         self._between_chunks = False
 
     def on_chunk_complete(self) -> None:
-        """A chunk has ended."""
         self._between_chunks = self._flows and self._inflate is None
 
     def on_message_complete(self) -> None:
@@ -284,7 +264,7 @@ class HttpResponse:
     def _feed(self) -> None:
         """Hand on the pieces of the body that the parser has found; what follows is not body."""
         pieces = self._pieces
-        if pieces and self._sink is not None and self.complete_at is None:
+        if pieces and self.complete_at is None:
             self.begun = True
             for piece in pieces:
                 self._body_bytes += len(piece)
@@ -310,8 +290,10 @@ class HttpResponse:
         if self._undecided and (start := piece.lstrip()[:1]):
             self._undecided = False
             self._begin_body(streamed=start not in b"{[<")
-        if self._sink is not None:
-            self._sink.feed(piece, self._place)
+        if self._stream is not None:
+            self._stream.feed(piece, self._place)
+        elif len(self._text) <= MAX_TEXT_BYTES:
+            self._text += piece
 
     # --- the end ------------------------------------------------------------------------------
 
@@ -319,15 +301,16 @@ class HttpResponse:
         """Return the body, None where no head came; a last event without its blank line counts only
         where ``complete``.
         """
-        sink = self._sink
         self._parser = None  # it holds this object: a cycle, and no collector runs in a window
-        if sink is None:
+        stream = self._stream
+        if self.head is None:
             return None
-        if isinstance(sink, PlainText):
-            return Body(None, bytes(sink.text), sink.finished, self._malformed)
-        if complete and not sink.too_large:
-            sink.end(self._place)
-        return Body(sink.result(self.times), b"", sink.too_large, self._malformed)
+        if stream is None:
+            large = len(self._text) > MAX_TEXT_BYTES
+            return Body(None, bytes(self._text), large, self._malformed)
+        if complete and not stream.too_large:
+            stream.end(self._place)
+        return Body(stream.result(self.times), b"", stream.too_large, self._malformed)
 
 
 def inflater(*, gzip: bool) -> Callable[[bytes], Iterator[bytes]]:

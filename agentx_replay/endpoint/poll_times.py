@@ -62,18 +62,15 @@ class PollTimes:
         return self._offsets[-1][1]
 
     def begin(self) -> None:
-        """A request is about to be sent."""
         self._in_flight += 1
         self._awaited += 1
         if self._period_ns != TICK_NS:
             self._arm()
 
     def begun(self) -> None:
-        """A response has begun to stream."""
         self._awaited -= 1
 
     def end(self) -> None:
-        """A response has ended."""
         self._in_flight -= 1
 
     def late_by_ns(self) -> int:

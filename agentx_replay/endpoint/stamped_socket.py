@@ -66,11 +66,9 @@ class Hangups:
 
     @property
     def files(self) -> int:
-        """How many files are watched."""
         return len(self._calls)
 
     def watch(self, fd: int, call: Callable[[], None]) -> None:
-        """Have a file's reset told."""
         if not hasattr(select, "epoll"):
             return
         if self._poll is None:
@@ -111,23 +109,19 @@ class Wire:
 
     @staticmethod
     def of(loop: asyncio.AbstractEventLoop, timestamps: Timestamps) -> "Wire":
-        """Return what connections in a running loop share."""
         polls = PollTimes(loop, sparse=timestamps == "kernel")
         return Wire(loop, timestamps, ParseQueue(loop), polls, Hangups(loop), ComposeAhead(loop),
                     EverySecond(loop))  # fmt: skip
 
 
 class SocketOwner(Protocol):
-    """Who uses a socket."""
+    """Who uses a socket: told that enough has been read, or maybe all; when the kernel took the last
+    byte to send; and that the other side closed, in good order if there is no error.
+    """
 
-    def look(self) -> None:
-        """Enough has been read, or it may have been all."""
-
-    def sent(self, at_ns: int) -> None:
-        """The kernel has taken the last byte of what was to be sent."""
-
-    def lost(self, error: Exception | None) -> None:
-        """The other side closed the connection, in good order where there is no error."""
+    def look(self) -> None: ...
+    def sent(self, at_ns: int) -> None: ...
+    def lost(self, error: Exception | None) -> None: ...
 
 
 class Secure:
@@ -156,7 +150,6 @@ class Secure:
                 return
 
     def encrypted(self, text: bytes) -> bytes:
-        """Return the bytes to send for a text."""
         self._session.write(text)
         return self._outgoing.read()
 
@@ -186,7 +179,7 @@ class StampedSocket:
 
     A stamp is the kernel's ``timespec`` or, where the process stamps, its ns. ``bounds`` are the
     places among the reads of those before whose stamp any byte may have come; ``silent_reads``
-    counts reads that brought nothing but the protocol's own.
+    counts reads that brought nothing but the TLS protocol's own.
     """
 
     __slots__ = ("_blocked", "_buffer_bytes", "_later_bytes", "_left_bytes", "_outgoing", "_owner",
@@ -211,7 +204,6 @@ class StampedSocket:
         self.closed = False
 
     def start(self, owner: SocketOwner) -> None:
-        """Read from now on."""
         self._owner = owner
         kernel = self._wire.timestamps == "kernel"
         plain = kernel and self._secure is None
@@ -347,13 +339,11 @@ class StampedSocket:
         self._write()
 
     def stop_sending(self) -> None:
-        """Send no more."""
         self._outgoing.clear()
         self._sending = False
         self._unblock()
 
     def _write(self) -> None:
-        """Write until the kernel takes no more."""
         try:
             while self._outgoing:
                 self._outgoing = _behind(self._outgoing, self._sock.sendmsg(self._outgoing))
@@ -383,7 +373,6 @@ class StampedSocket:
         return None if self.closed else data_segments(self._sock)
 
     def option(self, level: int, name: int) -> int:
-        """Return what the kernel says of an option."""
         return self._sock.getsockopt(level, name)
 
     def close(self) -> None:
