@@ -115,8 +115,8 @@ class Wire:
 
 
 class SocketOwner(Protocol):
-    """Who uses a socket: told that enough has been read, or maybe all; when the kernel took the last
-    byte to send; and that the other side closed, in good order if there is no error.
+    """Who uses a socket: told that enough has been read, or all may have been; when the kernel took
+    the last byte to send; and that the other side closed, in good order if there is no error.
     """
 
     def look(self) -> None: ...

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from client_cases import Run, client_of, dispatch
+from client_cases import client_of, dispatch
 from scripted_server import DONE, HEAD, WHOLE, Answer, Move, chunk, event, scripted, token, usage
 from stamped_stream import StampedStream
 
@@ -149,24 +149,15 @@ def test_many_events_alike_are_all_said() -> None:
 
 
 @pytest.mark.parametrize(("keeps", "answer"), [(True, Said("ab", 2, 5)), (False, None)])
-def test_a_client_keeps_answers_where_it_is_told_to(
-    run: Run, keeps: bool, answer: Said | None
-) -> None:
-    async def test() -> None:
-        async with scripted([WHOLE]) as server, client_of(server, keeps_answers=keeps) as client:
-            response = await client.send(dispatch())
-        assert response.answer == answer
-
-    run(test())
+async def test_a_client_keeps_answers_where_it_is_told_to(keeps: bool, answer: Said | None) -> None:
+    async with scripted([WHOLE]) as server, client_of(server, keeps_answers=keeps) as client:
+        response = await client.send(dispatch())
+    assert response.answer == answer
 
 
-def test_a_response_that_failed_has_no_answer(run: Run) -> None:
+async def test_a_response_that_failed_has_no_answer() -> None:
     broken: Answer = [HEAD, chunk(token("a") + usage(5, 1)), Move.CLOSE]
-
-    async def test() -> None:
-        async with scripted([broken]) as server, client_of(server, keeps_answers=True) as client:
-            response = await client.send(dispatch())
-        assert response.status is Status.FAILED
-        assert response.answer is None
-
-    run(test())
+    async with scripted([broken]) as server, client_of(server, keeps_answers=True) as client:
+        response = await client.send(dispatch())
+    assert response.status is Status.FAILED
+    assert response.answer is None

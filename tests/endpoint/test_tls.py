@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 import uvloop
 from certificates import made_certificate
-from client_cases import LOOPS
 from refusals import refuses
 from scripted_server import SSE, TWO_TOKENS, WHOLE, Answer, Move, scripted
 
@@ -87,65 +86,49 @@ VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 
 
 @pytest.mark.parametrize("version", VERSIONS.values(), ids=VERSIONS)
-@pytest.mark.parametrize("loops", LOOPS.values(), ids=LOOPS)
-def test_every_version_is_spoken_on_a_kept_connection(
-    certificate: tuple[Path, Path], version: ssl.TLSVersion, loops: LoopFactory
+async def test_every_version_is_spoken_on_a_kept_connection(
+    certificate: tuple[Path, Path], version: ssl.TLSVersion
 ) -> None:
-    async def test() -> None:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(*certificate)
-        context.minimum_version = context.maximum_version = version
-        async with scripted([WHOLE, WHOLE], tls=context) as server:
-            client = client_at(server.port)
-            for _ in range(2):
-                response = await client.request("s", REQUEST)
-                assert (response.status, len(response.arrival_ns)) == (Status.OK, 2)
-            assert server.connections == 1
-            await client.close()
-
-    with asyncio.Runner(loop_factory=loops) as runner:
-        runner.run(test())
-
-
-@pytest.mark.parametrize("loops", LOOPS.values(), ids=LOOPS)
-def test_a_server_that_says_goodbye_ends_what_ends_by_close(
-    certificate: tuple[Path, Path], loops: LoopFactory
-) -> None:
-    """The server's close_notify, and its close in good order."""
-
-    async def test() -> None:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(*certificate)
-        steps: Answer = [SSE + b"\r\n", TWO_TOKENS, Move.CLOSE]
-        async with scripted([steps], tls=context) as server:
-            client = client_at(server.port)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+    context.minimum_version = context.maximum_version = version
+    async with scripted([WHOLE, WHOLE], tls=context) as server:
+        client = client_at(server.port)
+        for _ in range(2):
             response = await client.request("s", REQUEST)
             assert (response.status, len(response.arrival_ns)) == (Status.OK, 2)
-            await client.close()
+        assert server.connections == 1
+        await client.close()
 
-    with asyncio.Runner(loop_factory=loops) as runner:
-        runner.run(test())
+
+async def test_a_server_that_says_goodbye_ends_what_ends_by_close(
+    certificate: tuple[Path, Path],
+) -> None:
+    """The server's close_notify, and its close in good order."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+    steps: Answer = [SSE + b"\r\n", TWO_TOKENS, Move.CLOSE]
+    async with scripted([steps], tls=context) as server:
+        client = client_at(server.port)
+        response = await client.request("s", REQUEST)
+        assert (response.status, len(response.arrival_ns)) == (Status.OK, 2)
+        await client.close()
 
 
 @pytest.mark.parametrize("say", [b"", b"SSH-2.0-OpenSSH_9\r\n"], ids=["nothing", "no TLS"])
-@pytest.mark.parametrize("loops", LOOPS.values(), ids=LOOPS)
-def test_a_server_that_does_not_shake_hands_is_a_failure(loops: LoopFactory, say: bytes) -> None:
+async def test_a_server_that_does_not_shake_hands_is_a_failure(say: bytes) -> None:
     async def closes(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
         writer.write(say)
         writer.close()
 
-    async def test() -> None:
-        listener = await asyncio.start_server(closes, "127.0.0.1", 0)
-        client = client_at(listener.sockets[0].getsockname()[1])
-        response = await client.request("s", REQUEST)
-        expected = ErrorCategory.TLS if say else ErrorCategory.CONNECT
-        assert (response.status, response.error_category) == (Status.FAILED, expected)
-        await client.close()
-        listener.close()
-
-    with asyncio.Runner(loop_factory=loops) as runner:
-        runner.run(test())
+    listener = await asyncio.start_server(closes, "127.0.0.1", 0)
+    client = client_at(listener.sockets[0].getsockname()[1])
+    response = await client.request("s", REQUEST)
+    expected = ErrorCategory.TLS if say else ErrorCategory.CONNECT
+    assert (response.status, response.error_category) == (Status.FAILED, expected)
+    await client.close()
+    listener.close()
 
 
 def client_at(port: int) -> Client:
@@ -206,31 +189,25 @@ async def openssl_server(
 LONG_HEAD = SSE.replace(b"\r\n", b"\n") + b"Content-Length: %d\n\n" % len(TWO_TOKENS)
 
 
-@pytest.mark.parametrize("loops", LOOPS.values(), ids=LOOPS)
 @pytest.mark.parametrize(
     ("more", "order"),
     [("-tls1_3", b"k"), ("-tls1_3", b"K"), ("-tls1_2", b"r")],
     ids=["new keys", "new keys on both sides", "renegotiated"],
 )
-def test_keys_that_change_within_a_response_change_nothing_of_it(
-    certificate: tuple[Path, Path], loops: LoopFactory, more: str, order: bytes
+async def test_keys_that_change_within_a_response_change_nothing_of_it(
+    certificate: tuple[Path, Path], more: str, order: bytes
 ) -> None:
     """The client answers while it reads; what it sends after that is understood."""
-
-    async def test() -> None:
-        async with openssl_server(certificate, more) as (server, port):
-            client = client_at(port)
-            for number in (b"1", b"2"):
-                request = REQUEST[:-4] + b"\r\nX-Number: " + number + b"\r\n\r\n{}"
-                sending = asyncio.ensure_future(client.request("s", request))
-                await server.hears(b"X-Number: " + number)
-                await server.says(LONG_HEAD)
-                await server.says(order + b"\n")
-                await server.says(TWO_TOKENS)
-                response = await sending
-                assert (response.status, len(response.arrival_ns)) == (Status.OK, 2)
-                assert response.retries == 0
-            await client.close()
-
-    with asyncio.Runner(loop_factory=loops) as runner:
-        runner.run(test())
+    async with openssl_server(certificate, more) as (server, port):
+        client = client_at(port)
+        for number in (b"1", b"2"):
+            request = REQUEST[:-4] + b"\r\nX-Number: " + number + b"\r\n\r\n{}"
+            sending = asyncio.ensure_future(client.request("s", request))
+            await server.hears(b"X-Number: " + number)
+            await server.says(LONG_HEAD)
+            await server.says(order + b"\n")
+            await server.says(TWO_TOKENS)
+            response = await sending
+            assert (response.status, len(response.arrival_ns)) == (Status.OK, 2)
+            assert response.retries == 0
+        await client.close()
