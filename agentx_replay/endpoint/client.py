@@ -3,14 +3,15 @@
 A connection is not used again when the server has announced, or was seen, to close it about now;
 where it will be so when the next request is due, another is made ahead of it (``prepare``).
 A request is sent a second time in one case only, and counted: a connection that had been used
-before was closed without a byte of response. Not for: bytes on the wire (connection.py, chat.py).
+before was closed without a byte of response. Not for: bytes on the wire (connection.py).
 """
 
 import asyncio
 import socket
-import ssl
 import time
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from agentx_replay.endpoint.between_polls import Compose
 from agentx_replay.endpoint.connect_error import ConnectError, connect_error
@@ -22,7 +23,6 @@ from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.endpoint.stamped_socket import Address, Pieces, Wire, connect
 from agentx_replay.replay.ports import Clock, Dispatch, ErrorCategory, Response, Status
 
-_NS = 1_000_000_000
 _MARGIN_S = 1.0
 
 
@@ -30,12 +30,13 @@ class _CutWhileConnectingError(Exception):
     """The run was cut while a connection was being made."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Made:
-    """A connection, and when it was made."""
+    """A connection, when it was made, and whether a request has been sent on it."""
 
     connection: Connection
     connected: Connected
+    used: bool = False
 
 
 class Client:
@@ -52,11 +53,9 @@ class Client:
         self._requests = Requests(settings)
         self._tls = settings.tls.context() if settings.url.tls else None
         self.wire = wire or wire_of(settings)
-        self._by_stream: dict[str, Connection] = {}
-        self._open: set[Connection] = set()
-        self._ahead: dict[str, asyncio.Task[_Made]] = {}
-        self._unused: set[Connection] = set()
+        self._by_stream: dict[str, asyncio.Task[_Made]] = {}
         self._connecting: set[asyncio.Task[_Made]] = set()
+        self._open: set[Connection] = set()
         self._addresses: asyncio.Task[list[Address]] | None = None
         self._measured_keep_alive_s: float | None = None
         self._cuts = 0
@@ -89,16 +88,21 @@ class Client:
         """
         if compose is not None:
             self.wire.ahead.add(due_ns, stream_id, compose)
-        connection = self._by_stream.get(stream_id)
-        usable = connection is not None and self._usable(connection, due_ns)
-        if not usable and stream_id not in self._ahead:
+        task = self._by_stream.get(stream_id)
+        if task is not None and self._is_too_old(task, due_ns):
             self._disconnect(stream_id)
-            self._ahead[stream_id] = self._begin_connecting()
+        if stream_id not in self._by_stream:
+            self._begin_connecting(stream_id)
+
+    def _is_too_old(self, task: "asyncio.Task[_Made]", at_ns: int) -> bool:
+        """Whether a connection that was made will not be usable any more at an instant."""
+        made = task.done() and not task.cancelled() and not task.exception()
+        return made and not self._usable(task.result(), at_ns)
 
     def cut(self) -> None:
         """End every response in flight now, and every attempt to connect."""
         self._cuts += 1
-        self._ahead.clear()
+        self._by_stream.clear()
         for task in self._connecting:
             task.cancel()
         for connection in tuple(self._open):
@@ -110,13 +114,10 @@ class Client:
         self._disconnect(stream_id)
 
     def _disconnect(self, stream_id: str) -> None:
-        """Close what connection a stream has, or is getting."""
-        connection = self._by_stream.pop(stream_id, None)
-        if connection is not None:
-            connection.abort()
-        ahead = self._ahead.pop(stream_id, None)
-        if ahead is not None:
-            _discard(ahead)
+        """Close the connection that a stream has, or is getting."""
+        task = self._by_stream.pop(stream_id, None)
+        if task is not None:
+            _discard(task)
 
     async def close(self) -> None:
         """Cut what is in flight, close every connection and wait until they are closed."""
@@ -163,17 +164,16 @@ class Client:
         connection for long before it closed it.
         """
         cuts = self._cuts
+        made = await self._made(stream_id)
         first: Exchange | None = None
-        connection = self._reusable(stream_id)
-        if connection is not None:
-            first = await self._pass(connection, request, streamed)
+        if made.used:
+            first = await self._pass(made.connection, request, streamed)
             if not first.unanswered:
                 return first, Connected(), 0
-        made = await self._made_ahead(stream_id) or await self._finished(self._begin_connecting())
+            made = await self._made(stream_id)
         if cuts != self._cuts:
             raise _CutWhileConnectingError
-        self._unused.discard(made.connection)
-        self._by_stream[stream_id] = made.connection
+        made.used = True
         exchange = await self._pass(made.connection, request, streamed)
         if first is None:
             return exchange, made.connected, 0
@@ -183,7 +183,9 @@ class Client:
     async def _pass(self, connection: Connection, request: Pieces, streamed: bool) -> Exchange:
         """Pass one request over a connection; a caller that gives up closes it."""
         exchange = connection.exchange(request, streamed=streamed)
-        timer = self._start_timer(connection)
+        timer, limit_s = None, self._settings.timeout_s
+        if limit_s is not None:
+            timer = self._loop.call_later(limit_s, connection.stop, Ending.TIMEOUT)
         try:
             await exchange.done
         finally:
@@ -193,49 +195,42 @@ class Client:
                 connection.abort()
         return exchange
 
-    def _start_timer(self, connection: Connection) -> asyncio.TimerHandle | None:
-        """Start the time limit of one response, where there is one."""
-        if self._settings.timeout_s is None:
-            return None
-        return self._loop.call_later(self._settings.timeout_s, connection.stop, Ending.TIMEOUT)
-
     # --- connections --------------------------------------------------------------------------
 
-    def _reusable(self, stream_id: str) -> Connection | None:
-        """Return the stream's connection if a request may be sent on it, else forget it."""
-        connection = self._by_stream.get(stream_id)
-        if connection is None or self._usable(connection, self._now_ns()):
-            return connection
-        self._disconnect(stream_id)
-        return None
-
-    def _usable(self, connection: Connection, at_ns: int) -> bool:
+    def _usable(self, made: _Made, at_ns: int) -> bool:
         """Whether a request may be sent on a connection at an instant, as far as is known now."""
-        return connection.usable(at_ns, self._idle_limit_s(connection))
-
-    def _idle_limit_s(self, connection: Connection) -> float | None:
-        """Return for how long an idle connection may be used again, None where nothing is known."""
         told = (
-            connection.keep_alive_s,
+            made.connection.keep_alive_s,
             self._measured_keep_alive_s,
             self._settings.keepalive_s,
         )
         known = [limit_s for limit_s in told if limit_s is not None]
-        return reuse_limit_s(min(known)) if known else None
+        limit_s = reuse_limit_s(min(known)) if known and made.used else None
+        return made.connection.usable(at_ns, limit_s)
 
-    def _begin_connecting(self) -> "asyncio.Task[_Made]":
-        """Begin to make a connection; the task is cancelled when the run is cut."""
-        task = self._loop.create_task(self._make())
+    async def _made(self, stream_id: str) -> _Made:
+        """Return the stream's connection: kept, made ahead if that went well, or made now."""
+        task = self._by_stream.get(stream_id)
+        if task is not None:
+            with suppress(ConnectError):
+                made = await self._finished(task)  # its timer may have come sooner than it said
+                if self._usable(made, self._now_ns()):
+                    return made
+            self._disconnect(stream_id)
+        return await self._finished(self._begin_connecting(stream_id))
+
+    def _begin_connecting(self, stream_id: str) -> "asyncio.Task[_Made]":
+        """Begin to make a stream's connection; the task is cancelled when the run is cut."""
+        task = self._loop.create_task(self._connect_any())
+        self._by_stream[stream_id] = task
         self._connecting.add(task)
-        task.add_done_callback(self._connecting.discard)
-        task.add_done_callback(_note_failure)
+        task.add_done_callback(self._connected)
         return task
 
-    async def _make(self) -> _Made:
-        start_ns = self._now_ns()
-        connection = await self._connect_any()
-        self._unused.add(connection)
-        return _Made(connection, Connected(start_ns, self._now_ns()))
+    def _connected(self, task: "asyncio.Task[_Made]") -> None:
+        self._connecting.discard(task)
+        if not task.cancelled():
+            task.exception()  # looked at, so that asyncio does not log it where nobody else asks
 
     async def _finished(self, task: "asyncio.Task[_Made]") -> _Made:
         """Return the connection when it is made; a caller that gives up ends the attempt."""
@@ -248,33 +243,24 @@ class Client:
             raise _CutWhileConnectingError
         return task.result()
 
-    async def _made_ahead(self, stream_id: str) -> _Made | None:
-        """Return the connection that was made ahead for the stream, None where there is none.
-
-        It may still be under way: its timer may have come sooner than it said.
-        """
-        task = self._ahead.pop(stream_id, None)
-        if task is None:
-            return None
-        try:
-            made = await self._finished(task)
-        except ConnectError:
-            return None
-        return made if made.connection.usable(self._now_ns(), None) else None
-
-    async def _connect_any(self) -> Connection:
+    async def _connect_any(self) -> _Made:
         """Connect to the first address that answers, and prefer it from then on."""
+        start_ns = self._now_ns()
         addresses = await self._resolved()
         failure: Exception | None = None
         for address in tuple(addresses):
             try:
-                connection = await self._connect_to(address)
-            except (OSError, ssl.SSLError) as error:
+                sock = await connect(self.wire, address, self._tls, self._settings.url.host)
+            except OSError as error:  # of which ssl.SSLError is one
                 failure = error
-            else:
-                addresses.remove(address)
-                addresses.insert(0, address)
-                return connection
+                continue
+            addresses.remove(address)
+            addresses.insert(0, address)
+            connection = Connection(self.wire, sock, keeps_answers=self._settings.keeps_answers)
+            made = _Made(connection, Connected(start_ns, self._now_ns()))
+            self._open.add(connection)
+            connection.closed.add_done_callback(partial(self._forget, made))
+            return made
         raise connect_error(self._settings.url, failure, len(self._open))
 
     async def _resolved(self) -> list[Address]:
@@ -292,28 +278,12 @@ class Client:
             raise connect_error(url, error, len(self._open)) from error
         return [(int(family), address) for family, _, _, _, address in found]
 
-    async def _connect_to(self, address: Address) -> Connection:
-        host = self._settings.url.host
-        sock = await connect(self.wire, address, self._tls, host)
-        connection = Connection(self.wire, sock, keeps_answers=self._settings.keeps_answers)
-        self._open.add(connection)
-        connection.closed.add_done_callback(lambda _: self._forget(connection))
-        return connection
-
-    def _forget(self, connection: Connection) -> None:
+    def _forget(self, made: _Made, _: object) -> None:
         """Drop a closed connection; one closed while idle tells how long the server keeps them."""
-        self._open.discard(connection)
-        idle_s = connection.closed_after_idle_s
-        if idle_s is not None and connection not in self._unused:
-            known = self._measured_keep_alive_s
-            self._measured_keep_alive_s = idle_s if known is None else min(known, idle_s)
-        self._unused.discard(connection)
-
-
-def _note_failure(task: "asyncio.Task[_Made]") -> None:
-    """Look at the exception of an attempt to connect: nobody else may."""
-    if not task.cancelled():
-        task.exception()
+        self._open.discard(made.connection)
+        idle_s, known_s = made.connection.closed_after_idle_s, self._measured_keep_alive_s
+        if idle_s is not None and made.used:
+            self._measured_keep_alive_s = idle_s if known_s is None else min(known_s, idle_s)
 
 
 def _discard(task: "asyncio.Task[_Made]") -> None:
