@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from agentx_replay.plan.graph import StepId
 from agentx_replay.reason import Reason
 from agentx_replay.replay.lane import Lane
+from agentx_replay.replay.peers import too_many_failed
 from agentx_replay.replay.play import Due
 from agentx_replay.replay.ports import Dispatch, Phase, Response, Status
 from agentx_replay.replay.traffic import Traffic
 
 _NS = 1_000_000_000
-_SOUND = (Status.OK, Status.LENGTH_MISMATCH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ def primer_offset_ns(lead_s: float, longest_s: float) -> int:
 class WarmUp:
     """Drives lanes from nothing to the barrier, in two phases.
 
-    Both return when all they sent has returned, and raise ``WarmupError`` when a request of a
-    main stream failed; a child's may.
+    Both return when all they sent has returned, and raise ``WarmupError`` when too many of the
+    requests so far failed (``peers.too_many_failed``), or all.
     """
 
     def __init__(self, lanes: list[Lane], traffic: Traffic, requests_per_lane: int) -> None:
@@ -61,6 +61,8 @@ class WarmUp:
         self._primers = [(lane, primer) for lane in lanes for primer in lane.planned.start.primers]
         self._primers_left = len(self._primers)
         self._pressure_done = 0
+        self._ended = self._failed = 0
+        self._last_failure = ""
 
     async def prime(self, start_ns: int, longest_s: float) -> None:
         """Fire the primers, the one with the lead ``longest_s`` at ``start_ns``."""
@@ -74,11 +76,13 @@ class WarmUp:
                 self._fire_primer(lane, primer.step, when_ns)
 
         await self._traffic.settled(fire)
+        self._refuse_all_failed()
 
     async def press(self) -> None:
         """Have each lane issue its number of requests, without gaps."""
         self._traffic.on_ended = self._pressure_ended
         await self._traffic.settled(self._press)
+        self._refuse_all_failed()
 
     def warmed(self) -> Warmed:
         """Return how far it is."""
@@ -96,8 +100,8 @@ class WarmUp:
 
         self._traffic.clock.call_at(when_ns, self._traffic.guard(send))
 
-    def _primer_ended(self, _: Lane, step: StepId, dispatch: Dispatch, response: Response) -> None:
-        if self._spoiled(step, dispatch, response):
+    def _primer_ended(self, _: Lane, __: StepId, dispatch: Dispatch, response: Response) -> None:
+        if self._spoiled(dispatch, response):
             return
         self._primers_left -= 1
         if not self._primers_left:
@@ -111,7 +115,7 @@ class WarmUp:
     def _pressure_ended(
         self, lane: Lane, step: StepId, dispatch: Dispatch, response: Response
     ) -> None:
-        if self._spoiled(step, dispatch, response):
+        if self._spoiled(dispatch, response):
             return
         self._pressure_done += 1
         now_ns = self._now_ns(lane)
@@ -136,14 +140,30 @@ class WarmUp:
             self._traffic.send(lane, step, Phase.PRESSURE, self._traffic.clock.now_ns())
             waiting += lane.play.issued(step, self._now_ns(lane))
 
-    def _spoiled(self, step: StepId, dispatch: Dispatch, response: Response) -> bool:
-        """Whether a request of a main stream failed, which ends the warm-up."""
-        if step.stream != 0 or response.status in _SOUND:
-            return False
-        reason = response.error_text or response.status.value
-        what = f"request {dispatch.request_id} of session {dispatch.session_id} failed: {reason}"
-        self._traffic.fail(WarmupError(Reason("warm-up-failed", f"warm-up failed: {what}")))
-        return True
+    def _spoiled(self, dispatch: Dispatch, response: Response) -> bool:
+        """Whether too many requests have failed, by the rule of the window over these lanes; that
+        ends the warm-up.
+        """
+        self._ended += 1
+        if response.status is Status.FAILED:
+            self._failed += 1
+            why = response.error_text or response.status.value
+            self._last_failure = (
+                f"request {dispatch.request_id} of session {dispatch.session_id} failed: {why}"
+            )
+        spoiled = too_many_failed(self._failed, self._ended, len(self._lanes))
+        if spoiled:
+            self._traffic.fail(self._failure())
+        return spoiled
+
+    def _refuse_all_failed(self) -> None:
+        """Raise WarmupError where nothing came well, however few the requests were."""
+        if self._failed and self._failed == self._ended:
+            raise self._failure()
+
+    def _failure(self) -> WarmupError:
+        what = f"{self._failed} of {self._ended} requests, the last: {self._last_failure}"
+        return WarmupError(Reason("warm-up-failed", f"warm-up failed: {what}"))
 
     def _now_ns(self, lane: Lane) -> int:
         return lane.own_time_ns(self._traffic.clock.now_ns())

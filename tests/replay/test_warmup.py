@@ -95,7 +95,7 @@ def test_a_play_begun_in_the_warm_up_resumes_from_its_own_start() -> None:
     assert run.log.sent()[0] == (3.0, 0, 1, 0, 1)
 
 
-def test_a_failed_main_request_aborts_the_run_before_the_window() -> None:
+def test_a_warm_up_of_failed_requests_alone_aborts_the_run_before_the_window() -> None:
     run = replay(
         [graph([step(0, 0), step(1, 100)])],
         scenario=FROM_THE_MIDDLE,
@@ -118,14 +118,20 @@ def test_failed_warm_ups_are_results_and_nothing_reaches_the_loops_error_log(
     assert caplog.records == []
 
 
-def test_a_failed_childs_request_does_not() -> None:
-    child = (Spawn(StepId(0, 0), at_issue=False, offset_s=0.0), [step(2, 45), step(3, 70)])
+@pytest.mark.parametrize(("failed", "goes_on"), [(0, True), (1, True), (2, True), (3, False)])
+def test_over_a_tenth_of_the_requests_must_fail_to_end_a_warm_up(
+    failed: int, goes_on: bool
+) -> None:
+    # One primer a lane: 24 requests, of which 2.4 may fail once as many as lanes have ended.
+    of = [graph([step(0, 0), step(1, 100)])] * 24
     run = replay(
-        [graph([step(0, 0), step(1, 100)], child)],
+        of,
+        lanes=24,
         scenario=FROM_THE_MIDDLE,
-        status=lambda d: Status.FAILED if d.stream else Status.OK,
+        status=lambda d: Status.FAILED if d.lane < failed and d.phase == "primer" else Status.OK,
     )
-    assert run.result.window is not None
+    assert (run.result.window is not None) is goes_on
+    assert (run.result.failure is None) is goes_on
 
 
 def test_a_warm_up_that_hangs_aborts_the_run_and_records_what_was_cut() -> None:
