@@ -44,7 +44,14 @@ def test_what_a_report_and_its_page_say(name: str, kept: dict[str, Path], golden
     goldens.check_text(f"outputs/page-{name}", page)
 
 
-@pytest.mark.parametrize("more", [(), ("--markdown",)], ids=["text", "markdown"])
+def test_what_a_whole_report_says(kept: dict[str, Path], goldens: Goldens) -> None:
+    run = kept["starts"]
+    goldens.check_text("outputs/report-full", said("report", run, "--full", place=run.parent))
+
+
+@pytest.mark.parametrize(
+    "more", [(), ("--full",), ("--markdown",)], ids=["text", "full", "markdown"]
+)
 def test_what_a_comparison_says(
     more: tuple[str, ...], kept: dict[str, Path], goldens: Goldens
 ) -> None:

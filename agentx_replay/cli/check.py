@@ -37,12 +37,23 @@ def check(streams: int, rate: float, as_json: bool, **options: Any) -> None:
     from agentx_replay.experiment.ceiling import Load, drive, find_ceiling
     from agentx_replay.experiment.open_files import raise_open_files
     from agentx_replay.prompts.calibration import summary_document
-    from agentx_replay.report.check_lines import client_lines, judged, server_lines
+    from agentx_replay.report.check_lines import (
+        client_line,
+        client_lines,
+        driven_lines,
+        judged,
+        server_lines,
+    )
     from agentx_replay.simulator.truth_server import launch_truth_server
 
     raise_open_files()  # the truth server inherits it
     found: dict[str, Any] = {}
-    lines: list[str] = []
+
+    def tell(*lines: str) -> None:
+        """Say each thing as soon as it is known: all of it takes half a minute."""
+        if not as_json:
+            say("\n".join(lines))
+
     settings = Settings(**options)
     tool_messages = settings.tool_messages
     timestamps = timestamps_of(settings.timestamps)
@@ -57,26 +68,28 @@ def check(streams: int, rate: float, as_json: bool, **options: Any) -> None:
     for url in settings.url:
         with open_target(replace(settings, url=(url,))) as target:
             told = {**target.facts, "warnings": list(map(asdict, target.warnings))}
-            lines += server_lines(dict(target.facts), target.warnings)
+            tell(*server_lines(dict(target.facts), target.warnings))
             if tool_messages and target.endpoint is not None:
                 asking = calibrate(
                     target.endpoint, context_tokens=target.max_context, tool_messages=True
                 )
                 calibration = uvloop.run(asking)
                 told["calibration"] = summary_document(calibration)
-                lines += [f"  {line}" for line in calibration.lines()]
+                tell(*(f"  {line}" for line in calibration.lines()))
             found.setdefault("servers", []).append(told)
+    tell(client_line(timestamps))
     process = launch_truth_server()
+    driven = []
     try:
-        driven = [
-            uvloop.run(drive(process.url, Load(streams, rate, _LOOK_S, burst, by)))
-            for burst in (False, True)
-            for by in shown
-        ]
+        loads = (Load(streams, rate, _LOOK_S, burst, by) for burst in (False, True) for by in shown)
+        for load in loads:
+            driven.append(uvloop.run(drive(process.url, load)))
+            tell(*driven_lines(driven[-1]))
+        tell(f"  finding how much one worker can drive, up to {_CEILING_BUDGET_S:g} s")
         ceiling = uvloop.run(find_ceiling(process.url, rate, _CEILING_BUDGET_S, timestamps))
     finally:
         process.close()
-    lines += client_lines(driven, ceiling)
+    tell(*client_lines(driven, ceiling))
     found["client"] = {
         "timestamps": timestamps,
         "loads": [{**asdict(each), "limits": each.limits} for each in driven],
@@ -84,6 +97,4 @@ def check(streams: int, rate: float, as_json: bool, **options: Any) -> None:
     }
     if as_json:
         say_document(found)
-    else:
-        say("\n".join(lines))
     sys.exit(1 if any(each.limits for each in judged(driven, ceiling)) else 0)

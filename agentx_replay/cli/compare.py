@@ -9,11 +9,12 @@ import click
 from agentx_replay import library
 from agentx_replay.analysis.run import read_run
 from agentx_replay.cli.options import GroupedCommand, options_of
-from agentx_replay.cli.output import say, say_document, width
+from agentx_replay.cli.output import say, say_document, say_styled, width
 from agentx_replay.cli.values import NamedPath, NumbersByName
 from agentx_replay.errors import UsageError
-from agentx_replay.report.compare_sections import compare_json, compare_sections
-from agentx_replay.report.tables import sections_markdown, sections_text
+from agentx_replay.report.compare_brief import compare_brief
+from agentx_replay.report.compare_sections import compare_json, compare_rows, compare_sections
+from agentx_replay.report.tables import csv_text, sections_markdown, sections_text
 
 
 @click.command(cls=GroupedCommand, params=options_of("compare"))
@@ -36,7 +37,8 @@ from agentx_replay.report.tables import sections_markdown, sections_text
     is_flag=True,
     help="Compare start by start; decide it before looking, since starts rarely pair.",
 )
-@click.option("--markdown", is_flag=True, help="Print Markdown.")
+@click.option("--full", is_flag=True, help="Print everything known of the comparison.")
+@click.option("--markdown", is_flag=True, help="Print everything as Markdown.")
 def compare(
     directories: tuple[Path, ...],
     at: tuple[float, ...],
@@ -46,6 +48,8 @@ def compare(
     gpus: dict[str, float] | None,
     paired: bool,
     as_json: bool,
+    as_csv: bool,
+    full: bool,
     markdown: bool,
 ) -> None:
     """Compare the first RUN with each other one, at the same interactivity.
@@ -58,8 +62,10 @@ def compare(
     \b
     agentx-replay compare results/a results/b --at 30,50,150 --price a=1.50,b=2.26
     """
-    if as_json and markdown:
-        raise UsageError("two-formats", "--json and --markdown are two formats", "choose one")
+    if sum((as_json, as_csv, markdown)) > 1:
+        raise UsageError(
+            "two-formats", "--json, --csv and --markdown are formats of their own", "choose one"
+        )
     paths = _named(directories)
     for option, named in (("price", price), ("power", power), ("gpus", gpus)):
         _check_names(option, named or {}, paths)
@@ -69,8 +75,13 @@ def compare(
         say_document(compare_json(comparison, price_source))
     elif markdown:
         say(sections_markdown(compare_sections(comparison, price_source)))
-    else:
+    elif as_csv:
+        say(csv_text(compare_rows(comparison)))
+    elif full:
         say(sections_text(compare_sections(comparison, price_source), width()))
+    else:
+        say_styled(compare_brief(comparison, width()))
+        say("everything: the same with --full")
     formed = any(ratio.throughput is not None for at in comparison.targets for ratio in at.ratios)
     sys.exit(0 if formed and comparison.did_same_work else 1)
 

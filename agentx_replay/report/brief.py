@@ -40,6 +40,7 @@ _LEAST_SHOWN = 0.001
 _IN_TABLE = "requests-not-ok"
 _SPARE = ("output", "cache hit", "overflowed", "wrong length")
 """Columns that a narrow terminal does without, in this order."""
+NOT_COMPARABLE = "not comparable: "
 NOT_VALID = "NOT VALID"
 FOR_LOOKING = (
     "This machine was too busy to measure: close other programs, or use one with more cores, and "
@@ -50,15 +51,15 @@ FOR_LOOKING = (
 def run_brief(run: Run, curve: Curve, heading: str, width: int) -> Iterator[Styled]:
     """Yield the report of a run: what was measured, the levels, the targets, what to mind."""
     if client_alone_failed(run.points):
-        yield from _wrapped(FOR_LOOKING, width, "warning")
-    yield from _wrapped(heading, width, "title")
-    yield from _wrapped(_verdict(run.points), width)
+        yield from wrapped_lines(FOR_LOOKING, width, "warning")
+    yield from wrapped_lines(heading, width, "title")
+    yield from wrapped_lines(_verdict(run.points), width)
     yield "", ""
     yield from _levels(run.points, width)
     findings = run_findings(run.points)
     yield from _findings(findings, Kind.INVALID, "", width, "bad")
     for line in unmeasured_lines(run):
-        yield from _wrapped(line, width, "bad")
+        yield from wrapped_lines(line, width, "bad")
     for line in go_on_lines(run):
         yield line, ""
     yield "", ""
@@ -66,10 +67,10 @@ def run_brief(run: Run, curve: Curve, heading: str, width: int) -> Iterator[Styl
     yield "", ""
     yield from _findings(findings, Kind.BROKEN, "! not kept: ", width, "warning")
     yield from _findings(findings, Kind.WARNING, "! ", width, "warning")
-    yield from _wrapped(_evidence(run.points), width)
+    yield from wrapped_lines(_evidence(run.points), width)
 
 
-def _wrapped(text: str, width: int, style: str = "") -> list[Styled]:
+def wrapped_lines(text: str, width: int, style: str = "") -> list[Styled]:
     return [(line, style) for line in wrapped(text, width)]
 
 
@@ -87,14 +88,14 @@ def client_alone_failed(points: Sequence[Point]) -> bool:
 def _verdict(points: Sequence[Point]) -> str:
     valid = sum(point.valid for point in points)
     what = "start" if any(point.measurement.start > 1 for point in points) else "level"
-    return f"{valid} of {counted(len(points), what)} valid · {_comparable(points)}"
+    return f"{valid} of {counted(len(points), what)} valid · {comparable(points)}"
 
 
-def _comparable(points: Sequence[Point]) -> str:
+def comparable(points: Sequence[Point]) -> str:
     found = [f for f in run_findings(points) if f.kind is Kind.INCOMPARABLE]
     if found:
         more = f", and {len(found) - 1} more (--full)" if len(found) > 1 else ""
-        return f"not comparable: {found[0].text}{more}"
+        return f"{NOT_COMPARABLE}{found[0].text}{more}"
     if not all(map(comparable_and_valid, points)):
         return "what is not valid is comparable with nothing"
     return f"comparable with runs of {points[0].facts.rules.scenario} on the same corpus"
@@ -169,17 +170,15 @@ def _targets(curve: Curve, width: int) -> Iterator[Styled]:
     widest = max(map(len, names), default=0)
     for number, (name, (value, _)) in enumerate(zip(names, told, strict=True)):
         named = "" if number else " tok/s/user"
-        yield from _wrapped(f"at {name:>{widest}}{named}: {_at(value, unit)}", width)
+        yield from wrapped_lines(f"at {name:>{widest}}{named}: {at_target(value, unit)}", width)
 
 
-def _at(value: TargetValue, unit: str) -> str:
+def at_target(value: TargetValue, unit: str) -> str:
     if value.throughput is not None:
         starts = value.reach or counted(len(value.starts), "start")
         return f"{target_text(value)} {unit}, {between(value.between or ())} ({starts})"
-    if value.missed:
-        return f"{NOT_REACHED}: {value.reach}"
-    if value.nearest is None:
-        return NOT_REACHED
+    if value.nearest is None or value.every_level_is is None:
+        return value.why_not_reached or NOT_REACHED
     end = "slowest" if value.every_level_is == "faster" else "fastest"
     nearest = unlike(value.nearest.interactivity, value.target)
     return f"{NOT_REACHED}, {end} valid level {nearest} → {to_add(value)}"
@@ -204,7 +203,7 @@ def _findings(
         also = f" (the like at {agents(others)})" if others else ""
         said = "not valid: " if kind is Kind.INVALID else ""
         line = f"{mark}{agents(found[-1].levels)}: {said}{found[-1].text}{also}"
-        yield from _wrapped(line, width, style)
+        yield from wrapped_lines(line, width, style)
 
 
 def _evidence(points: Sequence[Point]) -> str:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from importlib.resources import files
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,10 @@ class Axis:
         ends = self.warp(np.array([self.low, self.high], np.float64))
         where: Floats = (self.warp(np.asarray(values, np.float64)) - ends[0]) / (ends[1] - ends[0])
         return where
+
+
+def stylesheet() -> str:
+    return files("agentx_replay.report").joinpath("page.css").read_text("utf-8")
 
 
 def number(value: float) -> str:
@@ -86,7 +91,8 @@ class Chart:
     note: str = ""
     height_px: int = 260
     _shapes: list[str] = field(default_factory=list)
-    _texts: list[str] = field(default_factory=list)
+    _texts: list[tuple[float, float, str, str]] = field(default_factory=list)
+    """Texts of the figure with their places in shares of it, upwards, and their styles."""
     _legend: list[str] = field(default_factory=list)
 
     def line(self, xs: Floats, ys: Floats, style: str, legend: str = "") -> None:
@@ -104,6 +110,11 @@ class Chart:
             f'<path class="dot {style}" d="M{at[0]:g} {at[1]:g}h0"><title>{escape(hover)}</title>'
             "</path>"
         )
+
+    def ring(self, x: float, y: float, hover: str) -> None:
+        """Draw a point that counts for nothing: hollow and grey."""
+        self.dot(x, y, "ring", hover)
+        self.dot(x, y, "ring-inside", hover)
 
     def bar(self, xs: tuple[float, float], ys: tuple[float, float], style: str) -> None:
         """Draw a line parallel to an axis between two points, as far as the axes go."""
@@ -146,16 +157,13 @@ class Chart:
         (at,) = self.x.place([x])
         self._shapes.append(f'<path class="{style}" d="M{at * _SIZE:g} 0V{_SIZE}"/>')
         if text:
-            self._texts.append(f'<span class="top" style="left:{at:.2%}">{escape(text)}</span>')
+            self._texts.append((at, 1.0, text, "top"))
 
     def label(self, x: float, y: float, text: str, style: str = "") -> None:
         """Write beside a point."""
         (left,), (up,) = self.x.place([x]), self.y.place([y])
-        side = " flip" if left > 0.88 else ""
-        self._texts.append(
-            f'<span class="label{side} {style}" style="left:{left:.2%};top:{1 - up:.2%}">'
-            f"{escape(text)}</span>"
-        )
+        side = " flip" if left > min(0.88, 1.0 - 0.024 * len(text)) else ""
+        self._texts.append((left, up, text, f"label{side} {style}"))
 
     def key(self, style: str, text: str) -> None:
         """Add to the legend."""
@@ -163,8 +171,9 @@ class Chart:
 
     def html(self) -> str:
         """Return the figure."""
-        grid = "".join(
-            f"M0 {(1 - at) * _SIZE:g}H{_SIZE}" for at in self.y.place([v for v, _ in self.y.ticks])
+        texts = "".join(
+            f'<span class="{style}" style="left:{left:.2%};top:{1 - up:.2%}">{escape(text)}</span>'
+            for left, up, text, style in self._texts
         )
         x_texts = _ticks(self.x, "xt", "left")
         y_texts = _ticks(self.y, "yt", "bottom")
@@ -175,9 +184,42 @@ class Chart:
             f'<div class="unit">{escape(self.y_title)}</div>'
             f'<div class="plot" style="height:{self.height_px}px">'
             f'<svg viewBox="0 0 {_SIZE} {_SIZE}" preserveAspectRatio="none" role="img" '
-            f'aria-label="{escape(self.title)}"><path class="grid" d="{grid}"/>'
-            f"{''.join(self._shapes)}</svg>{x_texts}{y_texts}{''.join(self._texts)}</div>"
+            f'aria-label="{escape(self.title)}">{self._drawing()}</svg>'
+            f"{x_texts}{y_texts}{texts}</div>"
             f'<div class="unit x">{escape(self.x_title)}</div></figure>'
+        )
+
+    def _drawing(self) -> str:
+        grid = "".join(
+            f"M0 {(1 - at) * _SIZE:g}H{_SIZE}" for at in self.y.place([v for v, _ in self.y.ticks])
+        )
+        return f'<path class="grid" d="{grid}"/>{"".join(self._shapes)}'
+
+    def svg(self, stylesheet: str) -> str:
+        """Return the figure as a picture of its own, for slides; without its legend."""
+        left, top, wide, high = 64, 64, 640, self.height_px
+
+        def text(x: float, y: float, said: str, anchor: str = "middle") -> str:
+            at = f'x="{left + x * wide:.0f}" y="{top + (1 - y) * high:.0f}"'
+            return f'<text {at} text-anchor="{anchor}">{escape(said)}</text>'
+
+        x_ticks = zip(self.x.place([v for v, _ in self.x.ticks]), self.x.ticks, strict=True)
+        y_ticks = zip(self.y.place([v for v, _ in self.y.ticks]), self.y.ticks, strict=True)
+        texts = [
+            text(-0.08, 1.14, self.title, "start"),
+            text(-0.08, 1.07, self.y_title, "start"),
+            text(1.0, -0.12, self.x_title, "end"),
+            *(text(at, -0.055, said) for at, (_, said) in x_ticks),
+            *(text(-0.015, at - 0.01, said, "end") for at, (_, said) in y_ticks),
+            *(text(x + 0.012, y + 0.02, said, "start") for x, y, said, _ in self._texts),
+        ]
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 736 {high + 128}">'
+            f"<style>{stylesheet} text{{font:12px sans-serif;fill:var(--ink)}}</style>"
+            '<rect width="100%" height="100%" fill="var(--card)"/>'
+            f'<svg x="{left}" y="{top}" width="{wide}" height="{high}" overflow="visible" '
+            f'viewBox="0 0 {_SIZE} {_SIZE}" preserveAspectRatio="none">{self._drawing()}</svg>'
+            f"{''.join(texts)}</svg>"
         )
 
     def _path(self, path: str, style: str, legend: str) -> None:

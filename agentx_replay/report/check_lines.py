@@ -30,15 +30,16 @@ def _yes(fact: bool) -> str:
     return "yes" if fact else "no"
 
 
+def client_line(timestamps: str) -> str:
+    return (
+        "client, one process, against a server that knows when each token left; timestamps by the "
+        + timestamps
+    )
+
+
 def client_lines(driven: list[Driven], ceiling: Ceiling) -> list[str]:
-    """Return the client's own error under each load, and how much it can drive."""
-    lines = [
-        "client, one process, against a server that knows when each token left; "
-        f"timestamps by the {ceiling.timestamps}"
-    ]
-    for each in driven:
-        lines += _driven_lines(each)
-    return lines + _verdict_lines(judged(driven, ceiling)) + _ceiling_lines(ceiling)
+    """Return whether the load can be measured here, and how much one worker can drive."""
+    return _verdict_lines(judged(driven, ceiling)) + _ceiling_lines(ceiling)
 
 
 def judged(driven: list[Driven], ceiling: Ceiling) -> list[Driven]:
@@ -56,22 +57,23 @@ def _verdict_lines(driven: list[Driven]) -> list[str]:
     rate = asked.planned_tokens_per_s / asked.streams
     load = f"{counted(asked.streams, 'stream')} of {rate:g} tok/s"
     if any(each.limits for each in driven):
-        return [f"  FAIL: {load} are more than one process can honestly measure here"]
-    return [f"  PASS: {load} can be measured honestly here (one trial of each kind)"]
+        return [f"  FAIL: {load} is more than one process can measure accurately here"]
+    return [f"  PASS: {load} can be measured accurately here (one trial of each kind)"]
 
 
 def _ceiling_lines(ceiling: Ceiling) -> list[str]:
     streams = counted(ceiling.streams, "stream")
     if ceiling.ended is not None:
-        return [f"  one worker: at least {streams} honestly in bursts ({ceiling.ended})"]
+        return [f"  one worker: at least {streams} accurately in bursts ({ceiling.ended})"]
     return [
-        f"  one worker: up to {streams} honestly in bursts; twice as many were too much, tried "
+        f"  one worker: up to {streams} accurately in bursts; twice as many were too much, tried "
         "twice:",
         *(f"    {limit}" for limit in ceiling.limits),
     ]
 
 
-def _driven_lines(driven: Driven) -> list[str]:
+def driven_lines(driven: Driven) -> list[str]:
+    """Return the client's own error under a load."""
     how = "step-synchronised bursts" if driven.burst else "staggered"
     lines = [
         f"  {counted(driven.streams, 'stream')}, {how}, {driven.timestamps} timestamps: "

@@ -84,6 +84,28 @@ def compare_json(comparison: Comparison, price_source: str | None) -> dict[str, 
     }
 
 
+def compare_rows(comparison: Comparison) -> list[dict[str, Any]]:
+    """Return a row for each target and run, for CSV."""
+    return [
+        {
+            "target": at.target,
+            "run": contender.name,
+            "throughput": value.throughput,
+            "low": value.interval and value.interval.low,
+            "high": value.interval and value.interval.high,
+            "starts": len(value.values),
+            "ratio": ratio and ratio.throughput,
+            "ratio_low": ratio and ratio.interval and ratio.interval.low,
+            "ratio_high": ratio and ratio.interval and ratio.interval.high,
+            "tokens_per_dollar_ratio": ratio and ratio.cost and ratio.cost.ratio,
+        }
+        for at in comparison.targets
+        for contender, value, ratio in zip(
+            comparison.contenders, at.values, (None, *at.ratios), strict=True
+        )
+    ]
+
+
 def compare_sections(comparison: Comparison, price_source: str | None) -> list[Section]:
     return [
         *(_target_section(comparison, at) for at in comparison.targets),
@@ -104,7 +126,7 @@ def _target_section(comparison: Comparison, at: AtOneTarget) -> Section:
     heads = ("run", f"{unit} [95 %]", "Mtok/$", "$/Mtok")
     rows, notes = [], []
     for contender, value in zip(comparison.contenders, at.values, strict=True):
-        rows.append([contender.name, target_text(value), *_per_dollar(contender, value.throughput)])
+        rows.append([contender.name, target_text(value), *per_dollar(contender, value)])
         said = [target_note(value, unit), *warned_at(value, contender.run.points)]
         notes.append(f"{contender.name}: {'; '.join(said)}")
     if len(set(kinds)) > 1:
@@ -119,12 +141,14 @@ def _target_section(comparison: Comparison, at: AtOneTarget) -> Section:
     return Section(f"At {speed(value.target)} tok/s/user", heads=heads, rows=rows, notes=notes)
 
 
-def _per_dollar(contender: Contender, throughput: float | None) -> list[str]:
+def per_dollar(contender: Contender, value: TargetValue) -> list[str]:
+    """Return million tokens per dollar, and dollars per million tokens."""
+    throughput = value.throughput
     if throughput is None or contender.price is None:
         return [ABSENT, ABSENT]
     return [
-        f"{tokens_per_dollar(throughput, contender.price) / 1e6:.2f}",
-        f"{dollars_per_million_tokens(throughput, contender.price):.4f}",
+        rate(tokens_per_dollar(throughput, contender.price) / 1e6),
+        rate(dollars_per_million_tokens(throughput, contender.price)),
     ]
 
 
@@ -224,7 +248,7 @@ def _work_section(comparison: Comparison) -> Section:
         notes = _same_work_notes(comparison)
     else:
         notes = ["NOT KNOWN TO BE THE SAME WORK: the ratios compare runs, not systems."]
-    notes += _starts_left_out(comparison)
+    notes += starts_left_out_lines(comparison)
     names = [each.name for each in comparison.contenders]
     notes += [
         f"{names[0]} and {name} have the SAME RECORDS: this compares a run with itself."
@@ -255,7 +279,7 @@ def _same_work_notes(comparison: Comparison) -> list[str]:
     ]
 
 
-def _starts_left_out(comparison: Comparison) -> list[str]:
+def starts_left_out_lines(comparison: Comparison) -> list[str]:
     """Return which starts are not compared, since a run lacks them, and the command for those."""
     pairs = list(zip(comparison.contenders, comparison.starts_left_out, strict=True))
     every = {start for _, starts in pairs for start in starts}

@@ -1,15 +1,18 @@
 """The figures of a whole run: the curve with its targets, and how latencies are spread."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from urllib.parse import quote
 
 import numpy as np
 
 from agentx_replay.analysis.curve import Curve, CurvePoint, PointInterval
+from agentx_replay.analysis.findings import Kind
 from agentx_replay.analysis.percentiles import Spread
-from agentx_replay.analysis.point import Point, Profile
+from agentx_replay.analysis.point import Point, Profile, point_row
 from agentx_replay.analysis.responses import Floats
 from agentx_replay.analysis.run import Run
-from agentx_replay.report.chart import Axis, Chart, linear_axis, log_axis
+from agentx_replay.report.chart import Axis, Chart, linear_axis, log_axis, stylesheet
 from agentx_replay.report.numerals import (
     UNTRUSTED,
     agents,
@@ -27,13 +30,31 @@ _DOT, _NAME = 0.01, 0.09
 """Widths of half a dot, and of a level's name beside it on a phone, in shares of the figure."""
 
 
-def curve_figure(curve: Curve) -> str:
-    """Return the curve: points with their intervals, the frontier, and the targets it reaches."""
+@dataclass(frozen=True, slots=True)
+class _NotValid:
+    """A level that is on no curve and can still be seen."""
+
+    name: str
+    speed: float
+    throughput: float
+    why: str
+    reason: str
+
+
+def curve_figure(curve: Curve, points: Sequence[Point]) -> str:
+    """Return the curve: points with their intervals, the frontier, and the targets it reaches; of
+    ``points`` those that are not valid beside it. Nothing if there is nothing to draw.
+    """
     unit = throughput_unit(curve.gpus, curve.headline_is)
+    not_valid = list(_not_valid(curve, points))
+    speeds = [*_speeds(curve), *(each.speed for each in not_valid)]
+    if not speeds:
+        return ""
+    highest = max([*_throughputs(curve), *(each.throughput for each in not_valid)])
     chart = Chart(
         "Throughput against speed",
-        linear_axis(0, _furthest(curve) * _MARGIN, 6),
-        linear_axis(0, _highest(curve) * _MARGIN),
+        linear_axis(0, max(speeds) * _MARGIN, 6),
+        linear_axis(0, highest * _MARGIN),
         "interactivity: tok/s/user at the P90 of response ITL — faster to the right",
         f"{unit}, reused input included",
         "Each point is a level, named by its number of agents. Up and to the right is better.",
@@ -47,6 +68,9 @@ def curve_figure(curve: Curve) -> str:
     for value in curve.values:
         if value.target <= chart.x.high:
             chart.vertical(value.target, "target", f"{speed(value.target)}")
+    for each in not_valid:
+        chart.ring(each.speed, each.throughput, each.reason)
+        chart.label(each.speed, each.throughput, f"{each.name}: {each.why}", "not-valid")
     for point in ordered:
         _point(chart, point, curve, unit)
     for value in curve.values:
@@ -62,7 +86,10 @@ def curve_figure(curve: Curve) -> str:
             "s2",
             f"at {speed(value.target)} tok/s/user: {said} {unit}",
         )
-    chart.key("dot s1", "level on the frontier")
+    if ordered:
+        chart.key("dot s1", "level on the frontier")
+    if not_valid:
+        chart.key("ring", "not valid: for looking only, in no interpolation")
     if any(_several(curve, point.concurrency) for point in ordered):
         chart.key("dot hollow small", "one start of a level, whose mean is its point")
     if len(curve.frontier) < len(curve.points):
@@ -73,7 +100,9 @@ def curve_figure(curve: Curve) -> str:
         chart.key("dot s2", "read off at a target")
     if any(value.interval is not None for value in curve.values):
         chart.key("s2", "95 % interval of what is read off")
-    return chart.html()
+    picture = quote(chart.svg(stylesheet()))
+    link = f'<a download="curve.svg" href="data:image/svg+xml,{picture}">curve.svg</a>'
+    return f'{chart.html()}<p class="small">The picture: {link}</p>'
 
 
 def _point(chart: Chart, point: CurvePoint, curve: Curve, unit: str) -> None:
@@ -119,20 +148,32 @@ def _cross(chart: Chart, point: CurvePoint, intervals: PointInterval) -> None:
     )
 
 
-def _furthest(curve: Curve) -> float:
-    """Return the right end: the fastest point, or a target that is not far beyond it."""
-    fastest = max(point.interactivity for point in curve.points)
+def _not_valid(curve: Curve, points: Sequence[Point]) -> Iterator[_NotValid]:
+    of = "" if curve.gpus is None else "_per_gpu"
+    for point in points:
+        row = point_row(point)
+        at, throughput = row["interactivity"], row[f"total_tokens_per_s{of}"]
+        if point.valid or at is None or throughput is None:
+            continue
+        first = next(each for each in point.findings if each.kind is Kind.INVALID)
+        reason = f"{agents([point.measurement])}: not valid: {first.text}"
+        yield _NotValid(point.name, at, throughput, first.code.replace("-", " "), reason)
+
+
+def _speeds(curve: Curve) -> list[float]:
+    """Return what the axis reaches: every start, and targets and intervals not far beyond."""
+    starts = [each.interactivity for level in curve.starts.values() for each in level.values()]
+    fastest = max(starts, default=0.0)
     near = [v.target for v in curve.values if v.target <= fastest * 1.5]
     ends = [each.interactivity.high for each in curve.intervals.values()]
-    starts = [each.interactivity for level in curve.starts.values() for each in level.values()]
-    return max([*near, *(end for end in ends if end <= fastest * _FAR_END), *starts])
+    return [*starts, *near, *(end for end in ends if end <= fastest * _FAR_END)]
 
 
-def _highest(curve: Curve) -> float:
-    most = max(point.throughput for point in curve.points)
-    ends = [each.throughput.high for each in curve.intervals.values()]
+def _throughputs(curve: Curve) -> list[float]:
     starts = [each.throughput for level in curve.starts.values() for each in level.values()]
-    return max([*(end for end in ends if end <= most * _FAR_END), *starts])
+    most = max(starts, default=0.0)
+    ends = [each.throughput.high for each in curve.intervals.values()]
+    return [*starts, *(end for end in ends if end <= most * _FAR_END)]
 
 
 # --- latencies -----------------------------------------------------------------------------------

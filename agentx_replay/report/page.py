@@ -6,12 +6,13 @@ text, so what a server or a trace may have smuggled into a text stays a text.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 
 from agentx_replay.analysis.curve import Curve
 from agentx_replay.analysis.findings import Kind
 from agentx_replay.analysis.point import Point
 from agentx_replay.analysis.run import Run
+from agentx_replay.report.brief import FOR_LOOKING, client_alone_failed
+from agentx_replay.report.chart import stylesheet
 from agentx_replay.report.curve_charts import curve_figure, latency_figures
 from agentx_replay.report.disclosure import (
     disclosure_section,
@@ -80,15 +81,16 @@ def page(run: Run, curve: Curve) -> str:
     environment.filters["capital"] = capital
     shown = [(x, found) for x in run.points if (found := level_figures(x)) is not None]
     return environment.get_template("page.html.j2").render(
-        style=files("agentx_replay.report").joinpath("page.css").read_text("utf-8"),
+        style=stylesheet(),
         title=title_of(run),
         facts_of_run=_facts(run),
         badges=_badges(run.points),
+        busy=FOR_LOOKING if client_alone_failed(run.points) else "",
         findings=run_lines(run.points),
         reading=_READING,
         cards=_cards(curve, run.points) if curve.points else [],
         before_levels=[
-            _curve_section(curve),
+            _curve_section(curve, run.points),
             starts_section(curve, run.points),
             points_section(run.points, [*unmeasured_lines(run), *go_on_lines(run)]),
             _latency_section(run),
@@ -146,11 +148,11 @@ def _cards(curve: Curve, points: Sequence[Point]) -> list[_Card]:
     return cards
 
 
-def _curve_section(curve: Curve) -> Section:
-    if not curve.points:
-        said = "No level is valid, so there is no curve, and no throughput at any speed."
-        return Section("Curve", reasons=[said])
-    return Section("Curve", figures=curve_figure(curve))
+def _curve_section(curve: Curve, points: Sequence[Point]) -> Section:
+    said = "No level is valid, so there is no curve, and no throughput at any speed."
+    return Section(
+        "Curve", reasons=[] if curve.points else [said], figures=curve_figure(curve, points)
+    )
 
 
 def _latency_section(run: Run) -> Section:

@@ -158,10 +158,10 @@ def points_section(points: Sequence[Point], missing: Sequence[str] = ()) -> Sect
     rows = [point_row(point) for point in ordered]
     columns = [
         ("agents", [point.name for point in ordered]),
+        ("valid", list(map(valid_word, ordered))),
         *_throughputs(rows, ordered),
         ("hit / max\n%", [_hits(row) for row in rows]),
         *outcome_columns(rows),
-        ("valid", list(map(valid_word, ordered))),
         *((each.heading, _marked(each, rows, ordered)) for each in _LATENCIES),
     ]
     return Section(

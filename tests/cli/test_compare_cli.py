@@ -43,7 +43,15 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 def test_a_comparison_says_ratio_split_cost_work_and_sensitivity(runs: tuple[Path, Path]) -> None:
     result = finished(
-        "compare", *runs, "--at", "50", "--price", "a=1.50,b=2.26", "--price-source", "the list"
+        "compare",
+        "--full",
+        *runs,
+        "--at",
+        "50",
+        "--price",
+        "a=1.50,b=2.26",
+        "--price-source",
+        "the list",
     )
     assert result.returncode == 0, result.stderr
     for said in (
@@ -60,7 +68,7 @@ def test_a_comparison_says_ratio_split_cost_work_and_sensitivity(runs: tuple[Pat
 
 
 def test_a_price_that_is_missing_is_said(runs: tuple[Path, Path], goldens: Goldens) -> None:
-    result = finished("compare", *runs, "--at", "50", "--price", "a=1.50")
+    result = finished("compare", "--full", *runs, "--at", "50", "--price", "a=1.50")
     goldens.check_text("words/compare-unpriced", result.stdout)
     found = json.loads(finished("compare", *runs, "--price", "a=1.50", "--json").stdout)
     assert found["unpriced"] == ["b"]
@@ -69,7 +77,7 @@ def test_a_price_that_is_missing_is_said(runs: tuple[Path, Path], goldens: Golde
 def test_shares_against_each_other_are_said_in_words(runs: tuple[Path, Path]) -> None:
     # 1.244 times the throughput at 2 / 2.2 times the price: ln 1.244 = 0.2183 and
     # ln (2 / 2.2) = −0.0953 of ln 1.1309 = 0.1230.
-    result = finished("compare", *runs, "--at", "50", "--price", "a=2.2,b=2")
+    result = finished("compare", "--full", *runs, "--at", "50", "--price", "a=2.2,b=2")
     said = " ".join(result.stdout.split())
     assert re.search(r" 177 % [^%]* −77 % ", said)
 
@@ -78,7 +86,7 @@ def test_of_one_start_no_winner_is_named_however_far_apart(
     tmp_path: Path, goldens: Goldens
 ) -> None:
     pair = (make_run(tmp_path / "a", A), make_run(tmp_path / "b", B))
-    said = finished("compare", *pair, "--at", "50", "--price", "a=1,b=9").stdout
+    said = finished("compare", "--full", *pair, "--at", "50", "--price", "a=1,b=9").stdout
     assert "(+24.4%)" in said
     assert "±" not in said
     assert "comes from throughput" not in said
@@ -95,13 +103,15 @@ def test_an_advantage_is_split_only_where_a_winner_is_named(
     ]
     more = [replace(each, throughput=each.throughput * 1.04) for each in apart]
     pair = (make_run(tmp_path / "a", more), make_run(tmp_path / "b", apart))
-    said = finished("compare", *pair, "--at", "50", "--price", "a=1,b=2").stdout.split("\n\n")[0]
+    said = finished("compare", "--full", *pair, "--at", "50", "--price", "a=1,b=2").stdout.split(
+        "\n\n"
+    )[0]
     assert ("not told apart" in said, "comes from throughput" in said) == (True, False)
     goldens.check_text("words/compare-not-told-apart", said + "\n")
 
 
 def test_pairs_are_compared_on_demand(runs: tuple[Path, Path], tmp_path: Path) -> None:
-    told = finished("compare", *runs, "--at", "50", "--paired")
+    told = finished("compare", "--full", *runs, "--at", "50", "--paired")
     assert "(--paired)" in told.stdout
     assert json.loads(finished("compare", *runs, "--paired", "--json").stdout)["paired"] is True
     other = make_run(tmp_path / "other", [replace(each, plan="other") for each in twice(B)])
@@ -121,13 +131,18 @@ def test_json_is_one_object_and_markdown_has_the_same_numbers(runs: tuple[Path, 
 def test_without_a_ratio_or_without_the_same_work_the_exit_code_is_1(
     runs: tuple[Path, Path], tmp_path: Path, goldens: Goldens
 ) -> None:
-    far = finished("compare", *runs, "--at", "500")
+    far = finished("compare", "--full", *runs, "--at", "500")
     assert far.returncode == 1
     goldens.check_text("words/compare-not-reached", far.stdout)
     told = json.loads(finished("compare", *runs, "--at", "500", "--json").stdout)
     assert told["targets"][0]["ratios"][0]["throughput"] is None
     other = finished(
-        "compare", runs[0], make_run(tmp_path / "o", twice(B), corpus="0ther"), "--at", "50"
+        "compare",
+        "--full",
+        runs[0],
+        make_run(tmp_path / "o", twice(B), corpus="0ther"),
+        "--at",
+        "50",
     )
     assert other.returncode == 1
     assert "NOT KNOWN" in other.stdout
@@ -137,7 +152,7 @@ def test_starts_that_one_run_lacks_are_left_out_with_the_command_for_them(tmp_pa
     one = (Level(2, 80.0, 1000.0, plan="first"), Level(4, 60.0, 1900.0, plan="first"))
     two = [*one, *(replace(level, start=2, plan="second") for level in one)]
     pair = (make_run(tmp_path / "a", one), make_run(tmp_path / "b", two))
-    found = finished("compare", *pair, "--at", "70")
+    found = finished("compare", "--full", *pair, "--at", "70")
     assert found.returncode == 0
     assert f"sweep --resume --out {pair[0]} --starts 2" in " ".join(found.stdout.split())
     told = json.loads(finished("compare", *pair, "--at", "70", "--json").stdout)
@@ -150,7 +165,7 @@ def test_levels_that_one_run_has_alone_qualify_the_same_work_and_the_ratio(
     fast = (Level(2, 80.0, 1000.0), Level(4, 60.0, 1900.0), Level(12, 20.0, 3000.0))
     slow = (*fast[:2], Level(6, 20.0, 2500.0))
     pair = (make_run(tmp_path / "a", fast), make_run(tmp_path / "b", slow))
-    apart = finished("compare", *pair, "--at", "50")
+    apart = finished("compare", "--full", *pair, "--at", "50")
     assert apart.returncode == 0
     goldens.check_text("words/compare-other-levels", apart.stdout)
     found = json.loads(finished("compare", *pair, "--at", "50", "--json").stdout)
@@ -171,7 +186,7 @@ def test_the_definitions_are_left_out_at_a_target_that_no_run_reaches(
     runs: tuple[Path, Path],
 ) -> None:
     # Of 101 tokens in 100 s, with TTFT every run makes 1.01 tok/s/user: that row alone has values.
-    blocks = finished("compare", *runs, "--at", "1.01,50").stdout.split("\n\n")
+    blocks = finished("compare", "--full", *runs, "--at", "1.01,50").stdout.split("\n\n")
     (left_out, shown) = [block for block in blocks if block.startswith("Sensitivity")]
     assert left_out.startswith("Sensitivity at 1.01 tok/s/user\n")
     assert len(left_out.splitlines()) == 2
@@ -186,17 +201,17 @@ def test_two_runs_called_the_same_are_named_by_their_paths(
     runs: tuple[Path, Path], tmp_path: Path
 ) -> None:
     other = make_run(tmp_path / "a", B)
-    result = finished("compare", runs[0], other, "--at", "50")
+    result = finished("compare", "--full", runs[0], other, "--at", "50")
     assert f"{runs[0]} / {other}: 1.244 in throughput" in " ".join(result.stdout.split())
 
 
 def test_a_gpu_count_can_be_given_afterwards(runs: tuple[Path, Path], tmp_path: Path) -> None:
     bare = make_run(tmp_path / "bare", twice(B), gpus=None)
-    systems = finished("compare", runs[0], bare, "--at", "50")
+    systems = finished("compare", "--full", runs[0], bare, "--at", "50")
     assert "of bare (--gpus)." in systems.stdout
     assert "60,536 [60,536, 60,536]" in systems.stdout  # 8 · 7,567
     assert "[gpu-count-missing]" in refusal("compare", runs[0], bare, "--price", "a=1")
-    result = finished("compare", runs[0], bare, "--at", "50", "--gpus", "bare=8")
+    result = finished("compare", "--full", runs[0], bare, "--at", "50", "--gpus", "bare=8")
     assert "a / bare: 1.244 " in result.stdout
 
 
@@ -210,7 +225,7 @@ def test_a_gpu_count_can_be_given_afterwards(runs: tuple[Path, Path], tmp_path: 
         (("--gpus", "a=1.5"), "is not a whole number"),
         (("--at", "fast"), "is not a list of speeds"),
         (("--at", "0"), "is not a list of speeds"),
-        (("--json", "--markdown"), "are two formats"),
+        (("--json", "--markdown"), "[two-formats]"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(
@@ -295,7 +310,7 @@ def test_a_level_that_was_cut_short_is_told_and_is_on_no_curve(
     assert plain["curve"]["at"][0]["throughput"] is None
     assert plain["curve"]["at"][0]["every_level_is"] == "faster"
     assert plain["curve"]["frontier"] == [12]
-    against = finished("compare", runs[0], run, "--at", "50")
+    against = finished("compare", "--full", runs[0], run, "--at", "50")
     assert against.returncode == 1
     assert f": {why}." in against.stdout
     told = json.loads(finished("compare", runs[0], run, "--at", "50", "--json").stdout)
@@ -337,7 +352,11 @@ def test_a_level_that_cannot_be_read_is_named_by_report_and_compare_alike(
 ) -> None:
     run = make_run(tmp_path / "r", A)
     becomes(run)
-    for command in (("report", run), ("report", run, "--json"), ("compare", runs[0], run)):
+    for command in (
+        ("report", run),
+        ("report", run, "--json"),
+        ("compare", runs[0], run, "--full"),
+    ):
         result = finished(*command)
         assert result.returncode == 1
         assert told in " ".join(result.stdout.split())
@@ -349,7 +368,11 @@ def test_a_torn_point_is_named_by_report_and_compare_alike(
 ) -> None:
     run = make_run(tmp_path / "r", A)
     torn(run)
-    for command in (("report", run), ("report", run, "--json"), ("compare", runs[0], run)):
+    for command in (
+        ("report", run),
+        ("report", run, "--json"),
+        ("compare", runs[0], run, "--full"),
+    ):
         said = refusal(*command)
         assert "[json-unreadable]" in said
         assert str(run / "c0016") in said

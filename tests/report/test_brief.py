@@ -1,12 +1,16 @@
 """The first screen of a report, and of a comparison."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from made_runs import Level, make_run, write_instrument
 from record_cases import SECOND
 
+from agentx_replay.analysis.comparison import Contender, compare
+from agentx_replay.analysis.run import read_run
 from agentx_replay.replay.ports import Status
+from agentx_replay.report.compare_brief import compare_brief
 from agentx_replay.report.rebuild import Report
 from agentx_replay.results.layout import point_directory
 
@@ -101,3 +105,42 @@ def test_no_more_than_a_few_kinds_of_warnings_are_told(tmp_path: Path) -> None:
     said = lines(tmp_path / "r", FAST, SLOW)
     assert len([line for line in said if line.startswith("! ")]) <= 4
     assert len([line for line in said if "P90 of" in line]) == 1  # of both levels
+
+
+# --- a comparison --------------------------------------------------------------------------------
+
+
+def compared(
+    place: Path, a: list[Level], b: list[Level], prices: tuple[float | None, float | None]
+) -> str:
+    """The first screen of a comparison at 50 and 500 tok/s/user."""
+    runs = [read_run(make_run(place / name, levels)) for name, levels in (("a", a), ("b", b))]
+    contenders = [Contender(run.path.name, run, price, None)
+                  for run, price in zip(runs, prices, strict=True)]  # fmt: skip
+    found = [text for text, _ in compare_brief(compare(contenders, (50.0, 500.0)), 80)]
+    assert max(map(len, found)) <= 80
+    return " ".join(" ".join(found).split())
+
+
+def twice(*levels: Level) -> list[Level]:
+    return [replace(level, start=start) for start in (1, 2) for level in levels]
+
+
+def test_it_begins_with_the_sentence_that_names_the_winner(tmp_path: Path) -> None:
+    # b gives twice the tokens, exactly as often in each start; at twice the price as many per $.
+    half = [replace(each, throughput=each.throughput / 2) for each in (FAST, SLOW)]
+    said = compared(tmp_path, twice(*half), twice(FAST, SLOW), (1.0, 4.0))
+    first = "b gives 2.00x [2.00, 2.00] the tokens per GPU and 0.50x [0.50, 0.50] per dollar of a"
+    assert f"At 50 tok/s/user {first} (2 starts a side). Same work: yes." in said
+    assert "at 500: a not reached, fastest valid level 60.0 → add 1 agent" in said
+
+
+def test_without_an_interval_no_winner_is_named(tmp_path: Path) -> None:
+    said = compared(tmp_path, [FAST, SLOW], [FAST, SLOW], (None, None))
+    assert "a gives 1.00x the tokens per GPU of b (1 start a side): 1 start, no winner" in said
+    assert "Mtok" not in said
+
+
+def test_a_target_that_one_run_alone_reaches_has_no_ratio(tmp_path: Path) -> None:
+    said = compared(tmp_path, [FAST, SLOW], [FAST], (None, None))
+    assert "No target speed is reached by both a and b: no ratio." in said

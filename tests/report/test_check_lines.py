@@ -6,7 +6,7 @@ from golden_files import Goldens
 
 from agentx_replay.analysis.client_error import Ceiling, Driven
 from agentx_replay.reason import Reason
-from agentx_replay.report.check_lines import client_lines, server_lines
+from agentx_replay.report.check_lines import client_line, client_lines, driven_lines, server_lines
 
 FACTS = {
     "url": "http://host:8000/v1",
@@ -54,7 +54,11 @@ def test_the_clients_own_error(goldens: Goldens) -> None:
     too_much = ("52,000 of 102,400 tok/s were reached",)
     ended = Ceiling(512, ended="the 20 s for looking were used up", timestamps="kernel")
     lines = [
+        client_line("kernel"),
+        *driven_lines(DRIVEN),
+        *driven_lines(process),
         *client_lines([DRIVEN, process], Ceiling(1024, too_much, timestamps="kernel")),
+        *driven_lines(failed),
         *client_lines([failed], Ceiling(0, ("2 of 16 responses failed",))),
         *client_lines([DRIVEN], ended),
     ]

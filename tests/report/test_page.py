@@ -4,6 +4,8 @@ import asyncio
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import unquote
+from xml.etree import ElementTree
 
 import pytest
 from chromium import CHROMIUM, browser
@@ -156,6 +158,27 @@ def test_a_levels_name_leaves_the_line_of_a_target_beside_it_free(tmp_path: Path
     html = Report.of(path, (31.0,)).write().read_text()
     names = re.findall(r'<span class="label([^"]*)" style="[^"]*">(4|8)</span>', html)
     assert [(style.strip(), name) for style, name in names[:2]] == [("flip", "4"), ("under", "8")]
+
+
+def test_a_level_that_is_not_valid_is_seen_with_its_reason_and_in_no_interpolation(
+    tmp_path: Path,
+) -> None:
+    bad = Level(64, 20.0, 20_000.0, status=Status.LENGTH_MISMATCH)
+    path = Report.of(make_run(tmp_path / "r", [*LEVELS, bad]), (30.0,)).write()
+    curve = path.read_text().split("<h2>Curve</h2>")[1].split("</figure>")[0]
+    assert curve.count('class="dot ring"') == 1
+    assert ">64: lengths not as asked</span>" in curve
+    assert "<title>64 agents: not valid: 64 of 64 requests" in curve
+    assert len([said for said in legend(path) if said.startswith("not valid")]) == 1
+    assert " at 30 tok/s/user" not in curve  # 20 is not valid, so 40 is the slowest
+
+
+def test_the_picture_of_the_curve_is_there_as_a_file(page: Path) -> None:
+    (picture,) = re.findall(r'download="curve.svg" href="data:image/svg\+xml,([^"]*)"',
+                            page.read_text())  # fmt: skip
+    root = ElementTree.fromstring(unquote(picture))
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    assert "16" in [each.text for each in root.iter("{http://www.w3.org/2000/svg}text")]
 
 
 def test_the_load_tells_what_prompts_were_made_of(page: Path) -> None:
