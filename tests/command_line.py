@@ -172,6 +172,13 @@ def finished(*arguments: object, **environment: str) -> subprocess.CompletedProc
     return subprocess.CompletedProcess(words, ended.exit_code, ended.stdout, ended.stderr)
 
 
+def refusal(*arguments: object, exit_code: int = 2) -> str:
+    """Run what cannot be done; return what is said of it, all of which is on standard error."""
+    result = finished(*arguments)
+    assert (result.returncode, result.stdout) == (exit_code, ""), result.stderr
+    return result.stderr
+
+
 def finished_alone(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a command to its end in a process of its own."""
     return subprocess.run(

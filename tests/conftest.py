@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 # Where Python is told to keep no bytecode, each of the hundred processes that tests start compiles
@@ -51,6 +52,26 @@ def slow_server() -> Iterator[str]:
     process = launch_simulator(ServerConfig(engine=EngineModel(step_base_ms=20.0)))
     yield process.url
     process.close()
+
+
+@pytest.fixture(scope="session")
+def small_traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory of three sessions of a hundred turns, to be read in a moment."""
+    from small_corpus import corpus, request, session
+
+    directory = tmp_path_factory.mktemp("small") / "traces"
+    turns = [request(2 * n, range(10 + n), out=4) for n in range(100)]
+    corpus(directory, *(session(f"s{n}", *turns) for n in range(3)))
+    return directory
+
+
+@pytest.fixture(scope="session")
+def kept_run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """What returns the directory of one of the runs of ``kept_runs``, made once, by its name."""
+    import kept_runs
+
+    place = tmp_path_factory.mktemp("kept")
+    return cache(lambda name: kept_runs.RUNS[name](place / name))
 
 
 @pytest.fixture(scope="session")

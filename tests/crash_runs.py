@@ -10,15 +10,17 @@ import random
 import signal
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from command_line import SHORT, Command, finished, started
 
+from agentx_replay.results.layout import point_directory
 from agentx_replay.results.run_directory import read_points
+from agentx_replay.results.schema import INSTRUMENT, SERVER
 from agentx_replay.simulator.engine import EngineModel
 from agentx_replay.simulator.process import launch_simulator
 from agentx_replay.simulator.server import ServerConfig
@@ -30,16 +32,28 @@ _TRUTH_BYTES = 1 << 28
 
 
 @dataclass(frozen=True, slots=True)
+class Doom:
+    """How one run goes and is killed. Where it has ``parts``, so many of each table of samples are
+    on disk by then, and requests of the window, too.
+    """
+
+    victim: Victim
+    workers: int
+    more: tuple[str, ...] = ()
+    parts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Left:
-    """What one killed run left.
+    """What one killed run left in ``out``.
 
     ``responses`` had ended when it was killed, ``on_disk`` of them can be read; the oldest that
     cannot had ended ``lost_s`` before. ``status`` is the point's, ``reported`` what ``report``
     says of it. ``orphans`` is how many of its processes still ran half a minute later.
     """
 
-    victim: Victim
-    workers: int
+    doom: Doom
+    out: Path
     window_age_s: float
     responses: int
     on_disk: int
@@ -55,8 +69,7 @@ class _Doomed:
 
     command: Command
     out: Path
-    victim: Victim
-    workers: int
+    doom: Doom
     open_s: float
 
 
@@ -72,40 +85,43 @@ def simulator() -> Iterator[str]:
 
 
 def killed_runs(
-    url: str, directory: Path, runs: list[tuple[Victim, int]], rng: random.Random
+    url: str, directory: Path, runs: Sequence[Doom], traces: Path, rng: random.Random
 ) -> list[Left]:
-    """Start runs of (victim, workers) side by side and kill them one by one at random moments."""
+    """Start runs side by side and kill them one by one at random moments."""
     with ExitStack() as stack:
         doomed = [
-            _start(stack, url, directory / f"run{number}", victim, workers)
-            for number, (victim, workers) in enumerate(runs)
+            _start(stack, url, directory / f"run{number}", traces, doom)
+            for number, doom in enumerate(runs)
         ]
         opened = [_opened(run) for run in doomed]
         return [_kill(run, url, rng) for run in opened]
 
 
-def _start(stack: ExitStack, url: str, place: Path, victim: Victim, workers: int) -> _Doomed:
+def _start(stack: ExitStack, url: str, place: Path, traces: Path, doom: Doom) -> _Doomed:
     place.mkdir()
     out = place / "out"
     arguments = (
-        "run", "--url", url, "--concurrency", "4", "--workers", str(workers), "--override",
-        "window_s=600", *SHORT, "--out", str(out),
+        "run", "--url", url, "--traces", str(traces), "--concurrency", "4", "--workers",
+        str(doom.workers), "--override", "window_s=600", *SHORT, "--out", str(out), *doom.more,
     )  # fmt: skip
     command = stack.enter_context(started(place, *arguments))
-    return _Doomed(command, out, victim, workers, 0.0)
+    return _Doomed(command, out, doom, 0.0)
 
 
 def _opened(run: _Doomed) -> _Doomed:
     run.command.wait_until_it_says("c=4 window")
-    return _Doomed(run.command, run.out, run.victim, run.workers, time.monotonic())
+    return replace(run, open_s=time.monotonic())
 
 
 def _kill(run: _Doomed, url: str, rng: random.Random) -> Left:
+    if run.doom.parts:
+        run.command.wait_until(lambda: _parts(run.out) >= run.doom.parts)
+        run.command.wait_until(lambda: _in_window(run.out))
     time.sleep(rng.uniform(0.2, 3.0))
     parent = run.command.process.pid
     family = [parent, *_children(parent)]
     killed_ns = time.monotonic_ns()
-    os.kill(parent if run.victim == "parent" else family[-1], signal.SIGKILL)
+    os.kill(parent if run.doom.victim == "parent" else family[-1], signal.SIGKILL)
     run.command.ended()
     orphans = _outliving(family)
     (point,) = read_points(run.out)
@@ -114,8 +130,8 @@ def _kill(run: _Doomed, url: str, rng: random.Random) -> Left:
     lost = [killed_ns - at_ns for name, at_ns in ended_ns.items() if name not in kept]
     report = finished("report", str(run.out), "--json")
     return Left(
-        victim=run.victim,
-        workers=run.workers,
+        doom=run.doom,
+        out=run.out,
         window_age_s=killed_ns / _NS - run.open_s,
         responses=len(ended_ns),
         on_disk=len(ended_ns) - len(lost),
@@ -124,6 +140,18 @@ def _kill(run: _Doomed, url: str, rng: random.Random) -> Left:
         reported=json.loads(report.stdout)["points"][0],
         orphans=orphans,
     )
+
+
+def _parts(out: Path) -> int:
+    """Return how many parts there are of the table of samples that has the fewest."""
+    point = point_directory(out, 4)
+    tables = (SERVER.parts(point), INSTRUMENT.parts(point))
+    return min(len(list(table.glob("part-*"))) for table in tables)
+
+
+def _in_window(out: Path) -> bool:
+    (point,) = read_points(out)
+    return "window" in point.requests(("phase",))["phase"].to_pylist()
 
 
 def _children(pid: int) -> list[int]:

@@ -116,6 +116,9 @@ def live(out: Path) -> Path:
     return out
 
 
+RUNS = {each.__name__: each for each in (plain, starts, killed, live)}
+
+
 def _sweep(
     out: Path,
     levels: tuple[int, ...],

@@ -8,27 +8,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import kept_runs
 import pyarrow.parquet as pq
 import pytest
 from golden_files import Goldens, numbers_of_page
+from kept_runs import RUNS
 
 from agentx_replay.experiment.late_fidelity import with_late_fidelity
 from agentx_replay.report.rebuild import Report
 from agentx_replay.results.run_directory import read_points
 from agentx_replay.results.schema import POINTS
 
-RUNS = {each.__name__: each for each in (
-    kept_runs.plain, kept_runs.starts, kept_runs.killed, kept_runs.live
-)}  # fmt: skip
 TARGETS = (30.0, 50.0, 100.0)
 ANOTHER_EACH_TIME = {"mark", "out", "page"}
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_the_numbers_of_a_kept_run_are_frozen(name: str, tmp_path: Path, goldens: Goldens) -> None:
-    make: Callable[[Path], Path] = RUNS[name]
-    out = make(tmp_path / name)
+def test_the_numbers_of_a_kept_run_are_frozen(
+    name: str, kept_run: Callable[[str], Path], goldens: Goldens
+) -> None:
+    out = kept_run(name)
     points = [_lasting(dict(point.document)) for point in read_points(out)]
     goldens.check_values(f"numbers/{name}-point", points)
 

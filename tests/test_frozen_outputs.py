@@ -4,12 +4,13 @@ Other tests hold codes and values. A sentence that changes shows here, and nowhe
 ``golden_files``.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
-import kept_runs
 import pytest
 from command_line import finished
 from golden_files import Goldens, text_of_page
+from kept_runs import RUNS
 
 from agentx_replay.results.layout import report_file
 
@@ -18,15 +19,6 @@ COMMANDS = (
     ("traces", "stats"), ("traces", "check"), ("traces", "pack"), ("traces", "generate"),
     ("simulate",),
 )  # fmt: skip
-RUNS = {each.__name__: each for each in (
-    kept_runs.plain, kept_runs.starts, kept_runs.killed, kept_runs.live
-)}  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    place = tmp_path_factory.mktemp("kept")
-    return {name: make(place / name) for name, make in RUNS.items()}
 
 
 def said(*arguments: object, place: Path | None = None) -> str:
@@ -37,8 +29,10 @@ def said(*arguments: object, place: Path | None = None) -> str:
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_what_a_report_and_its_page_say(name: str, kept: dict[str, Path], goldens: Goldens) -> None:
-    run = kept[name]
+def test_what_a_report_and_its_page_say(
+    name: str, kept_run: Callable[[str], Path], goldens: Goldens
+) -> None:
+    run = kept_run(name)
     goldens.check_text(f"outputs/report-{name}", said("report", run, place=run.parent))
     page = text_of_page(report_file(run).read_text()).replace(str(run.parent), "PLACE")
     goldens.check_text(f"outputs/page-{name}", page)
@@ -53,9 +47,9 @@ def test_what_a_whole_report_says(kept: dict[str, Path], goldens: Goldens) -> No
     "more", [(), ("--full",), ("--markdown",)], ids=["text", "full", "markdown"]
 )
 def test_what_a_comparison_says(
-    more: tuple[str, ...], kept: dict[str, Path], goldens: Goldens
+    more: tuple[str, ...], kept_run: Callable[[str], Path], goldens: Goldens
 ) -> None:
-    plain, starts = kept["plain"], kept["starts"]
+    plain, starts = kept_run("plain"), kept_run("starts")
     prices = ("--price", "plain=1.50,starts=2.26", "--price-source", "the list")
     text = said("compare", plain, starts, "--at", "50,80", *prices, *more, place=plain.parent)
     goldens.check_text(f"outputs/compare{''.join(more).replace('--', '-')}", text)

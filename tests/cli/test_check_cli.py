@@ -1,33 +1,75 @@
-"""``check`` as a person types it, against a real server and on this machine's loopback."""
+"""``check`` as a person types it, against a server and on this machine's loopback."""
 
 import json
-from subprocess import CompletedProcess
+from dataclasses import replace
 
-from command_line import finished
+import pytest
+from command_line import finished, refusal
+from golden_files import Goldens
 
-from agentx_replay.simulator.process import launch_simulator
-from agentx_replay.simulator.server import ServerConfig
+from agentx_replay.analysis.client_error import Ceiling, Driven
+from agentx_replay.cli import check
+from agentx_replay.endpoint.kernel_stamps import Timestamps
+from agentx_replay.experiment import ceiling
+from agentx_replay.experiment.ceiling import Load
+
+SMALL = ("--streams", "4", "--rate", "20")
+EXACT = Driven(
+    streams=4,
+    burst=True,
+    planned_tokens_per_s=80.0,
+    tokens_per_s=79.0,
+    cpu_us_per_token=12.34,
+    cpu_share=0.04,
+    failed=0,
+    stamp_error_p50_s=0.0001,
+    stamp_error_p99_s=0.002,
+    stamp_error_p999_s=0.0031,
+    ttft_error_p50_s=0.0004,
+    ttft_error_p99_s=0.0051,
+    itl_error=0.0012,
+    late_event_share=0.00256,
+    timestamps="kernel",
+)
 
 
-def check(*arguments: str) -> CompletedProcess[str]:
-    return finished("check", *arguments)
+@pytest.fixture
+def as_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the client be as exact on every machine, with a limit at 1,024 streams."""
+
+    async def driven(url: str, load: Load) -> Driven:
+        return replace(EXACT, burst=load.burst, timestamps=load.timestamps)
+
+    async def found(url: str, rate: float, budget_s: float, timestamps: Timestamps) -> Ceiling:
+        return Ceiling(1024, ("2 of 2048 responses failed",), timestamps=timestamps)
+
+    monkeypatch.setattr(ceiling, "drive", driven)
+    monkeypatch.setattr(ceiling, "find_ceiling", found)
 
 
-def test_it_tells_each_servers_readiness_and_this_clients_error_as_one_object() -> None:
-    simulator = launch_simulator(ServerConfig(model="sim"))
-    again = launch_simulator(ServerConfig(model="another"))
-    try:
-        result = check(
-            "--url", simulator.url, "--url", again.url, "--streams", "4", "--rate", "20", "--json"
-        )
-    finally:
-        simulator.close()
-        again.close()
+def test_what_it_says(as_measured: None, slow_server: str, goldens: Goldens) -> None:
+    done = finished("check", *SMALL, "--timestamps", "process", "--url", slow_server, COLUMNS="80")
+    said = f"exit code {done.returncode}\n{done.stderr}{done.stdout}"
+    goldens.check_text("outputs/check", said.replace(slow_server, "http://host:8000"))
+
+
+def test_it_tells_each_servers_readiness_and_this_clients_error_as_one_object(
+    slow_server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check, "_LOOK_S", 0.5)
+    monkeypatch.setattr(ceiling, "_FIRST_STREAMS", 2)
+    monkeypatch.setattr(check, "_CEILING_BUDGET_S", 2.5)
+    asked = (*SMALL, "--url", slow_server, "--url", slow_server, "--tool-messages", "--json")
+    result = finished("check", *asked)
     found = json.loads(result.stdout)
-    assert [server["model"] for server in found["servers"]] == ["sim", "another"]
+    assert len(found["servers"]) == 2
     for server in found["servers"]:
+        assert server["server"] == "agentx-replay-simulator/0.1.0"
         assert server["usage_reported"]
         assert server["cached_tokens_reported"]
+        calibration = server["calibration"]
+        assert (calibration["cost"]["call"], calibration["cost"]["result"]) == (7, 7)
+        assert calibration["verification"]["exact"] == calibration["verification"]["probes"] >= 8
     client = found["client"]
     beside = ["kernel", "process"] if client["timestamps"] == "kernel" else ["process"]
     of_loads = [(load["burst"], load["timestamps"]) for load in client["loads"]]
@@ -39,42 +81,20 @@ def test_it_tells_each_servers_readiness_and_this_clients_error_as_one_object() 
         # A stamp is never before the token left, and P50, P99, P99.9 rise.
         assert 0 < load["stamp_error_p50_s"] <= load["stamp_error_p99_s"]
         assert load["stamp_error_p99_s"] <= load["stamp_error_p999_s"]
-    assert all(server["server"] == "agentx-replay-simulator/0.1.0" for server in found["servers"])
-    ceiling = client["ceiling"]
-    assert ceiling["timestamps"] == client["timestamps"]
-    assert bool(ceiling["limits"]) != bool(ceiling["ended"])
+    limit = client["ceiling"]
+    assert limit["timestamps"] == client["timestamps"]
+    assert bool(limit["limits"]) != bool(limit["ended"])
     judged = [load for load in client["loads"] if load["timestamps"] == client["timestamps"]]
     assert result.returncode == int(any(load["limits"] for load in judged))
 
 
-def test_it_can_be_asked_for_the_processs_own_timestamps_alone() -> None:
-    result = check("--timestamps", "process", "--streams", "2", "--rate", "10", "--json")
-    client = json.loads(result.stdout)["client"]
-    assert client["timestamps"] == "process"
-    assert [load["timestamps"] for load in client["loads"]] == ["process", "process"]
+def test_it_can_be_asked_for_the_processs_own_timestamps_alone(as_measured: None) -> None:
+    client = json.loads(finished("check", *SMALL, "--timestamps", "process", "--json").stdout)
+    assert client["client"]["timestamps"] == "process"
+    assert [load["timestamps"] for load in client["client"]["loads"]] == ["process", "process"]
 
 
-def test_it_tells_whether_a_server_takes_tool_messages() -> None:
-    simulator = launch_simulator(ServerConfig(model="sim"))
-    try:
-        result = check(
-            "--url", simulator.url, "--tool-messages", "--streams", "2", "--rate", "10", "--json"
-        )
-    finally:
-        simulator.close()
-    calibration = json.loads(result.stdout)["servers"][0]["calibration"]
-    assert (calibration["cost"]["call"], calibration["cost"]["result"]) == (7, 7)
-    assert calibration["verification"]["exact"] == calibration["verification"]["probes"] >= 8
-
-
-def test_tool_messages_are_asked_of_a_server() -> None:
-    result = check("--tool-messages")
-    assert result.returncode == 2
-    assert "[tool-messages-without-url]" in result.stderr
-
-
-def test_a_server_that_is_not_there_is_told_in_two_sentences() -> None:
-    result = check("--url", "http://127.0.0.1:9")
-    assert result.returncode == 3
-    assert result.stdout == ""
-    assert "cannot connect to 127.0.0.1:9" in result.stderr
+def test_tool_messages_are_asked_of_a_server_that_is_there() -> None:
+    assert "[tool-messages-without-url]" in refusal("check", "--tool-messages")
+    nobody = ("check", "--url", "http://127.0.0.1:9")
+    assert "[server-unreachable]" in refusal(*nobody, exit_code=3)

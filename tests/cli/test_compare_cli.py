@@ -3,14 +3,14 @@
 import json
 import re
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pyarrow.parquet as pq
 import pytest
-from command_line import finished
+from command_line import finished, refusal
 from golden_files import Goldens
 from made_runs import Level, make_run
 
@@ -27,12 +27,12 @@ def twice(levels: tuple[Level, ...]) -> list[Level]:
     return [replace(level, start=start) for start in (1, 2) for level in levels]
 
 
-def refusal(*arguments: object) -> str:
-    """What is said to a wrong use: two sentences, exit code 2, nothing on standard output."""
-    result = finished(*arguments)
-    assert (result.returncode, result.stdout) == (2, "")
-    assert "Traceback" not in result.stderr
-    return result.stderr
+def told(*arguments: object, exit_code: int = 0) -> dict[str, Any]:
+    """What a command says as JSON."""
+    result = finished(*arguments, "--json")
+    assert result.returncode == exit_code, result.stderr
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -41,45 +41,37 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return make_run(where / "a", twice(A)), make_run(where / "b", twice(B))
 
 
-def test_a_comparison_says_ratio_split_cost_work_and_sensitivity(runs: tuple[Path, Path]) -> None:
-    result = finished(
-        "compare",
-        "--full",
-        *runs,
-        "--at",
-        "50",
-        "--price",
-        "a=1.50,b=2.26",
-        "--price-source",
-        "the list",
-    )
+def test_a_comparison_has_ratio_split_cost_and_work(
+    runs: tuple[Path, Path], goldens: Goldens
+) -> None:
+    """At 50, halfway: 7,567 and 6,083 tok/s/GPU, a ratio of 1.244; the price of b is 1.507 times
+    that of a, so a has 1.874 times the tokens per dollar, of whose logarithm 0.218 of 0.628 is
+    throughput, and a token costs 46.6 % less.
+    """
+    prices = ("--price", "a=1.50,b=2.26", "--price-source", "the list")
+    result = finished("compare", "--full", *runs, "--at", "50", *prices)
     assert result.returncode == 0, result.stderr
-    for said in (
-        "a / b: 1.244 in throughput (+24.4%) [1.244, 1.244]",
-        "a / b: 1.874 in tokens per dollar (+87.4%) [1.874, 1.874]; cost per token -46.6%",
-        "which is throughput 1.244 × price 1.507: of the advantage per dollar, 35 % comes from "
-        "throughput and 65 % from price (shares of its logarithm)",
-        "Prices from: the list.",
-        "The runs replayed the same work by the same rules.",
-        "The winner is the same under every definition that names one.",
-    ):
-        assert said in " ".join(result.stdout.split())
+    for figure in (" 1.244 ", " 1.874 ", "-46.6%", " 1.507: ", " 35 % ", " 65 % "):
+        assert figure in " ".join(result.stdout.split())
     assert max(map(len, result.stdout.splitlines())) <= 100
+    goldens.check_text("words/compare", result.stdout)
+    found = told("compare", *runs, "--at", "50", "--paired")
+    assert (found["did_same_work"], found["paired"]) == (True, True)
+    (ratio,) = found["targets"][0]["ratios"]
+    assert ratio["throughput"] == pytest.approx(7567 / 6083, rel=1e-4)
+
+
+def test_of_unlike_prices_shares_may_be_against_each_other(runs: tuple[Path, Path]) -> None:
+    # 1.244 times the throughput at 2 / 2.2 times the price: ln 1.244 = 0.2183 and
+    # ln (2 / 2.2) = −0.0953 of ln 1.1309 = 0.1230.
+    said = finished("compare", "--full", *runs, "--at", "50", "--price", "a=2.2,b=2").stdout
+    assert re.search(r" 177 % [^%]* −77 % ", " ".join(said.split()))
 
 
 def test_a_price_that_is_missing_is_said(runs: tuple[Path, Path], goldens: Goldens) -> None:
     result = finished("compare", "--full", *runs, "--at", "50", "--price", "a=1.50")
     goldens.check_text("words/compare-unpriced", result.stdout)
-    found = json.loads(finished("compare", *runs, "--price", "a=1.50", "--json").stdout)
-    assert found["unpriced"] == ["b"]
-
-
-def test_shares_against_each_other_are_said_in_words(runs: tuple[Path, Path]) -> None:
-    # 1.244 times the throughput at 2 / 2.2 times the price: ln 1.244 = 0.2183 and
-    # ln (2 / 2.2) = −0.0953 of ln 1.1309 = 0.1230.
-    result = finished("compare", "--full", *runs, "--at", "50", "--price", "a=2.2,b=2")
-    said = " ".join(result.stdout.split())
-    assert re.search(r" 177 % [^%]* −77 % ", said)
+    assert told("compare", *runs, "--price", "a=1.50")["unpriced"] == ["b"]
 
 
 def test_of_one_start_no_winner_is_named_however_far_apart(
@@ -87,9 +79,7 @@ def test_of_one_start_no_winner_is_named_however_far_apart(
 ) -> None:
     pair = (make_run(tmp_path / "a", A), make_run(tmp_path / "b", B))
     said = finished("compare", "--full", *pair, "--at", "50", "--price", "a=1,b=9").stdout
-    assert "(+24.4%)" in said
-    assert "±" not in said
-    assert "comes from throughput" not in said
+    assert ("(+24.4%)" in said, "±" in said) == (True, False)
     goldens.check_text("words/compare-one-start", said)
 
 
@@ -106,25 +96,11 @@ def test_an_advantage_is_split_only_where_a_winner_is_named(
     said = finished("compare", "--full", *pair, "--at", "50", "--price", "a=1,b=2").stdout.split(
         "\n\n"
     )[0]
-    assert ("not told apart" in said, "comes from throughput" in said) == (True, False)
     goldens.check_text("words/compare-not-told-apart", said + "\n")
 
 
-def test_pairs_are_compared_on_demand(runs: tuple[Path, Path], tmp_path: Path) -> None:
-    told = finished("compare", "--full", *runs, "--at", "50", "--paired")
-    assert "(--paired)" in told.stdout
-    assert json.loads(finished("compare", *runs, "--paired", "--json").stdout)["paired"] is True
-    other = make_run(tmp_path / "other", [replace(each, plan="other") for each in twice(B)])
-    assert "[starts-not-paired]" in refusal("compare", runs[0], other, "--paired")
-
-
-def test_json_is_one_object_and_markdown_has_the_same_numbers(runs: tuple[Path, Path]) -> None:
-    found = json.loads(finished("compare", *runs, "--at", "50", "--json").stdout)
-    assert found["did_same_work"] is True
-    (ratio,) = found["targets"][0]["ratios"]
-    assert ratio["throughput"] == pytest.approx(7567 / 6083, rel=1e-4)
-    markdown = finished("compare", *runs, "--at", "50", "--markdown").stdout
-    assert "### At 50 tok/s/user" in markdown
+def test_markdown_has_the_same_numbers(runs: tuple[Path, Path]) -> None:
+    markdown = finished("compare", "--full", *runs, "--at", "50", "--markdown").stdout
     assert "| a | 7,567 \\[7,567, 7,567] | - | - |" in markdown
 
 
@@ -134,29 +110,24 @@ def test_without_a_ratio_or_without_the_same_work_the_exit_code_is_1(
     far = finished("compare", "--full", *runs, "--at", "500")
     assert far.returncode == 1
     goldens.check_text("words/compare-not-reached", far.stdout)
-    told = json.loads(finished("compare", *runs, "--at", "500", "--json").stdout)
-    assert told["targets"][0]["ratios"][0]["throughput"] is None
-    other = finished(
-        "compare",
-        "--full",
-        runs[0],
-        make_run(tmp_path / "o", twice(B), corpus="0ther"),
-        "--at",
-        "50",
-    )
-    assert other.returncode == 1
-    assert "NOT KNOWN" in other.stdout
+    found = told("compare", *runs, "--at", "500", exit_code=1)
+    assert found["targets"][0]["ratios"][0]["throughput"] is None
+    other = make_run(tmp_path / "o", twice(B), corpus="0ther")
+    found = told("compare", runs[0], other, "--at", "50", exit_code=1)
+    assert found["did_same_work"] is False
+    assert found["same_work"][0] == {"name": "corpus", "same": False, "said": ["c0ffee", "0ther"]}
 
 
 def test_starts_that_one_run_lacks_are_left_out_with_the_command_for_them(tmp_path: Path) -> None:
     one = (Level(2, 80.0, 1000.0, plan="first"), Level(4, 60.0, 1900.0, plan="first"))
     two = [*one, *(replace(level, start=2, plan="second") for level in one)]
     pair = (make_run(tmp_path / "a", one), make_run(tmp_path / "b", two))
-    found = finished("compare", "--full", *pair, "--at", "70")
-    assert found.returncode == 0
-    assert f"sweep --resume --out {pair[0]} --starts 2" in " ".join(found.stdout.split())
-    told = json.loads(finished("compare", *pair, "--at", "70", "--json").stdout)
-    assert [each["starts_left_out"] for each in told["runs"]] == [[], [2]]
+    said = finished("compare", "--full", *pair, "--at", "70").stdout
+    assert f"sweep --resume --out {pair[0]} --starts 2" in " ".join(said.split())
+    found = told("compare", *pair, "--at", "70")
+    assert [each["starts_left_out"] for each in found["runs"]] == [[], [2]]
+    other = make_run(tmp_path / "other", [replace(each, plan="other") for each in one])
+    assert "[starts-not-paired]" in refusal("compare", pair[0], other, "--paired")
 
 
 def test_levels_that_one_run_has_alone_qualify_the_same_work_and_the_ratio(
@@ -168,18 +139,12 @@ def test_levels_that_one_run_has_alone_qualify_the_same_work_and_the_ratio(
     apart = finished("compare", "--full", *pair, "--at", "50")
     assert apart.returncode == 0
     goldens.check_text("words/compare-other-levels", apart.stdout)
-    found = json.loads(finished("compare", *pair, "--at", "50", "--json").stdout)
+    assert told("compare", *pair, "--at", "70")["at_levels_of_one"] == [False]
+    found = told("compare", *pair, "--at", "50")
     assert found["at_levels_of_one"] == [True]
-    assert found["plans"] == [
-        {
-            "same": [2, 4],
-            "different": [],
-            "first_alone": [12],
-            "other_alone": [6],
-        }
-    ]
-    shared = json.loads(finished("compare", *pair, "--at", "70", "--json").stdout)
-    assert shared["at_levels_of_one"] == [False]
+    (plans,) = found["plans"]
+    assert (plans["same"], plans["first_alone"], plans["other_alone"]) == ([2, 4], [12], [6])
+    assert plans["different"] == []
 
 
 def test_the_definitions_are_left_out_at_a_target_that_no_run_reaches(
@@ -188,11 +153,11 @@ def test_the_definitions_are_left_out_at_a_target_that_no_run_reaches(
     # Of 101 tokens in 100 s, with TTFT every run makes 1.01 tok/s/user: that row alone has values.
     blocks = finished("compare", "--full", *runs, "--at", "1.01,50").stdout.split("\n\n")
     (left_out, shown) = [block for block in blocks if block.startswith("Sensitivity")]
-    assert left_out.startswith("Sensitivity at 1.01 tok/s/user\n")
     assert len(left_out.splitlines()) == 2
     assert "ITL with TTFT" in shown
-    found = json.loads(finished("compare", *runs, "--at", "1.01", "--json").stdout)
-    rows = found["sensitivity"][0]["rows"]
+    (rows,) = (
+        each["rows"] for each in told("compare", *runs, "--at", "1.01", exit_code=1)["sensitivity"]
+    )
     (row,) = (each for each in rows if each["definition"].startswith("ITL with TTFT"))
     assert None not in row["values"]
 
@@ -202,191 +167,149 @@ def test_two_runs_called_the_same_are_named_by_their_paths(
 ) -> None:
     other = make_run(tmp_path / "a", B)
     result = finished("compare", "--full", runs[0], other, "--at", "50")
-    assert f"{runs[0]} / {other}: 1.244 in throughput" in " ".join(result.stdout.split())
+    assert f"{runs[0]} / {other}: 1.244 " in " ".join(result.stdout.split())
 
 
 def test_a_gpu_count_can_be_given_afterwards(runs: tuple[Path, Path], tmp_path: Path) -> None:
     bare = make_run(tmp_path / "bare", twice(B), gpus=None)
-    systems = finished("compare", "--full", runs[0], bare, "--at", "50")
-    assert "of bare (--gpus)." in systems.stdout
-    assert "60,536 [60,536, 60,536]" in systems.stdout  # 8 · 7,567
+    found = told("compare", runs[0], bare, "--at", "50")
+    assert (found["per_gpu"], found["without_gpu_count"]) == (False, ["bare"])
+    value = found["targets"][0]["values"][0]
+    assert value["throughput"] == pytest.approx(8 * 7567, rel=1e-4)
     assert "[gpu-count-missing]" in refusal("compare", runs[0], bare, "--price", "a=1")
     result = finished("compare", "--full", runs[0], bare, "--at", "50", "--gpus", "bare=8")
     assert "a / bare: 1.244 " in result.stdout
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "code"),
     [
-        (("--price", "c=1"), "names 'c', which is none of the runs"),
-        (("--price", "a=free"), "a=free is not a number above 0"),
-        (("--price", "a=0"), "a=0 is not a number above 0"),
-        (("--power", "1400"), "--power 1400 names no run"),
-        (("--gpus", "a=1.5"), "is not a whole number"),
-        (("--at", "fast"), "is not a list of speeds"),
-        (("--at", "0"), "is not a list of speeds"),
-        (("--json", "--markdown"), "[two-formats]"),
+        (("--price", "c=1"), "named-number-of-no-run"),
+        (("--price", "a=free"), "named-number-not-positive"),
+        (("--price", "a=0"), "named-number-not-positive"),
+        (("--power", "1400"), "named-number-without-run"),
+        (("--gpus", "a=1.5"), "gpus-not-whole"),
+        (("--at", "fast"), "targets-unfit"),
+        (("--at", "0"), "targets-unfit"),
+        (("--json", "--markdown"), "two-formats"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(
-    runs: tuple[Path, Path], more: tuple[str, ...], told: str
+    runs: tuple[Path, Path], more: tuple[str, ...], code: str
 ) -> None:
-    assert told in refusal("compare", *runs, *more)
+    assert f"[{code}]" in refusal("compare", *runs, *more)
 
 
 def test_one_run_or_one_twice_is_no_comparison(runs: tuple[Path, Path]) -> None:
-    assert "at least two" in refusal("compare", runs[0])
-    assert "named twice" in refusal("compare", runs[0], runs[0])
+    assert "[one-run-to-compare]" in refusal("compare", runs[0])
+    assert "[run-named-twice]" in refusal("compare", runs[0], runs[0])
 
 
 # --- what a run directory can become -------------------------------------------------------------
 
 
 def test_a_report_prints_the_curve_and_writes_page_and_points(runs: tuple[Path, Path]) -> None:
-    result = finished("report", runs[0], "--at", "50")
-    assert "at 50 tok/s/user: 7,567 [7,567, 7,567] tok/s/GPU, " in result.stdout
-    (value,) = json.loads(finished("report", runs[0], "--at", "50", "--json").stdout)["curve"]["at"]
-    assert value["between"] == [12, 16]
-    assert [each["start"] for each in value["starts"]] == [1, 2]
+    found = told("report", runs[0], "--at", "50,500")["curve"]
+    reached, far = found["at"]
+    assert (reached["throughput"], far["throughput"]) == (pytest.approx(7567), None)
+    assert reached["between"] == [12, 16]
+    assert [each["start"] for each in reached["starts"]] == [1, 2]
+    assert [level["concurrency"] for level in found["levels"]] == [12, 16]
     assert (runs[0] / "report.html").read_text().startswith("<!doctype html>")
     assert pq.read_table(runs[0] / "points.parquet")["concurrency"].to_pylist() == [12, 12, 16, 16]
 
 
-def test_a_report_as_json_holds_points_and_curve(runs: tuple[Path, Path]) -> None:
-    found = json.loads(finished("report", runs[0], "--at", "50,500", "--json").stdout)
-    assert [value["throughput"] is None for value in found["curve"]["at"]] == [False, True]
-    assert [level["concurrency"] for level in found["curve"]["levels"]] == [12, 16]
-
-
-def interrupted(run: Path) -> None:
-    document = orjson.loads((run / "c0016" / "point.json").read_bytes())
-    document["facts"]["conduct"]["interrupted"] = True
+def change_point(run: Path, level: int, **facts: Any) -> dict[str, Any]:
+    """Return a point's document with other facts, without what ``write_point`` adds."""
+    document = orjson.loads((run / f"c{level:04}" / "point.json").read_bytes())
     del document["concurrency"], document["status"]
-    RunDirectory(run).write_point(16, PointStatus.INTERRUPTED, document)
+    changed: dict[str, Any] = document | {"facts": document["facts"] | facts}
+    return changed
 
 
-def killed(run: Path) -> None:
-    document = orjson.loads((run / "c0016" / "point.json").read_bytes())
-    facts = document["facts"] | {"window": None}
-    RunDirectory(run).write_point(16, PointStatus.RUNNING, {"facts": facts})
-
-
-def without_point(run: Path) -> None:
-    (run / "c0016" / "point.json").unlink()
-
-
-def without_records(run: Path) -> None:
-    (file,) = REQUESTS.files(run / "c0016")
-    file.unlink()
-
-
-def never_begun(run: Path) -> None:
-    shutil.rmtree(run / "c0016")
-    RunDirectory(run).write_sweep({**read_sweep(run), "levels": [12, 16]})
-
-
-CUT_SHORT = [
-    (interrupted, "interrupted"),
-    (killed, "not finished: still running, or killed"),
-    (without_point, "c0016 has no point.json"),
-    (without_records, "no request was sent in the window"),
-    (never_begun, "not begun"),
-]
-
-
-@pytest.mark.parametrize(("becomes", "why"), CUT_SHORT)
-def test_a_level_that_was_cut_short_is_told_and_is_on_no_curve(
-    runs: tuple[Path, Path], tmp_path: Path, becomes: Callable[[Path], None], why: str
+def test_levels_that_were_cut_short_are_told_and_are_on_no_curve(
+    tmp_path: Path, goldens: Goldens
 ) -> None:
-    run = make_run(tmp_path / "r", A)
-    becomes(run)
-    result = finished("report", run, "--at", "50")
-    assert result.returncode == 1
-    said = "ot measured: 16 agents" if becomes is never_begun else why
-    assert said in result.stdout
-    assert "at 50 tok/s/user: not reached, slowest valid level 60.0" in result.stdout
-    assert said in (run / "report.html").read_text()
-    plain = json.loads(finished("report", run, "--at", "50", "--json").stdout)
-    assert plain["curve"]["at"][0]["throughput"] is None
-    assert plain["curve"]["at"][0]["every_level_is"] == "faster"
-    assert plain["curve"]["frontier"] == [12]
-    against = finished("compare", "--full", runs[0], run, "--at", "50")
-    assert against.returncode == 1
-    assert f": {why}." in against.stdout
-    told = json.loads(finished("compare", runs[0], run, "--at", "50", "--json").stdout)
-    assert told["targets"][0]["ratios"][0]["throughput"] is None
-    assert told["runs"][1]["left_out"] == [{"concurrency": 16, "start": 1, "why": why}]
+    """Of six levels one is whole. The others were interrupted, killed, lost their point.json, lost
+    their records, and were never begun.
+    """
+    levels = [Level(each, 60.0 - each, 6000.0 + 10 * each) for each in range(2, 8)]
+    whole, run = make_run(tmp_path / "whole", levels), make_run(tmp_path / "r", levels)
+    directory = RunDirectory(run)
+    cut = change_point(run, 3, conduct={"interrupted": True})
+    directory.write_point(3, PointStatus.INTERRUPTED, cut)
+    unfinished = {"facts": change_point(run, 4, window=None)["facts"]}
+    directory.write_point(4, PointStatus.RUNNING, unfinished)
+    (run / "c0005" / "point.json").unlink()
+    (records,) = REQUESTS.files(run / "c0006")
+    records.unlink()
+    shutil.rmtree(run / "c0007")
+    directory.write_sweep({**read_sweep(run), "levels": [2, 3, 4, 5, 6, 7]})
+
+    text = finished("report", run, "--at", "50").stdout
+    goldens.check_text("words/report-cut-short", text.replace(str(tmp_path), "PLACE"))
+    found = told("report", run, "--at", "50", exit_code=1)
+    codes = {each["concurrency"]: {f["code"] for f in each["findings"]} for each in found["points"]}
+    assert codes.keys() == {2, 3, 4, 6}
+    assert "run-interrupted" in codes[3]
+    assert "not-finished" in codes[4]
+    assert "nothing-sent" in codes[6]
+    assert [each["concurrency"] for each in found["not_measured"]] == [5, 7]
+    assert found["curve"]["frontier"] == [2]
+    (value,) = found["curve"]["at"]
+    assert (value["throughput"], value["every_level_is"]) == (None, "faster")
+    compared = told("compare", whole, run, "--at", "57", exit_code=1)
+    assert compared["targets"][0]["ratios"][0]["throughput"] is None
+    left_out = compared["runs"][1]["left_out"]
+    assert [each["concurrency"] for each in left_out] == [3, 4, 5, 6, 7]
 
 
-def newer(run: Path) -> None:
-    (file,) = REQUESTS.files(run / "c0016")
+def test_levels_that_cannot_be_read_are_named_by_report_and_compare_alike(
+    runs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """Records of another version, records that are no Parquet, a point without its facts."""
+    levels = [Level(each, 60.0, 6000.0) for each in (2, 3, 4, 5)]
+    run = make_run(tmp_path / "r", levels)
+    files = {each: next(iter(REQUESTS.files(run / f"c{each:04}"))) for each in (2, 3)}
     version = {b"agentx_replay.schema_version": b"99"}
-    pq.write_table(pq.read_table(file).replace_schema_metadata(version), file)
-
-
-def no_parquet(run: Path) -> None:
-    (file,) = REQUESTS.files(run / "c0016")
-    file.write_bytes(b"PAR1 and no more")
-
-
-def torn(run: Path) -> None:
-    (run / "c0016" / "point.json").write_bytes(b'{"concurr')
-
-
-def without_facts(run: Path) -> None:
-    document = orjson.loads((run / "c0016" / "point.json").read_bytes())
+    pq.write_table(pq.read_table(files[2]).replace_schema_metadata(version), files[2])
+    files[3].write_bytes(b"PAR1 and no more")
+    point = run / "c0004" / "point.json"
+    document = orjson.loads(point.read_bytes())
     del document["facts"]["gpus"]
-    (run / "c0016" / "point.json").write_bytes(orjson.dumps(document))
-
-
-@pytest.mark.parametrize(
-    ("becomes", "told"),
-    [
-        (newer, "has record schema 99, this version reads 3"),
-        (no_parquet, "cannot be read"),
-        (without_facts, "lacks the facts of the point"),
-    ],
-)
-def test_a_level_that_cannot_be_read_is_named_by_report_and_compare_alike(
-    runs: tuple[Path, Path], tmp_path: Path, becomes: Callable[[Path], None], told: str
-) -> None:
-    run = make_run(tmp_path / "r", A)
-    becomes(run)
+    point.write_bytes(orjson.dumps(document))
     for command in (
         ("report", run),
         ("report", run, "--json"),
-        ("compare", runs[0], run, "--full"),
+        ("compare", "--full", runs[0], run),
     ):
         result = finished(*command)
         assert result.returncode == 1
-        assert told in " ".join(result.stdout.split())
-        assert str(run / "c0016") in result.stdout
-
-
-def test_a_torn_point_is_named_by_report_and_compare_alike(
-    runs: tuple[Path, Path], tmp_path: Path
-) -> None:
-    run = make_run(tmp_path / "r", A)
-    torn(run)
+        for broken in ("c0002", "c0003", "c0004"):
+            assert str(run / broken) in result.stdout
+        assert str(run / "c0005") not in result.stdout
+    assert [
+        level["concurrency"] for level in told("report", run, exit_code=1)["curve"]["levels"]
+    ] == [5]
+    point.write_bytes(b'{"concurr')
     for command in (
         ("report", run),
         ("report", run, "--json"),
-        ("compare", runs[0], run, "--full"),
+        ("compare", "--full", runs[0], run),
     ):
         said = refusal(*command)
         assert "[json-unreadable]" in said
-        assert str(run / "c0016") in said
+        assert str(run / "c0004") in said
 
 
 def test_one_point_failed_points_and_no_success_have_clear_answers(tmp_path: Path) -> None:
-    one = finished("report", make_run(tmp_path / "one", A[:1]), "--at", "50")
-    said = " ".join(one.stdout.split())
-    assert "slowest valid level 60.0 → add 16 agents" in said
+    one = make_run(tmp_path / "one", A[:1])
+    (value,) = told("report", one, "--at", "50")["curve"]["at"]
+    nearest = value["nearest"]
+    assert (nearest["concurrency"], nearest["throughput"]) == (12, pytest.approx(6000))
     none = make_run(tmp_path / "none", [Level(4, 50.0, 100.0, status=Status.FAILED)])
-    result = finished("report", none)
-    assert result.returncode == 1
-    assert json.loads(finished("report", none, "--json").stdout)["curve"]["levels"] == []
-    assert "[run-without-valid-point]" in refusal("compare", tmp_path / "one", none)
+    assert told("report", none, exit_code=1)["curve"]["levels"] == []
+    assert "[run-without-valid-point]" in refusal("compare", one, none)
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
@@ -397,20 +320,8 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     assert "[run-without-point]" in refusal("report", tmp_path / "empty", "--json")
 
 
-def test_another_corpus_gets_its_ratio_and_the_word_that_it_is_another(
-    runs: tuple[Path, Path], tmp_path: Path
-) -> None:
-    other = make_run(tmp_path / "o", twice(B), corpus="0ther")
-    told = json.loads(finished("compare", runs[0], other, "--at", "50", "--json").stdout)
-    assert told["did_same_work"] is False
-    assert told["same_work"][0] == {"name": "corpus", "same": False, "said": ["c0ffee", "0ther"]}
-
-
-def test_without_a_gpu_count_throughput_is_the_systems_and_says_so(tmp_path: Path) -> None:
-    bare = make_run(tmp_path / "bare", A, gpus=None)
-    result = finished("report", bare, "--at", "50")
-    assert "(--gpus)" in result.stdout
-    plain = json.loads(finished("report", bare, "--at", "50", "--json").stdout)
-    assert plain["curve"]["gpus"] is None
-    assert plain["points"][0]["total_tokens_per_s_per_gpu"] is None
-    assert plain["points"][0]["total_tokens_per_s"] == pytest.approx(48_000)  # 8 times 6,000
+def test_without_a_gpu_count_throughput_is_the_systems(tmp_path: Path) -> None:
+    found = told("report", make_run(tmp_path / "bare", A, gpus=None), "--at", "50")
+    assert found["curve"]["gpus"] is None
+    assert found["points"][0]["total_tokens_per_s_per_gpu"] is None
+    assert found["points"][0]["total_tokens_per_s"] == pytest.approx(48_000)  # 8 times 6,000

@@ -4,14 +4,14 @@ import random
 from pathlib import Path
 
 import pytest
-from crash_runs import Left, Victim, killed_runs, simulator
+from crash_runs import Doom, Left, killed_runs, simulator
 
 from benchmarks.results_file import write_result
 
 ROUNDS = 10
-RUNS: list[tuple[Victim, int]] = [
-    ("parent", 1), ("parent", 1), ("parent", 2), ("worker", 2), ("worker", 2),
-]  # fmt: skip
+RUNS = (
+    Doom("parent", 1), Doom("parent", 1), Doom("parent", 2), Doom("worker", 2), Doom("worker", 2),
+)  # fmt: skip
 
 pytestmark = pytest.mark.long
 
@@ -20,8 +20,8 @@ def _figures(left: list[Left]) -> dict[str, object]:
     lost_s = sorted(run.lost_s for run in left)
     return {
         "runs": len(left),
-        "killed_parents": sum(run.victim == "parent" for run in left),
-        "killed_workers": sum(run.victim == "worker" for run in left),
+        "killed_parents": sum(run.doom.victim == "parent" for run in left),
+        "killed_workers": sum(run.doom.victim == "worker" for run in left),
         "readable": sum(run.reported["valid"] is False for run in left),
         "responses_ended_before_the_kill": sum(run.responses for run in left),
         "of_those_on_disk": sum(run.on_disk for run in left),
@@ -36,7 +36,7 @@ def _figures(left: list[Left]) -> dict[str, object]:
 
 
 def test_fifty_kills_lose_nothing_that_had_ended_more_than_five_seconds_before(
-    tmp_path: Path,
+    tmp_path: Path, small_traces: Path
 ) -> None:
     rng = random.Random()
     left: list[Left] = []
@@ -44,7 +44,7 @@ def test_fifty_kills_lose_nothing_that_had_ended_more_than_five_seconds_before(
         for number in range(ROUNDS):
             place = tmp_path / str(number)
             place.mkdir()
-            left += killed_runs(url, place, RUNS, rng)
+            left += killed_runs(url, place, RUNS, small_traces, rng)
     write_result("crashes", _figures(left))
     assert [run.orphans for run in left] == [0] * len(left)
     assert all(run.reported["valid"] is False for run in left)

@@ -95,9 +95,13 @@ def gone_on_with(run: Path, other: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [reported, compared, gone_on_with])
-@pytest.mark.parametrize("state", ["out", "killed"])
 @settings(suppress_health_check=[HealthCheck.too_slow])
-@given(file=st.sampled_from(FILES), number=PLACES, value=st.sampled_from(DAMAGE))
+@given(
+    state=st.sampled_from(["out", "killed"]),
+    file=st.sampled_from(FILES),
+    number=PLACES,
+    value=st.sampled_from(DAMAGE),
+)
 def test_a_damaged_field_gives_an_answer_or_a_sentence(
     whole: Path,
     command: Callable[[Path, Path], None],

@@ -8,11 +8,15 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from command_line import ROOT, SHORT, finished_alone, started
+from command_line import ROOT, SHORT, finished_alone, refusal, started
 
 from agentx_replay.results.run_directory import read_points
 
-LONG_RUN = ("run", "--concurrency", "8", "--workers", "1", "--override", "window_s=600", *SHORT)
+
+@pytest.fixture
+def long_run(small_traces: Path) -> tuple[str, ...]:
+    rules = ("--workers", "1", "--override", "window_s=600", *SHORT)
+    return ("run", "--concurrency", "8", "--traces", str(small_traces), *rules)
 
 
 def mounted(where: Path, options: str) -> None:
@@ -29,15 +33,15 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     where = tmp_path / "disk"
     mounted(where, "size=300k")
     yield where
-    subprocess.run(["umount", str(where)], check=True)
+    subprocess.run(["umount", "--lazy", str(where)], check=True)
 
 
 @pytest.fixture
 def read_only_disk(tmp_path: Path) -> Iterator[Path]:
-    where = tmp_path / "disk"
+    where = tmp_path / "read-only"
     mounted(where, "size=1m,ro")
     yield where
-    subprocess.run(["umount", str(where)], check=True)
+    subprocess.run(["umount", "--lazy", str(where)], check=True)
 
 
 def fill(disk: Path) -> None:
@@ -47,16 +51,11 @@ def fill(disk: Path) -> None:
             pass
 
 
-def told(result: subprocess.CompletedProcess[str]) -> str:
-    assert "Traceback" not in result.stderr
-    return " ".join(result.stderr.strip().splitlines()[-2:])
-
-
 def test_a_disk_that_fills_ends_the_run_and_keeps_what_was_written(
-    small_disk: Path, tmp_path: Path
+    small_disk: Path, tmp_path: Path, long_run: tuple[str, ...]
 ) -> None:
     out = small_disk / "out"
-    with started(tmp_path, *LONG_RUN, "--out", str(out)) as command:
+    with started(tmp_path, *long_run, "--out", str(out)) as command:
         command.wait_until(lambda: any(out.glob("c0008/requests.parquet/part-*")))
         fill(small_disk)
         assert command.ended() == 2
@@ -67,37 +66,39 @@ def test_a_disk_that_fills_ends_the_run_and_keeps_what_was_written(
     assert len(point.requests(("request_id",))) > 0
 
 
-def test_a_disk_that_is_full_before_the_start_is_told_at_once(small_disk: Path) -> None:
+def test_a_full_or_read_only_disk_is_told_before_anything_is_measured(
+    small_disk: Path, read_only_disk: Path, small_traces: Path
+) -> None:
     fill(small_disk)
-    result = finished_alone("run", "--virtual", "--out", str(small_disk / "out"))
-    assert result.returncode == 2
-    assert "[disk-full]" in told(result)
+    run = ("run", "--virtual", "--traces", small_traces, "--out")
+    full = finished_alone(
+        *run, small_disk / "out"
+    )  # an end of its own, so that it can be unmounted
+    assert full.returncode == 2
+    assert "[disk-full]" in full.stderr
+    assert "[disk-read-only]" in refusal(*run, read_only_disk / "out")
 
 
-def test_a_read_only_disk_is_told_before_anything_is_measured(read_only_disk: Path) -> None:
-    result = finished_alone("run", "--virtual", "--out", str(read_only_disk / "out"))
-    assert result.returncode == 2
-    assert "[disk-read-only]" in told(result)
-
-
-def test_a_file_size_limit_is_told(tmp_path: Path) -> None:
+def test_a_file_size_limit_is_told(tmp_path: Path, small_traces: Path) -> None:
     """``ulimit -f 8``: 8 blocks of 1,024 bytes a file, which a point's records exceed."""
-    out = tmp_path / "out"
-    script = 'ulimit -f 8; exec "$0" -m agentx_replay run --virtual --out "$1"'
+    script = 'ulimit -f 8; exec "$0" -m agentx_replay run --virtual --traces "$1" --out "$2"'
     result = subprocess.run(
-        ["bash", "-c", script, sys.executable, str(out)],
+        ["bash", "-c", script, sys.executable, str(small_traces), str(tmp_path / "out")],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
     )
     assert result.returncode == 2
-    assert "[file-size-limit]" in told(result)
+    assert "Traceback" not in result.stderr
+    assert "[file-size-limit]" in result.stderr
 
 
-def test_a_directory_that_vanishes_ends_the_run_and_says_so(tmp_path: Path) -> None:
+def test_a_directory_that_vanishes_ends_the_run_and_says_so(
+    tmp_path: Path, long_run: tuple[str, ...]
+) -> None:
     out = tmp_path / "out"
-    with started(tmp_path, *LONG_RUN, "--out", str(out)) as command:
+    with started(tmp_path, *long_run, "--out", str(out)) as command:
         command.wait_until_it_says("c=8 window")
         shutil.rmtree(out)
         assert command.ended() == 2

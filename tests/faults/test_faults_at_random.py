@@ -17,7 +17,7 @@ from socket_replay import Controls, Outcome, replayed
 
 LANES = 24
 SHARE = 1 / 12
-ENDS_AT_REQUEST = 700
+ENDS_AT_REQUEST = 450
 UNHARMED = 100
 """Requests before the first fault: a run stops when a tenth of its first few fail."""
 
@@ -117,4 +117,4 @@ def test_every_fault_has_its_record(broken: Broken) -> None:
 
 def test_the_end_comes_on_time_whatever_hangs_and_leaves_no_task(broken: Broken) -> None:
     assert broken.outcome.tasks_left == 0
-    assert broken.outcome.overtime_s < 5.0  # a busy machine's slack; what hangs would take 3600
+    assert broken.outcome.overtime_s < 30.0  # a busy machine's slack; what hangs would take 3600

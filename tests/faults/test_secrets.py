@@ -90,7 +90,7 @@ def test_a_run_leaves_no_secret_in_files_on_screen_or_in_process_titles(tmp_path
     try:
         arguments = (
             "run", "--url", simulator.url, "--config", str(config), "--concurrency", "2",
-            "--workers", "2", "--traces", str(traces), "--override", "window_s=2", *SHORT,
+            "--workers", "2", "--traces", str(traces), "--override", "window_s=1", *SHORT,
             "--out", str(out),
         )  # fmt: skip
         with started(tmp_path, *arguments, OPENAI_API_KEY=KEY) as command:

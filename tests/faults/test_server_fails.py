@@ -8,8 +8,8 @@ from socket_replay import Controls, replayed
 
 from agentx_replay.replay.window import WindowResult
 
-LANES = 12
-WARMED_UP = 200
+LANES = 6
+WARMED_UP = 100
 """Requests before anything goes wrong: a tenth of all that ended may fail."""
 
 
@@ -55,15 +55,15 @@ class Hangs:
 
     def __call__(self, controls: Controls, number: int, body: bytes) -> Fault | None:
         stall = Break(Act.STALL, Point.BETWEEN_EVENTS, stall_s=3600.0)
-        return Fault(breaks=stall) if number >= WARMED_UP else None
+        return Fault(breaks=stall) if number >= 4 * LANES else None
 
 
 def test_a_server_that_hangs_is_left_at_the_end_of_window_and_grace(tmp_path: Path) -> None:
-    outcome = replayed(tmp_path, Hangs(), lanes=LANES, window_s=4.0, grace_s=0.5)
+    outcome = replayed(tmp_path, Hangs(), lanes=LANES, window_s=2.0, grace_s=0.5)
     window = outcome.result.window
     assert isinstance(window, WindowResult)
-    assert window.close_ns - window.open_ns >= 4_000_000_000
-    assert 0.0 <= outcome.overtime_s < 5.0  # a busy machine's slack
+    assert window.close_ns - window.open_ns >= 2_000_000_000
+    assert 0.0 <= outcome.overtime_s < 30.0  # a busy machine's slack; what hangs would take 3600
     assert outcome.tasks_left == 0
     cut = [row for row in outcome.rows if row["status"] == "cut"]
     assert {row["lane"] for row in cut} == set(range(LANES))
@@ -82,8 +82,8 @@ class Goes:
 def test_a_server_that_is_gone_ends_the_level_with_the_count_of_failures(tmp_path: Path) -> None:
     outcome = replayed(tmp_path, Goes(), lanes=LANES)
     failure = outcome.result.failure
-    failed = sum(row["status"] == "failed" for row in outcome.rows)
+    ended = [row["status"] for row in outcome.rows if row["status"] != "cut"]
     assert failure is not None
     assert failure.code == "too-many-failed"
-    assert failed >= 20
+    assert ended.count("failed") > len(ended) / 10
     assert {row["request_id"] for row in outcome.rows} == outcome.sent.keys()
