@@ -1,6 +1,7 @@
 """An endpoint without a server that notes every request's bytes in a file of its own process.
 
-It can be sent to a worker process. Its answers take 10 ms; one worker can be made to die.
+It can be sent to a worker process. Its answers take a while, and their timestamps are as
+uncertain as its timer is late; one worker can be made to die.
 """
 
 import asyncio
@@ -18,24 +19,26 @@ from agentx_replay.endpoint.requests import Requests
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.endpoint.url import parse_base_url
 from agentx_replay.replay.ports import Clock, Dispatch, ErrorCategory, Response, Status
+from agentx_replay.results.schema import REQUESTS
 
-ANSWER_S = 0.010
 BUSY_EVERY_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """``directory`` is where the notes go. Who sends a request of ``deadly_lane`` later than
-    ``dies_after_s`` sends its own process ``deadly_signal``. With ``odd_lanes_fail`` their requests
-    do. A loop is kept busy for ``busy_s`` every ``BUSY_EVERY_S``.
+    """``directory`` is where the notes go. Who sends a request of ``deadly_lane`` once
+    ``deadly_parts`` workers have written a part of their requests there sends its own process
+    ``deadly_signal``. With ``odd_lanes_fail`` their requests do. An answer takes ``answer_s``. A
+    loop is kept busy for ``busy_s`` every ``BUSY_EVERY_S``.
     """
 
     directory: Path
     deadly_lane: int | None = None
-    dies_after_s: float = 0.0
+    deadly_parts: int = 0
     deadly_signal: signal.Signals = signal.SIGKILL
     odd_lanes_fail: bool = False
     busy_s: float = 0.0
+    answer_s: float = 0.010
 
 
 class RecordingEndpoint:
@@ -44,7 +47,6 @@ class RecordingEndpoint:
     def __init__(self, orders: Orders, clock: Clock) -> None:
         self._orders = orders
         self._clock = clock
-        self._begun_ns = clock.now_ns()
         self._chat = Requests(EndpointSettings(parse_base_url("http://127.0.0.1:1"), "m"))
         self._cut = asyncio.Event()
         self._open = True
@@ -62,6 +64,7 @@ class RecordingEndpoint:
         failing = self._orders.odd_lanes_fail and dispatch.lane % 2 == 1
         status = Status.CUT if cut else Status.FAILED if failing else Status.OK
         count = min(dispatch.max_tokens, 5)
+        late_ns = max(0, end_ns - send_ns - round(self._orders.answer_s * 1e9))
         return Response(
             status=status,
             send_ns=send_ns,
@@ -70,19 +73,23 @@ class RecordingEndpoint:
             prompt_tokens=dispatch.prompt.tokens,
             completion_tokens=dispatch.max_tokens,
             error_category=ErrorCategory.RESET if failing else None,
+            first_token_uncertainty_ns=late_ns,
+            last_token_uncertainty_ns=late_ns,
         )
 
     async def _answered(self) -> bool:
         """Wait for the answer's time; True where it was cut."""
         try:
-            await asyncio.wait_for(self._cut.wait(), ANSWER_S)
+            await asyncio.wait_for(self._cut.wait(), self._orders.answer_s)
         except TimeoutError:
             return False
         return True
 
     def _die_if_told(self, dispatch: Dispatch) -> None:
-        lived_s = (self._clock.now_ns() - self._begun_ns) / 1e9
-        if dispatch.lane == self._orders.deadly_lane and lived_s > self._orders.dies_after_s:
+        if dispatch.lane != self._orders.deadly_lane:
+            return
+        parts = REQUESTS.parts(self._orders.directory).glob("part-*")
+        if len({part.name.split("-")[1] for part in parts}) >= self._orders.deadly_parts:
             os.kill(os.getpid(), self._orders.deadly_signal)
 
     def _keep_busy(self) -> None:

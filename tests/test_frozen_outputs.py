@@ -38,8 +38,8 @@ def test_what_a_report_and_its_page_say(
     goldens.check_text(f"outputs/page-{name}", page)
 
 
-def test_what_a_whole_report_says(kept: dict[str, Path], goldens: Goldens) -> None:
-    run = kept["starts"]
+def test_what_a_whole_report_says(kept_run: Callable[[str], Path], goldens: Goldens) -> None:
+    run = kept_run("starts")
     goldens.check_text("outputs/report-full", said("report", run, "--full", place=run.parent))
 
 

@@ -23,7 +23,6 @@ from agentx_replay.results.layout import latency_log
 from agentx_replay.results.recent import Snapshot
 from agentx_replay.results.run_directory import RunDirectory, read_points
 from agentx_replay.scenario import load_scenario
-from agentx_replay.shipped import shipped_directory
 
 SCENARIO = load_scenario("quick").override(
     window_s=3.0, grace_s=2.0, warmup_requests=1, primer_lead_s=0.1
@@ -49,16 +48,10 @@ class Seen:
         """Nothing is kept of it."""
 
 
-def measured(tmp_path: Path, busy_s: float, workers: int) -> tuple[Point, Seen]:
+def measured(tmp_path: Path, traces: Path, busy_s: float, workers: int) -> tuple[Point, Seen]:
     notes = tmp_path / "notes"
     notes.mkdir()
-    source = SessionSource(
-        traces=shipped_directory("traces"),
-        skip_bad=False,
-        max_context=None,
-        context_policy="session",
-        max_sessions=None,
-    )
+    source = SessionSource(traces, False, None, "session", None)
     corpus, selection = source.read()
     calibration = assumed("test", "chat")
     level = Level(
@@ -82,12 +75,12 @@ def measured(tmp_path: Path, busy_s: float, workers: int) -> tuple[Point, Seen]:
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_client_whose_loop_is_blocked_makes_its_point_invalid(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
+    tmp_path: Path, small_traces: Path, monkeypatch: pytest.MonkeyPatch, workers: int
 ) -> None:
     tests = Path(__file__).resolve().parents[1]
     monkeypatch.setenv("PYTHONPATH", f"{tests.parent}:{tests}")
     # Of every 0.32 s the loop is blocked for 0.12 s, far longer than a whole response takes.
-    point, seen = measured(tmp_path, busy_s=0.12, workers=workers)
+    point, seen = measured(tmp_path, small_traces, busy_s=0.12, workers=workers)
     assert not point.valid
     assert point.has("client-stamps-late")
     assert point.has("client-sends-late")

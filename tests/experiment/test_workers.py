@@ -38,13 +38,7 @@ from agentx_replay.scenario import load_scenario
 from agentx_replay.shipped import shipped_directory
 
 LANES = 6
-SOURCE = SessionSource(
-    traces=shipped_directory("traces"),
-    skip_bad=False,
-    max_context=None,
-    context_policy="session",
-    max_sessions=None,
-)
+BUNDLED = shipped_directory("traces")
 SCENARIO = load_scenario("quick").override(
     window_s=1.5, grace_s=2.0, warmup_requests=3, primer_lead_s=0.2
 )
@@ -56,20 +50,21 @@ def _endpoint_can_be_imported_by_a_worker(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("PYTHONPATH", f"{tests.parent}{os.pathsep}{tests}")
 
 
-def parts(directory: Path, workers: int, orders: Orders, *, window_s: float = 1.5) -> list[Part]:
+def parts(traces: Path, workers: int, orders: Orders, *, window_s: float = 1.5) -> list[Part]:
+    source = SessionSource(traces, False, None, "session", None)
     calibration = assumed("test", "chat")
     prompting = Prompting(wording_of(calibration, chat=True), calibration.cost, "salt", "session")
-    corpus, selection = SOURCE.read()
+    corpus, selection = source.read()
     scenario = dataclasses.replace(SCENARIO, window_s=window_s)
     plan = Plan(scenario, corpus.fingerprint, GraphLibrary(selection, scenario), LANES, start=2)
     return [
         Part(
             plan=plan,
-            source=SOURCE,
+            source=source,
             prompting=prompting,
             attempt=0,
             run_id="r",
-            directory=directory,
+            directory=orders.directory,
             origin_ns=time.monotonic_ns(),
             open=partial(RecordingEndpoint, orders),
             worker=worker,
@@ -121,7 +116,7 @@ def sent_by(tmp_path: Path, workers: int) -> tuple[dict[str, str], set[str]]:
     """Every request's bytes, and which were warm-up."""
     directory = tmp_path / str(workers)
     directory.mkdir()
-    level = run(parts(directory, workers, Orders(directory)))
+    level = run(parts(BUNDLED, workers, Orders(directory)))
     assert level.result.failure is None
     rows = REQUESTS.read(directory, ("request_id", "phase")).to_pylist()
     sent = sent_bytes(directory)
@@ -141,8 +136,10 @@ def test_one_two_and_three_processes_send_the_same_bytes(tmp_path: Path) -> None
         assert {name: several[name] for name in common} == {name: one[name] for name in common}
 
 
-def test_each_lane_is_played_by_one_worker_and_all_in_one_window(tmp_path: Path) -> None:
-    level = run(parts(tmp_path, 3, Orders(tmp_path)))
+def test_each_lane_is_played_by_one_worker_and_all_in_one_window(
+    tmp_path: Path, small_traces: Path
+) -> None:
+    level = run(parts(small_traces, 3, Orders(tmp_path)))
     opened = {result.window and result.window.open_ns for result in level.workers if result}
     assert level.result.window is not None
     assert opened == {level.result.window.open_ns}
@@ -158,18 +155,19 @@ def test_each_lane_is_played_by_one_worker_and_all_in_one_window(tmp_path: Path)
     REQUESTS.compact(tmp_path)
 
 
-def test_a_stop_reaches_every_worker(tmp_path: Path) -> None:
-    of = parts(tmp_path, 2, Orders(tmp_path), window_s=600.0)
+def test_a_stop_reaches_every_worker(tmp_path: Path, small_traces: Path) -> None:
+    of = parts(small_traces, 2, Orders(tmp_path), window_s=600.0)
     level = run(of, stop_when=lambda progress: sum(each.recent.ended for each in progress) > 10)
     assert level.result.interrupted
     assert level.result.failure is None
     assert all(result is not None and result.interrupted for result in level.workers)
 
 
-def test_a_worker_that_dies_fails_the_level_and_what_it_had_written_stays(tmp_path: Path) -> None:
-    # A part is written every 4 s, so that its first is on disk when it dies.
-    orders = Orders(tmp_path, deadly_lane=1, dies_after_s=6.0)
-    level = run(parts(tmp_path, 2, orders, window_s=600.0))
+def test_a_worker_that_dies_fails_the_level_and_what_it_had_written_stays(
+    tmp_path: Path, small_traces: Path
+) -> None:
+    orders = Orders(tmp_path, deadly_lane=1, deadly_parts=2, answer_s=0.1)
+    level = run(parts(small_traces, 2, orders, window_s=600.0))
     assert level.result.failure == died(1, -9)
     assert not level.result.interrupted
     assert [result is None for result in level.workers] == [False, True]
@@ -179,10 +177,13 @@ def test_a_worker_that_dies_fails_the_level_and_what_it_had_written_stays(tmp_pa
     assert lanes == set(range(LANES))
 
 
-def test_a_worker_that_hangs_fails_the_level_and_what_it_had_written_stays(tmp_path: Path) -> None:
+def test_a_worker_that_hangs_fails_the_level_and_what_it_had_written_stays(
+    tmp_path: Path, small_traces: Path
+) -> None:
     """It is stopped by a signal: alive, its pipe open, its loop still."""
-    orders = Orders(tmp_path, deadly_lane=1, dies_after_s=6.0, deadly_signal=signal.SIGSTOP)
-    level = run(parts(tmp_path, 2, orders, window_s=600.0), hang_after_s=3.0)
+    stops = signal.SIGSTOP
+    orders = Orders(tmp_path, deadly_lane=1, deadly_parts=2, deadly_signal=stops, answer_s=0.1)
+    level = run(parts(small_traces, 2, orders, window_s=600.0), hang_after_s=3.0)
     assert level.result.failure == hung(1, 3.0)
     assert not level.result.interrupted
     assert [result is None for result in level.workers] == [False, True]
@@ -191,18 +192,20 @@ def test_a_worker_that_hangs_fails_the_level_and_what_it_had_written_stays(tmp_p
     assert lanes == set(range(LANES))
 
 
-def test_a_warm_up_that_fails_at_one_worker_fails_the_level(tmp_path: Path) -> None:
-    level = run(parts(tmp_path, 2, Orders(tmp_path, odd_lanes_fail=True)))
+def test_a_warm_up_that_fails_at_one_worker_fails_the_level(
+    tmp_path: Path, small_traces: Path
+) -> None:
+    level = run(parts(small_traces, 2, Orders(tmp_path, odd_lanes_fail=True)))
     assert level.result.window is None
     assert level.result.failure is not None
     assert level.result.failure.code == "warm-up-failed"
     assert re.search(" r-c6-l[135]-p0-s0-t", level.result.failure.text)
 
 
-def test_sessions_that_changed_meanwhile_are_refused(tmp_path: Path) -> None:
+def test_sessions_that_changed_meanwhile_are_refused(tmp_path: Path, small_traces: Path) -> None:
     of = [
         dataclasses.replace(part, plan=dataclasses.replace(part.plan, corpus_fingerprint="0" * 16))
-        for part in parts(tmp_path, 2, Orders(tmp_path))
+        for part in parts(small_traces, 2, Orders(tmp_path))
     ]
     with refuses("sessions-changed-at-start"):
         run(of)
