@@ -6,8 +6,9 @@
  * in its X-Request-ID), and from FIRST_NS on emits TOKENS chunked SSE events a stream, one every
  * INTERVAL_US: spread evenly over the interval, or all at once where BURST is 1. Of TURNS servers
  * that take turns it is one: after every TURN_TOKENS it pauses while the others emit theirs. One
- * second after the last token it ends every response. STAMP_FILE gets the CLOCK_MONOTONIC ns of
- * every write, int64, stream by stream. It serves one such round and exits.
+ * second after the last token it ends every response, and waits until every client has closed, as a
+ * server that keeps connections alive. STAMP_FILE gets the CLOCK_MONOTONIC ns of every write, int64,
+ * stream by stream. It serves one such round and exits.
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -114,6 +115,9 @@ int main(int argc, char **argv) {
     int end_size = chunk(end, text);
     end_size += sprintf(end + end_size, "0\r\n\r\n");
     for (int i = 0; i < streams; i++) send_all(fds[i], end, end_size);
+
+    for (int i = 0; i < streams; i++)
+        while (read(fds[i], end, sizeof end) > 0) {}
 
     FILE *file = fopen(argv[5], "wb");
     if (!file || fwrite(stamps, sizeof *stamps, (size_t)streams * tokens, file) !=

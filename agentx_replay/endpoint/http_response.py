@@ -178,7 +178,8 @@ class HttpResponse:
         stream = self._stream
         if not self._between_chunks or self._inside_read or stream is None:
             return False
-        texts = self._alike_chunks.texts(islice(self._waiting, _ALIKE_A_LOOK), stream.alike)
+        reads = tuple(islice(self._waiting, _ALIKE_A_LOOK))
+        texts = self._alike_chunks.texts(reads, stream.alike)
         stream.take_alike(texts, self._place + 1)
         self._place += len(texts)
         for _ in texts:

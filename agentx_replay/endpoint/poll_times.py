@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 TICK_NS = 2_000_000
-_SPARSE_TICK_NS = 20_000_000
+_SPARSE_TICK_NS = 50_000_000
 _BUSY = 128
 """With more responses in flight, and all of them begun, timers are sparse: each that wakes an idle
 process costs as much CPU as reading three tokens, and reads ask for ticks themselves.
@@ -110,6 +110,7 @@ class PollTimes:
     def _wake(self) -> None:
         self.late_ns += max(0, time.monotonic_ns() - self._due_ns - SLACK_NS)
         self._timer, self._period_ns = None, 0
+        self._compare_clocks()
         self.ask()
         if self._in_flight:
             self._arm()
@@ -119,7 +120,6 @@ class PollTimes:
         if len(self._ticks) == _MOST_TICKS:
             del self._ticks[: _MOST_TICKS // 2]
         self._ticks.append(time.monotonic_ns())
-        self._compare_clocks()
 
     def _compare_clocks(self) -> None:
         offset_ns = clock_offset_ns()

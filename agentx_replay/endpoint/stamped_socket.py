@@ -37,6 +37,9 @@ _HANDSHAKE_S = 60.0
 _END = b"\r\n\r\n"
 """Of a head, and of a chunked body."""
 
+_TOKEN_END = b"\n\n\r\n"
+"""Of a chunk of whole events."""
+
 _SHORT_BYTES = len(_END) + 1
 _MUCH = 4
 """A read of over the fourth part of the receive buffer: it may have been full, and the sender held
@@ -220,7 +223,7 @@ class StampedSocket:
 
     def _fast_reader(self) -> Callable[[], None]:
         """Return the hot path: keep a read and its stamp, and do no more if that is all."""
-        reads, receive = self.reads, self._sock.recvmsg
+        reads, receive, token_end = self.reads, self._sock.recvmsg, _TOKEN_END
 
         def read() -> None:
             nonlocal reads
@@ -234,7 +237,7 @@ class StampedSocket:
                 return
             reads += data, control[0][2]
             self._left_bytes = left = self._left_bytes - len(data)
-            if left <= 0 or data[-4:] == _END or len(data) < _SHORT_BYTES:
+            if left <= 0 or data[-4:] != token_end:
                 self._inspect(data)
 
         return read
