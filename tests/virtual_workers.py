@@ -2,7 +2,6 @@
 
 import asyncio
 import dataclasses
-from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -12,8 +11,8 @@ from agentx_replay.plan.graph import SessionGraph
 from agentx_replay.reason import Reason
 from agentx_replay.replay.coordinator import Coordinator
 from agentx_replay.replay.driver import Replay, ReplayResult
-from agentx_replay.replay.member import Member
 from agentx_replay.replay.page import page_bytes
+from agentx_replay.replay.peers import Member
 from agentx_replay.replay.ports import Dispatch, Status
 from agentx_replay.replay.virtual_time import run_virtual, virtual_clock
 from agentx_replay.replay.window import INTERRUPTED
@@ -45,10 +44,10 @@ def shared_replay(
     async def main() -> Shared:
         clock = virtual_clock()
         endpoint = Timed(clock, seconds, status)
-        cells = array("q", bytes(page_bytes(workers)))
+        page = bytearray(page_bytes(workers))
         plan = plan_of(graphs, lanes, scenario)
         coordinator = Coordinator(
-            cells,
+            page,
             workers,
             clock,
             system_cap_ns=round(scenario.system_idle_cap_s * S),
@@ -56,7 +55,7 @@ def shared_replay(
         )
 
         async def work(worker: int) -> ReplayResult:
-            member = Member(cells, worker, workers, clock)
+            member = Member(page, worker, workers, clock)
             mine = range(worker, lanes, workers)
             run = Replay(
                 plan,

@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from pathlib import Path
 from typing import Any, TypeVar
 
 import uvloop
@@ -27,17 +26,13 @@ from agentx_replay.analysis.responses import records_of
 from agentx_replay.analysis.server import Metrics, speculation
 from agentx_replay.analysis.tokens import latency_series
 from agentx_replay.analysis.window import Window
-from agentx_replay.endpoint.kernel_stamps import Timestamps
 from agentx_replay.experiment.conformity import level_fidelity
 from agentx_replay.experiment.interrupts import Interrupts
 from agentx_replay.experiment.live_view import ProgressSnapshot, together
 from agentx_replay.experiment.part import Part, play
-from agentx_replay.experiment.prompting import Prompting
 from agentx_replay.experiment.server_metrics import recorded_metrics
-from agentx_replay.experiment.sessions import SessionSource
 from agentx_replay.experiment.settings import Screen, Target
 from agentx_replay.experiment.workers import joint_result, play_on_workers
-from agentx_replay.plan.plan import Plan
 from agentx_replay.replay.clock import real_clock
 from agentx_replay.replay.driver import Replay, ReplayResult
 from agentx_replay.replay.ports import Clock
@@ -53,27 +48,6 @@ _Stopping = Callable[[Callable[[], None]], AbstractContextManager[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
-    """What one level replays, and what is known of it before it runs.
-
-    ``source`` is where the plan's sessions come from, for the ``workers`` (processes) that play
-    it; ``attempt`` counts how often the run had been resumed when it began. The plan is of one
-    of ``starts``. ``timestamps`` is who says when bytes arrive.
-    """
-
-    plan: Plan
-    prompting: Prompting
-    attempt: int
-    source: SessionSource
-    workers: int
-    rules: Rules
-    run_id: str
-    gpus: int | None
-    starts: int = 1
-    timestamps: Timestamps = "process"
-
-
-@dataclass(frozen=True, slots=True)
 class _Replayed:
     """What a level's replay leaves behind beside its records."""
 
@@ -83,40 +57,39 @@ class _Replayed:
 
 
 def run_level(
-    level: Level, target: Target, run: RunDirectory, screen: Screen, interrupts: Interrupts
+    part: Part,
+    facts: PointFacts,
+    starts: int,
+    target: Target,
+    run: RunDirectory,
+    screen: Screen,
+    interrupts: Interrupts,
 ) -> Point:
     """Replay a level and return its point, which is on disk by then.
 
-    A signal stops the replay, and waits while the point is computed.
-
-    Raises ``UsageError`` where the disk fails; what was written stays.
+    ``part`` is the level on one process, ``facts`` what is known before it runs. A signal stops the
+    replay, and waits while the point is computed. Raises ``UsageError`` if the disk fails; what was
+    written stays.
     """
+    of = facts.concurrency, facts.start
+    known = {
+        "plan_fingerprint": part.plan.fingerprint,
+        "run_id": part.run_id,
+        "attempt": part.attempt,
+    }
     with interrupts.held():
-        directory, replayed = _replayed(level, target, run, screen, interrupts)
-        return _written(level, replayed, run, directory)
-
-
-def _replayed(
-    level: Level, target: Target, run: RunDirectory, screen: Screen, interrupts: Interrupts
-) -> tuple[Path, _Replayed]:
-    """Replay a level; return where its records are, and what is left beside them."""
-    concurrency = level.plan.concurrency
-    screen.level_begins(concurrency, level.plan.start, level.starts)
-    directory = run.start_point(concurrency, _document(level, None), level.plan.start)
-    try:
-        return directory, _run(target, _replay(level, target, directory, screen, interrupts))
-    finally:
-        screen.level_ends()
-
-
-def _written(level: Level, replayed: _Replayed, run: RunDirectory, directory: Path) -> Point:
-    """Compute the point of a level that was replayed, and write it."""
-    for table in LEVEL_TABLES:
-        table.compact(directory)
-    point = _point(level, replayed, directory)
-    document = _document(level, point)
-    run.write_point(level.plan.concurrency, point.status, document, level.plan.start)
-    return point
+        screen.level_begins(*of, starts)
+        directory = run.start_point(of[0], known | facts_document(facts), of[1])
+        part = replace(part, directory=directory)
+        try:
+            replayed = _run(target, _replay(part, target, screen, interrupts))
+        finally:
+            screen.level_ends()
+        for table in LEVEL_TABLES:
+            table.compact(directory)
+        point = _point(part, facts, replayed)
+        run.write_point(of[0], point.status, known | point_document(point), of[1])
+        return point
 
 
 def _run(target: Target, replay: Coroutine[Any, Any, _T]) -> _T:
@@ -126,35 +99,19 @@ def _run(target: Target, replay: Coroutine[Any, Any, _T]) -> _T:
         return runner.run(replay)
 
 
-async def _replay(
-    level: Level, target: Target, directory: Path, screen: Screen, interrupts: Interrupts
-) -> _Replayed:
+async def _replay(part: Part, target: Target, screen: Screen, interrupts: Interrupts) -> _Replayed:
     clocks = nullcontext(virtual_clock()) if target.virtual else real_clock(get_running_loop())
     with clocks as clock:
-        origin_ns, origin_unix_s = clock.now_ns(), time.time()
-        parts = [
-            Part(
-                plan=level.plan,
-                source=level.source,
-                prompting=level.prompting,
-                attempt=level.attempt,
-                run_id=level.run_id,
-                directory=directory,
-                origin_ns=origin_ns,
-                open=target.open,
-                worker=worker,
-                workers=level.workers,
-            )
-            for worker in range(level.workers)
-        ]
+        part = replace(part, origin_ns=clock.now_ns())
+        origin_unix_s = time.time()
         stopping = partial(interrupts.stopping, get_running_loop())
-        with closing(parts[0].recorder()) as recorder:
+        with closing(part.recorder()) as recorder:
             if target.virtual:
-                result = await _replay_virtually(parts[0], clock, recorder, stopping)
+                result = await _replay_virtually(part, clock, recorder, stopping)
             else:
                 async with recorded_metrics(target.metrics, clock, recorder):
-                    result = await _replay_live(parts, clock, recorder, stopping, screen)
-    return _Replayed(result, origin_ns, origin_unix_s)
+                    result = await _replay_live(part, clock, recorder, stopping, screen)
+    return _Replayed(result, part.origin_ns, origin_unix_s)
 
 
 async def _replay_virtually(
@@ -167,15 +124,16 @@ async def _replay_virtually(
 
 
 async def _replay_live(
-    parts: list[Part], clock: Clock, recorder: Recorder, stopping: _Stopping, screen: Screen
+    part: Part, clock: Clock, recorder: Recorder, stopping: _Stopping, screen: Screen
 ) -> ReplayResult:
     def show(parts: list[ProgressSnapshot]) -> None:
         screen.show(*together(parts))
 
-    if len(parts) > 1:
+    if part.workers > 1:
+        parts = [replace(part, worker=worker) for worker in range(part.workers)]
         return joint_result(*await play_on_workers(parts, clock, stopping, show))
     return await play(
-        parts[0],
+        part,
         clock,
         recorder,
         lambda replay: stopping(replay.stop),
@@ -183,15 +141,15 @@ async def _replay_live(
     )
 
 
-def _point(level: Level, replayed: _Replayed, directory: Path) -> Point:
+def _point(part: Part, facts: PointFacts, replayed: _Replayed) -> Point:
     """Compute a point from its records, and write its histograms."""
-    result, origin_ns = replayed.result, replayed.origin_ns
+    result, origin_ns, directory = replayed.result, replayed.origin_ns, part.directory
     window = None
     if result.window is not None:
         window = Window(
             result.window.open_ns - origin_ns,
             result.window.close_ns - origin_ns,
-            level.plan.scenario.window_s,
+            part.plan.scenario.window_s,
         )
     failed = result.failure
     conduct = Conduct(
@@ -202,9 +160,9 @@ def _point(level: Level, replayed: _Replayed, directory: Path) -> Point:
     metrics = level_metrics(directory, window)
     accepted = accept_length(metrics, window)
     facts = replace(
-        _facts(level),
+        facts,
         window=window,
-        rules=with_drafting(level.rules, accepted),
+        rules=with_drafting(facts.rules, accepted),
         conduct=conduct,
         accept_length=accepted,
     )
@@ -214,8 +172,8 @@ def _point(level: Level, replayed: _Replayed, directory: Path) -> Point:
         lag = [] if samples is None else [loop_lag_series(samples, window)]
         series = chain(latency_series(records, window), lag)
         write_log(latency_log(directory), series, replayed.origin_unix_s)
-    live_history = level.rules.live_history
-    fidelity = level_fidelity(level.plan, directory, window, live_history=live_history)
+    live_history = facts.rules.live_history
+    fidelity = level_fidelity(part.plan, directory, window, live_history=live_history)
     return measure_point(records, samples, facts, _status(result), fidelity, metrics)
 
 
@@ -246,28 +204,3 @@ def _status(result: ReplayResult) -> PointStatus:
     if result.interrupted:
         return PointStatus.INTERRUPTED
     return PointStatus.COMPLETE if result.failure is None else PointStatus.FAILED
-
-
-def _facts(level: Level) -> PointFacts:
-    """Return what is known of a level before it runs."""
-    plan = level.plan
-    return PointFacts(
-        plan.concurrency,
-        level.gpus,
-        None,
-        level.rules,
-        Conduct(),
-        plan.start,
-        seed=plan.seed,
-        timestamps=level.timestamps,
-    )
-
-
-def _document(level: Level, point: Point | None) -> dict[str, Any]:
-    """Return what ``point.json`` says of a level, before it runs (no point yet) and after."""
-    known = {
-        "plan_fingerprint": level.plan.fingerprint,
-        "run_id": level.run_id,
-        "attempt": level.attempt,
-    }
-    return known | (facts_document(_facts(level)) if point is None else point_document(point))

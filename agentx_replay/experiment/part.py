@@ -41,6 +41,7 @@ class Part:
 
     It goes to another process without the sessions of its plan, which are read there again from
     ``source``. ``attempt`` counts how often the run had been resumed when the level began.
+    ``directory`` and ``origin_ns`` are set when it begins.
     """
 
     plan: Plan
@@ -48,11 +49,11 @@ class Part:
     prompting: Prompting
     attempt: int
     run_id: str
-    directory: Path
-    origin_ns: int
     open: Callable[[Clock], Endpoint]
-    worker: int = 0
     workers: int = 1
+    worker: int = 0
+    directory: Path = Path()
+    origin_ns: int = 0
 
     @property
     def lanes(self) -> range:

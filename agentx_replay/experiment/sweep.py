@@ -16,7 +16,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from agentx_replay import __version__
-from agentx_replay.analysis.facts import Rules
+from agentx_replay.analysis.facts import Conduct, Rules
 from agentx_replay.endpoint.kernel_stamps import granted_buffer_bytes
 from agentx_replay.experiment.interrupts import Interrupts
 from agentx_replay.experiment.prompting import calibration_for, prompting_of
@@ -32,8 +32,8 @@ from agentx_replay.shipped import shipped_directory
 from agentx_replay.traces.model import Corpus
 
 if TYPE_CHECKING:
-    from agentx_replay.analysis.point import Point
-    from agentx_replay.experiment.level import Level
+    from agentx_replay.analysis.point import Point, PointFacts
+    from agentx_replay.experiment.part import Part
 
 _BUNDLED = "the bundled synthetic sessions"
 _NO_SERVER = {
@@ -106,8 +106,9 @@ class Sweep:
         interrupts = Interrupts(screen.say)
         points = list(self.kept_points)
         for plan in self.due:
-            level = self._level(plan)
-            point = run_level(level, self._target, self._run, screen, interrupts)
+            part, facts = self._part(plan), self._facts(plan)
+            starts = self._settings.starts
+            point = run_level(part, facts, starts, self._target, self._run, screen, interrupts)
             self.interrupted = interrupts.came or point.status is PointStatus.INTERRUPTED
             points.append(point)
             self._run.write_points([point_row(each) for each in points])
@@ -115,23 +116,35 @@ class Sweep:
             if self.interrupted:
                 return
 
-    def _level(self, plan: Plan) -> Level:
-        from agentx_replay.experiment.level import Level
+    def _part(self, plan: Plan) -> Part:
+        """Return a level as one process plays it."""
+        from agentx_replay.experiment.part import Part
 
-        settings = self._settings
-        attempt = self._resumptions
+        settings, attempt = self._settings, self._resumptions
         later = f"-s{plan.start}" if plan.start > 1 else ""
-        return Level(
+        return Part(
             plan=plan,
+            source=self._source,
             prompting=self._prompting,
             attempt=attempt,
-            source=self._source,
-            workers=workers_for(plan.concurrency, settings.workers, self._target.timestamps),
-            rules=rules_of(settings, self.corpus, self.selection, self._target.facts),
             run_id=settings.salt[:8] + later + (f"-a{attempt}" if attempt else ""),
-            gpus=settings.gpus,
+            open=self._target.open,
+            workers=workers_for(plan.concurrency, settings.workers, self._target.timestamps),
+        )
+
+    def _facts(self, plan: Plan) -> PointFacts:
+        """Return what is known of a level before it runs."""
+        from agentx_replay.analysis.point import PointFacts
+
+        return PointFacts(
+            plan.concurrency,
+            self._settings.gpus,
+            None,
+            rules_of(self._settings, self.corpus, self.selection, self._target.facts),
+            Conduct(),
+            plan.start,
+            seed=plan.seed,
             timestamps=self._target.timestamps,
-            starts=settings.starts,
         )
 
     def _document(self) -> dict[str, Any]:

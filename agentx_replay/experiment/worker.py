@@ -21,15 +21,15 @@ from agentx_replay.experiment.part import Part, play
 from agentx_replay.experiment.pipe import framed, next_message
 from agentx_replay.replay.clock import real_clock
 from agentx_replay.replay.driver import Replay, ReplayResult
-from agentx_replay.replay.member import Member
-from agentx_replay.replay.page import Cells
+from agentx_replay.replay.page import Page
+from agentx_replay.replay.peers import Member
 
 
 async def _play(
-    part: Part, reader: asyncio.StreamReader, show: Callable[[ProgressSnapshot], None], cells: Cells
+    part: Part, reader: asyncio.StreamReader, show: Callable[[ProgressSnapshot], None], page: Page
 ) -> ReplayResult:
     with real_clock(asyncio.get_running_loop()) as clock, closing(part.recorder()) as recorder:
-        member = Member(cells, part.worker, part.workers, clock)
+        member = Member(page, part.worker, part.workers, clock)
 
         @contextmanager
         def steered(replay: Replay) -> Iterator[None]:
@@ -50,7 +50,7 @@ async def _play(
         return await play(part, clock, recorder, steered, show, member)
 
 
-async def _work(parent: socket.socket, cells: Cells) -> None:
+async def _work(parent: socket.socket, page: Page) -> None:
     reader, writer = await asyncio.open_connection(sock=parent)
 
     def say(message: ProgressSnapshot | ReplayResult | UsageError) -> None:
@@ -59,7 +59,7 @@ async def _work(parent: socket.socket, cells: Cells) -> None:
     try:
         part = await next_message(reader)
         if part is not None:
-            say(await _play(part, reader, say, cells))
+            say(await _play(part, reader, say, page))
     except UsageError as error:
         say(error)
     writer.close()
@@ -69,10 +69,10 @@ async def _work(parent: socket.socket, cells: Cells) -> None:
 
 def main() -> None:
     """Play one part."""
-    pipe, page = (int(argument) for argument in sys.argv[1:])
-    memory = mmap.mmap(page, os.fstat(page).st_size)
+    pipe, descriptor = (int(argument) for argument in sys.argv[1:])
+    page = mmap.mmap(descriptor, os.fstat(descriptor).st_size)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_work(socket.socket(fileno=pipe), memoryview(memory).cast("q")))
+        runner.run(_work(socket.socket(fileno=pipe), page))
 
 
 if __name__ == "__main__":

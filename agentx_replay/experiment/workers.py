@@ -24,7 +24,7 @@ from agentx_replay.experiment.pipe import framed, next_message
 from agentx_replay.reason import Reason
 from agentx_replay.replay.coordinator import HANG_AFTER_S, Coordinator
 from agentx_replay.replay.driver import ReplayResult
-from agentx_replay.replay.page import Cells, page_bytes
+from agentx_replay.replay.page import Page, page_bytes
 from agentx_replay.replay.ports import Clock
 from agentx_replay.replay.window import INTERRUPTED, WindowResult
 
@@ -61,12 +61,11 @@ class _Worker:
 
 
 @contextmanager
-def _shared_cells(workers: int) -> Iterator[tuple[int, Cells]]:
-    """Give a page that processes can share: the descriptor to inherit, and its cells."""
+def _shared_page(workers: int) -> Iterator[tuple[int, Page]]:
+    """Give a page that processes can share, and the descriptor to inherit."""
     with tempfile.TemporaryFile() as file:
         file.truncate(page_bytes(workers))
-        memory = mmap.mmap(file.fileno(), page_bytes(workers))
-        yield file.fileno(), memoryview(memory).cast("q")
+        yield file.fileno(), mmap.mmap(file.fileno(), page_bytes(workers))
 
 
 async def _start(page: int, part: Part) -> _Worker:
@@ -101,9 +100,9 @@ async def play_on_workers(
     plan = parts[0].plan
     crew: list[_Worker] = []
     with ExitStack() as stack:
-        page, cells = stack.enter_context(_shared_cells(len(parts)))
+        descriptor, page = stack.enter_context(_shared_page(len(parts)))
         coordinator = Coordinator(
-            cells,
+            page,
             len(parts),
             clock,
             system_cap_ns=round(plan.scenario.system_idle_cap_s * _NS),
@@ -112,7 +111,7 @@ async def play_on_workers(
             hang_after_s=hang_after_s,
         )
         stack.callback(_dismiss, crew)
-        crew.extend([await _start(page, part) for part in parts])
+        crew.extend([await _start(descriptor, part) for part in parts])
         coordinator.start()
         stack.callback(coordinator.finish)
         stack.enter_context(steered(lambda: coordinator.stop(INTERRUPTED)))

@@ -57,7 +57,6 @@ class LoopClock:
         self.now_ns = now_ns
 
     def call_at(self, when_ns: int, call: Callable[[], None]) -> _Timer:
-        """Arrange for ``call`` at ``when_ns`` or as soon after as can be, never before."""
         return _Timer(self, when_ns, call)
 
 

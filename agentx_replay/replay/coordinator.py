@@ -5,13 +5,11 @@ hangs, and whether the level stops. It looks at the shared page every 5 ms and r
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from agentx_replay.reason import Reason
-from agentx_replay.replay.idle import system_shift_ns
-from agentx_replay.replay.member import LOOK_EVERY_NS
-from agentx_replay.replay.page import Cells, CoordinatorRow, Reading, WorkerRow
-from agentx_replay.replay.peers import all_failing
+from agentx_replay.replay.idle import WorkerState, system_shift_ns
+from agentx_replay.replay.page import Page, rows_of
+from agentx_replay.replay.peers import LOOK_EVERY_NS, failing
 from agentx_replay.replay.ports import Clock, TimerHandle
 
 _NS = 1_000_000_000
@@ -25,24 +23,8 @@ that honest work ever kept a loop is under a second.
 
 
 def hung(number: int, silent_s: float) -> Reason:
-    """Say that a worker hangs."""
     what = f"worker {number} hung (it did not move for {silent_s:g} s), so its lanes ended early"
     return Reason("worker-hung", what)
-
-
-@dataclass(slots=True)
-class _Silence:
-    """For how many looks a worker's beats have stood still."""
-
-    beats: int = 0
-    looks: int = 0
-
-    def looks_after(self, beats: int) -> int:
-        """Take in what one more look has found; who is not looping is not silent."""
-        still = beats == self.beats and beats > 0
-        self.looks = self.looks + 1 if still else 0
-        self.beats = beats
-        return self.looks
 
 
 class Coordinator:
@@ -57,7 +39,7 @@ class Coordinator:
 
     def __init__(
         self,
-        cells: Cells,
+        page: Page,
         workers: int,
         clock: Clock,
         *,
@@ -66,25 +48,23 @@ class Coordinator:
         on_hung: Callable[[int], None] = lambda _: None,
         hang_after_s: float = HANG_AFTER_S,
     ) -> None:
-        self._row = CoordinatorRow(cells)
-        self._workers = [WorkerRow(cells, index) for index in range(workers)]
+        self._row, self._workers = rows_of(page, workers)
         self._clock = clock
         self._system_cap_ns = system_cap_ns
         self._concurrency = concurrency
         self._on_hung = on_hung
         self._hang_after_s = hang_after_s
-        self._silences = [_Silence() for _ in range(workers)]
+        self._beats = [0] * workers
+        self._silent_looks = [0] * workers
         self._released = 0
-        self._last: list[Reading | None] = []
+        self._last: list[tuple[int, WorkerState] | None] = []
         self._timer: TimerHandle | None = None
         self.reason: Reason | None = None
 
     def start(self) -> None:
-        """Begin to look."""
         self._look()
 
     def finish(self) -> None:
-        """Look no more."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -92,37 +72,43 @@ class Coordinator:
         """Tell every worker to start nothing more; the first reason counts."""
         if self.reason is None:
             self.reason = reason
-            self._row.stop()
+            self._row.stopped = 1
 
     def _look(self) -> None:
         self._timer = self._clock.call_at(self._clock.now_ns() + LOOK_EVERY_NS, self._look)
         self._release()
-        readings = [row.read() for row in self._workers]
-        self._skip_idle_time(readings)
-        self._judge(readings)
+        found = [row.read() for row in self._workers]
+        states = [each[1] for each in found if each is not None]
+        if found == self._last:
+            self._skip_idle_time(states)
+        self._last = found
+        self._judge(states)
         self._watch()
-        self._last = readings
 
     def _release(self) -> None:
         if all(row.arrived > self._released for row in self._workers):
-            self._row.release(self._released, self._clock.now_ns() + RELEASE_AHEAD_NS)
+            self._row.released_ns[self._released] = self._clock.now_ns() + RELEASE_AHEAD_NS
             self._released += 1
 
-    def _skip_idle_time(self, readings: list[Reading | None]) -> None:
+    def _skip_idle_time(self, states: list[WorkerState]) -> None:
         skipped_ns = self._row.skipped_ns
-        states = [r.state for r in readings if r is not None and r.state.skipped_ns == skipped_ns]
-        if len(states) == len(readings) and readings == self._last:
-            self._row.skipped_ns = skipped_ns + system_shift_ns(states, self._system_cap_ns)
+        knowing = [state for state in states if state.skipped_ns == skipped_ns]
+        if len(knowing) == len(self._workers):
+            self._row.skipped_ns = skipped_ns + system_shift_ns(knowing, self._system_cap_ns)
 
-    def _judge(self, readings: list[Reading | None]) -> None:
-        states = [reading.state for reading in readings if reading is not None]
-        failing = all_failing(states, self._concurrency)
-        if failing is not None:
-            self.stop(failing)
+    def _judge(self, states: list[WorkerState]) -> None:
+        ended, failed = sum(s.ended for s in states), sum(s.failed for s in states)
+        reason = failing(ended, failed, self._concurrency)
+        if reason is not None:
+            self.stop(reason)
 
     def _watch(self) -> None:
-        looks = round(self._hang_after_s * _NS) // LOOK_EVERY_NS
-        for number, (row, silence) in enumerate(zip(self._workers, self._silences, strict=True)):
-            if silence.looks_after(row.beats) == looks:
+        limit = round(self._hang_after_s * _NS) // LOOK_EVERY_NS
+        for number, row in enumerate(self._workers):
+            beats = row.beats
+            silent = 0 < beats == self._beats[number]  # who is not looping is not silent
+            self._silent_looks[number] = self._silent_looks[number] + 1 if silent else 0
+            self._beats[number] = beats
+            if self._silent_looks[number] == limit:
                 self.stop(hung(number, self._hang_after_s))
                 self._on_hung(number)

@@ -175,7 +175,6 @@ class Replay:
         await self._traffic.settled(self._traffic.settle_if_quiet)
 
     def progress(self) -> Progress:
-        """Return where the replay is now."""
         stage, left_s = self._stage, None
         if stage is Stage.WINDOW and self._window is not None:
             stage = Stage.WINDOW if self._window.is_open else Stage.DRAIN

@@ -59,7 +59,6 @@ class Lane:
         return self._context.timers.group_time_ns(self.timers, wall_ns)
 
     def stream_id(self, stream: int) -> str:
-        """Return the name of a stream of the play."""
         return f"{self.play_id}-s{stream}"
 
     def composing(self, step_id: StepId) -> Callable[[], int]:
@@ -112,7 +111,6 @@ class Lane:
         return self.stream_id(0 if spawn.after is None else spawn.after.stream)
 
     def returned(self, step_id: StepId, now_ns: int) -> None:
-        """Say that the request of a step is not in flight any more."""
         self.in_flight -= 1
         if not self.in_flight:
             self.idle_since_ns = now_ns

@@ -60,19 +60,13 @@ class ErrorCategory(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dispatch:
-    """One request as the protocol decided to send it.
+    """One request as the protocol decided to send it; docs/records.md describes what is recorded.
 
-    ``play_id`` names one live replay of a session (level, lane and ordinal); ``stream_id`` one
-    of its streams, ``parent_stream_id`` the one that spawned it (None: the main stream); ``turn``
-    the request's place in its stream and ``request_index`` its place in the session. ``gap_s`` is
-    the recorded end-to-start gap before it and ``intended_start_ns`` when the protocol said to
-    send, after idle caps. ``recorded_input_tokens`` and
-    ``recorded_output_tokens`` are the recording's; ``max_tokens`` is what is asked of the server.
-    ``shared_blocks`` is how many leading blocks the recorded graph says were already in the play.
-    ``play_request`` counts the play's requests before it, in the order they were composed.
+    ``play_id`` names one live replay of a session (level, lane and ordinal), ``stream_id`` one of
+    its streams, ``parent_stream_id`` the one that spawned it (None: the main stream).
+    ``shared_blocks`` is how many leading blocks the recorded graph says were already in the play;
     ``kept_blocks`` and ``stream_kept_blocks`` are how many the play, and the stream's last prompt,
-    had really sent. ``skipped_ns`` is the idle time that caps skipped since the stream's previous
-    request ended.
+    had really sent.
     """
 
     request_id: str
@@ -102,27 +96,17 @@ class Dispatch:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Response:
-    """What came back, stamped on the clock of the run, in ns.
+    """What came back, timestamped on the clock of the run, in ns; docs/records.md describes what is
+    recorded. A timestamp can be late and never early.
 
     ``arrival_ns`` (int64) has one entry a *token event* in order of arrival; ``arrival_tokens``
-    (int32, same shape) the tokens in each, or None where the server does not tell. ``send_ns`` is
-    just before the first write, ``sent_ns`` when the last byte has left the user-space buffer.
-    ``connect_start_ns`` and ``connected_ns`` are of the connection that was made for this request,
-    ahead of it or when it was sent; None on one that had been used before.
-    A timestamp can be late and never early. ``first_token_uncertainty_ns`` and
-    ``last_token_uncertainty_ns`` are how much earlier than its timestamp the first and the last
-    token event may have arrived, ``late_events`` how many token events have a timestamp that is
-    only an upper bound, ``gathered_reads`` how many socket reads brought several token events
-    although the client was prompt (None: not known). ``send_uncertainty_ns`` is how much later than
-    ``send_ns`` the last byte may have left by the client's own fault.
-    Where completion tokens exceed token events and no usage tells where they came,
-    ``event_text_bytes`` (int32, one entry a token event) is the length of each event's text in
-    UTF-8, and ``text_pieces`` the least number of tokens that can have said all of them.
-    ``reasoning_tokens`` are the completion tokens that were reasoning, as usage tells, and
-    ``reasoning_pieces`` the least number of tokens in the texts of reasoning that came.
-    ``retries`` counts requests sent again because a reused idle connection was found closed
-    before any byte of a response. ``replica`` is which server it was, where there are several.
-    ``answer`` is what was said, where that is fed back and the response is sound.
+    (int32, same shape) the tokens in each, or None if the server does not tell;
+    ``event_text_bytes`` (int32, same shape) the length of each event's text in UTF-8, only if
+    completion tokens exceed token events and no usage tells where they came. ``connect_start_ns``
+    and ``connected_ns`` are of the connection that was made for this request; None on one that had
+    been used before. ``first_token_uncertainty_ns``, ``last_token_uncertainty_ns`` and
+    ``send_uncertainty_ns`` are how far off the client's own fault may put a timestamp. ``answer``
+    is what was said, if that is fed back and the response is sound.
     """
 
     status: Status
@@ -156,12 +140,10 @@ class Response:
 
     @property
     def first_token_ns(self) -> int | None:
-        """Arrival of the first token event, None where none came."""
         return int(self.arrival_ns[0]) if len(self.arrival_ns) else None
 
     @property
     def last_token_ns(self) -> int | None:
-        """Arrival of the last token event, None where none came."""
         return int(self.arrival_ns[-1]) if len(self.arrival_ns) else None
 
 

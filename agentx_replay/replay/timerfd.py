@@ -68,7 +68,6 @@ class TimerFdClock:
         loop.add_reader(self._fd, self._expired)
 
     def call_at(self, when_ns: int, call: Callable[[], None]) -> _Call:
-        """Arrange for ``call`` at ``when_ns`` or as soon after as can be, never before."""
         pending = _Call(call)
         heapq.heappush(self._heap, (when_ns, next(self._entries), pending))
         self._arm()

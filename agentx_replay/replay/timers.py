@@ -55,7 +55,6 @@ class Alarm:
         self._handle = self._clock.call_at(at_ns, self._ring)
 
     def cancel(self) -> None:
-        """Make no call."""
         if self._handle is not None:
             self._handle.cancel()
         self._handle = None
@@ -135,7 +134,6 @@ class TimerQueue(Generic[_T]):
         return due_ns, timer.payload
 
     def skip(self, shift_ns: int) -> None:
-        """Move every pending timer earlier by ``shift_ns``."""
         self.skipped_ns += shift_ns
 
     def group_next_due_ns(self, group: TimerGroup[_T]) -> int | None:
@@ -145,7 +143,6 @@ class TimerQueue(Generic[_T]):
         return min(t.due_ns for t in group.pending) - self.skipped_ns - group.skipped_ns
 
     def skip_group(self, group: TimerGroup[_T], shift_ns: int) -> None:
-        """Move the group's pending timers earlier by ``shift_ns``."""
         group.skipped_ns += shift_ns
         for timer in sorted(group.pending, key=lambda t: t.entry):
             timer.entry = next(self._entries)

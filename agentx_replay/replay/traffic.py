@@ -28,7 +28,6 @@ class Traffic:
         self._settled: asyncio.Future[None] | None = None
 
     def send(self, lane: Lane, step: StepId, phase: Phase, intended_start_ns: int) -> None:
-        """Send a step's request now."""
         dispatch = lane.dispatch(step, phase, intended_start_ns)
         self.in_flight += 1
         task = asyncio.get_running_loop().create_task(self.endpoint.send(dispatch))

@@ -35,11 +35,9 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         super().__init__(self._jumping)
 
     def time(self) -> float:
-        """Return virtual seconds."""
         return self._jumping.now_ns / _NS
 
     def now_ns(self) -> int:
-        """Return virtual ns."""
         return self._jumping.now_ns
 
 
@@ -52,6 +50,5 @@ def virtual_clock() -> LoopClock:
 
 
 def run_virtual(main: Coroutine[Any, Any, _T]) -> _T:
-    """Run ``main`` to its end in virtual time and return its result."""
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         return runner.run(main)

@@ -79,13 +79,11 @@ class WarmUp:
         self._refuse_all_failed()
 
     async def press(self) -> None:
-        """Have each lane issue its number of requests, without gaps."""
         self._traffic.on_ended = self._pressure_ended
         await self._traffic.settled(self._press)
         self._refuse_all_failed()
 
     def warmed(self) -> Warmed:
-        """Return how far it is."""
         primers = len(self._primers)
         return Warmed(
             primers_done=primers - self._primers_left,

@@ -25,13 +25,10 @@ INTERVAL_S = 10
 
 _NS = 1_000_000_000
 _NS_PER_MS = 1_000_000
-# An HdrHistogram with these bounds keeps a value's leading 11 bits, but nothing finer than 2**9 ns.
-# Slot (s − 9)·2**10 + (value >> s), with s the bits dropped, numbers its distinguishable values.
-_UNIT_BITS = 9
+# An HdrHistogram with these bounds keeps a value's leading 11 bits, but nothing finer than 512 ns.
 _LEADING_BITS = 11
-_HALF_BITS = _LEADING_BITS - 1
-_HALF = 1 << _HALF_BITS
-_SLOTS = (HIGHEST_NS.bit_length() - _LEADING_BITS - _UNIT_BITS + 2) * _HALF
+_UNIT_NS = 512
+_MOST_UNITS = 1 << 33  # HIGHEST_NS in units, and so many intervals are exact in a float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,16 +73,14 @@ class _Counts:
         self._running = 0.0
 
     def add(self, piece: Series) -> None:
-        interval = piece.at_ns.astype(np.int64) // (INTERVAL_S * _NS)
-        cells = interval * _SLOTS + slots(piece.value_ns)
-        self._cells.add(
-            cells.astype(np.float64), None if piece.count is None else self._whole(piece.count)
-        )
+        interval = piece.at_ns // (INTERVAL_S * _NS)
+        cells = interval * _MOST_UNITS + lowest_equal_ns(piece.value_ns) // _UNIT_NS
+        self._cells.add(cells, None if piece.count is None else self._whole(piece.count))
 
     def histograms(self) -> Iterator[tuple[int, HdrHistogram]]:
         cells, totals = (each.astype(np.int64) for each in self._cells.seen())
         cells, totals = cells[totals > 0], totals[totals > 0]
-        interval, lowest_ns = cells // _SLOTS, lowest_of_slots_ns(cells % _SLOTS)
+        interval, lowest_ns = cells // _MOST_UNITS, cells % _MOST_UNITS * _UNIT_NS
         starts = np.flatnonzero(begins(interval))
         for first, end in pairwise([*starts, len(cells)]):
             histogram = new_histogram()
@@ -101,20 +96,12 @@ class _Counts:
         return np.diff(np.rint(running))
 
 
-def slots(value_ns: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Number the distinguishable value that each value counts as."""
-    whole = np.clip(np.rint(value_ns), 0, HIGHEST_NS).astype(np.int64)
-    _, bits = np.frexp(whole.astype(np.float64))
-    dropped = np.maximum(bits.astype(np.int64) - _LEADING_BITS, _UNIT_BITS)
-    slot: NDArray[np.int64] = ((dropped - _UNIT_BITS) << _HALF_BITS) + (whole >> dropped)
-    return slot
-
-
-def lowest_of_slots_ns(slot: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the lowest value of each slot: the inverse of ``slots``."""
-    doublings = np.maximum((slot >> _HALF_BITS) - 1, 0)
-    leading = slot - (doublings << _HALF_BITS)
-    lowest: NDArray[np.int64] = leading << (doublings + _UNIT_BITS)
+def lowest_equal_ns(value_ns: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the lowest value that a histogram cannot tell from each value."""
+    whole = np.clip(np.rint(value_ns), 0, HIGHEST_NS)
+    _, bits = np.frexp(whole)
+    step = np.maximum(np.ldexp(1.0, bits - _LEADING_BITS), _UNIT_NS)
+    lowest: NDArray[np.float64] = whole // step * step
     return lowest
 
 

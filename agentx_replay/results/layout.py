@@ -40,40 +40,32 @@ def measurement_of(directory: Path) -> Measurement | None:
 
 
 def unfinished_directory(run: Path) -> Path:
-    """Attempts at levels that were begun again later, each as it was left."""
+    """Return where attempts at levels are that were begun again later, each as it was left."""
     return run / "unfinished"
 
 
 def latency_log(point: Path) -> Path:
-    """The HdrHistogram log."""
     return point / "latency.hlog"
 
 
 def point_file(point: Path) -> Path:
-    """Status, facts, summary and verdict of a point."""
     return point / "point.json"
 
 
 def lock_file(run: Path) -> Path:
-    """What the process that writes the run holds locked; all there may be in an empty directory."""
+    """Return what the process that writes the run holds locked; it may be alone in a directory that
+    counts as empty.
+    """
     return run / ".lock"
 
 
 def sweep_file(run: Path) -> Path:
-    """What was run: command, scenario, fingerprints, versions."""
     return run / "sweep.json"
 
 
 def calibration_file(run: Path) -> Path:
-    """What prompts were made of: words and template cost, as measured against the server."""
     return run / "calibration.json"
 
 
-def points_file(run: Path) -> Path:
-    """One row a level, or a start of one."""
-    return run / "points.parquet"
-
-
 def report_file(run: Path) -> Path:
-    """The page."""
     return run / "report.html"

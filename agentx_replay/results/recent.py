@@ -50,31 +50,36 @@ class Glimpse:
 
 def snapshot_of(glimpses: Sequence[Glimpse]) -> Snapshot:
     """Return what all workers together saw."""
-    prompt_tokens = sum(glimpse.prompt_tokens for glimpse in glimpses)
-    itls_s = [itl_s for glimpse in glimpses for itl_s in glimpse.itls_s]
-    span_s = max((glimpse.span_s for glimpse in glimpses), default=1.0)
+    prompt_tokens = sum(each.prompt_tokens for each in glimpses)
+    cached_tokens = sum(each.cached_tokens for each in glimpses)
+    itls_s = [itl_s for each in glimpses for itl_s in each.itls_s]
     failures: Counter[str] = Counter()
-    for glimpse in glimpses:
-        failures.update(dict(glimpse.failures))
+    for each in glimpses:
+        failures.update(dict(each.failures))
+    span_s = max((each.span_s for each in glimpses), default=1.0)
     return Snapshot(
-        tokens_per_s=sum(glimpse.tokens for glimpse in glimpses) / span_s,
+        tokens_per_s=sum(each.tokens for each in glimpses) / span_s,
         itl_p90_s=float(np.percentile(itls_s, 90)) if itls_s else None,
-        cache_hit=(
-            sum(glimpse.cached_tokens for glimpse in glimpses) / prompt_tokens
-            if prompt_tokens
-            else None
-        ),
-        ended=sum(glimpse.ended for glimpse in glimpses),
+        cache_hit=cached_tokens / prompt_tokens if prompt_tokens else None,
+        ended=sum(each.ended for each in glimpses),
         failures=tuple(sorted(failures.items())),
-        length_errors=tuple(error for glimpse in glimpses for error in glimpse.length_errors),
+        length_errors=tuple(error for each in glimpses for error in each.length_errors),
     )
 
 
 class _Ended(NamedTuple):
+    """What is kept of a response for half a minute."""
+
     end_ns: int
     tokens: int
     prompt_tokens: int
     cached_tokens: int
+
+    @classmethod
+    def of(cls, response: Response) -> "_Ended":
+        prompt, cached = response.prompt_tokens or 0, response.cached_tokens or 0
+        tokens = prompt + (response.completion_tokens or 0)
+        return cls(response.end_ns, tokens, prompt, cached if cached <= prompt else 0)
 
 
 class Recent:
@@ -103,7 +108,6 @@ class Recent:
         self._length_errors: list[int] = []
 
     def record(self, dispatch: Dispatch, response: Response) -> None:
-        """Keep one response."""
         self._recorder.record(dispatch, response)
         if response.prompt_tokens is not None and len(self._length_errors) < FIRST_LENGTHS:
             self._length_errors.append(response.prompt_tokens - dispatch.prompt.tokens)
@@ -113,7 +117,7 @@ class Recent:
         if self._first_end_ns is None:
             self._first_end_ns = response.end_ns
         if response.status is Status.OK:
-            self._ended.append(_ended(response))
+            self._ended.append(_Ended.of(response))
             self._unmeasured.append(response)
             self._unmeasured_events += len(response.arrival_ns)
             if self._unmeasured_events >= _MOST_EVENTS:
@@ -123,7 +127,6 @@ class Recent:
         self._forget()
 
     def record_play(self, play: PlayRecord) -> None:
-        """Keep one play."""
         self._recorder.record_play(play)
 
     def glimpse(self) -> Glimpse:
@@ -155,14 +158,3 @@ class Recent:
             self._ended.popleft()
         while self._itls_s and self._itls_s[0][0] < horizon_ns:
             self._itls_s.popleft()
-
-
-def _ended(response: Response) -> _Ended:
-    prompt_tokens = response.prompt_tokens or 0
-    completion_tokens, cached_tokens = response.completion_tokens or 0, response.cached_tokens or 0
-    return _Ended(
-        response.end_ns,
-        prompt_tokens + completion_tokens,
-        prompt_tokens,
-        cached_tokens if cached_tokens <= prompt_tokens else 0,
-    )

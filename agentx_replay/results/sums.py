@@ -43,7 +43,6 @@ class Sums:
         return len(self._seen[0])
 
     def seen(self) -> Seen:
-        """Return what was counted so far."""
         if self._waiting:
             values, weights = zip(self._seen, *self._waiting, strict=True)
             self._waiting, self._waiting_values = [], 0

@@ -7,10 +7,11 @@ import pytest
 from hdrh.log import HistogramLogReader
 from recording_endpoint import Orders, RecordingEndpoint
 
-from agentx_replay.analysis.facts import Rules
-from agentx_replay.analysis.point import Point
+from agentx_replay.analysis.facts import Conduct, Rules
+from agentx_replay.analysis.point import Point, PointFacts
 from agentx_replay.experiment.interrupts import Interrupts
-from agentx_replay.experiment.level import Level, run_level
+from agentx_replay.experiment.level import run_level
+from agentx_replay.experiment.part import Part
 from agentx_replay.experiment.prompting import Prompting, wording_of
 from agentx_replay.experiment.sessions import SessionSource
 from agentx_replay.experiment.settings import Target
@@ -54,23 +55,25 @@ def measured(tmp_path: Path, traces: Path, busy_s: float, workers: int) -> tuple
     source = SessionSource(traces, False, None, "session", None)
     corpus, selection = source.read()
     calibration = assumed("test", "chat")
-    level = Level(
+    open_endpoint = partial(RecordingEndpoint, Orders(notes, busy_s=busy_s))
+    part = Part(
         plan=Plan(SCENARIO, corpus.fingerprint, GraphLibrary(selection, SCENARIO), 4),
+        source=source,
         prompting=Prompting(
             wording_of(calibration, chat=True), calibration.cost, "salt", "session"
         ),
         attempt=0,
-        source=source,
-        workers=workers,
-        rules=Rules("quick", comparable=False, window_s=SCENARIO.window_s),
         run_id="r",
-        gpus=None,
+        open=open_endpoint,
+        workers=workers,
     )
-    target = Target(open=partial(RecordingEndpoint, Orders(notes, busy_s=busy_s)), facts={})
+    rules = Rules("quick", comparable=False, window_s=SCENARIO.window_s)
+    facts = PointFacts(4, None, None, rules, Conduct())
+    target = Target(open=open_endpoint, facts={})
     seen = Seen()
     run = RunDirectory.create(tmp_path / "run")
     run.write_sweep({})
-    return run_level(level, target, run, seen, Interrupts(seen.say)), seen
+    return run_level(part, facts, 1, target, run, seen, Interrupts(seen.say)), seen
 
 
 @pytest.mark.parametrize("workers", [1, 2])

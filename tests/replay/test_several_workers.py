@@ -6,7 +6,6 @@ server. Metrics are functions of the records, so equal records are equal metrics
 
 import asyncio
 import dataclasses
-from array import array
 from collections.abc import Callable
 from zlib import crc32
 
@@ -17,8 +16,8 @@ from virtual_workers import SHORT, from_each_start, shared_replay
 
 from agentx_replay.plan.graph import Join, SessionGraph, Spawn, StepId
 from agentx_replay.replay.coordinator import Coordinator, hung
-from agentx_replay.replay.member import Member
-from agentx_replay.replay.page import CoordinatorRow, WorkerRow, page_bytes
+from agentx_replay.replay.page import page_bytes, rows_of
+from agentx_replay.replay.peers import Member
 from agentx_replay.replay.ports import Dispatch, Status
 from agentx_replay.replay.virtual_time import run_virtual, virtual_clock
 from agentx_replay.replay.window import INTERRUPTED
@@ -134,10 +133,10 @@ def watched(beats: Callable[[float], int], for_s: float) -> list[tuple[float, in
 
     async def main() -> list[tuple[float, int]]:
         clock = virtual_clock()
-        cells = array("q", bytes(page_bytes(2)))
+        page = bytearray(page_bytes(2))
         found: list[tuple[float, int]] = []
         coordinator = Coordinator(
-            cells,
+            page,
             2,
             clock,
             system_cap_ns=S,
@@ -145,14 +144,12 @@ def watched(beats: Callable[[float], int], for_s: float) -> list[tuple[float, in
             on_hung=lambda number: found.append((clock.now_ns() / S, number)),
             hang_after_s=2.0,
         )
-        one, other = WorkerRow(cells, 0), WorkerRow(cells, 1)
+        _, (one, other) = rows_of(page, 2)
 
         def play() -> None:
             clock.call_at(clock.now_ns() + 2_000_000, play)
-            one.rest()
-            for _ in range(beats(clock.now_ns() / S)):
-                one.beat()
-            other.beat()
+            one.beats = beats(clock.now_ns() / S)
+            other.beats += 1
 
         play()
         coordinator.start()
@@ -183,11 +180,11 @@ def test_a_worker_that_has_not_begun_or_is_done_does_not_hang() -> None:
 def test_a_worker_that_was_told_to_stop_beats_on_while_it_drains_and_rests_when_it_leaves() -> None:
     async def main() -> None:
         clock = virtual_clock()
-        cells = array("q", bytes(page_bytes(1)))
+        page = bytearray(page_bytes(1))
         stops: list[int] = []
-        member, row = Member(cells, 0, 1, clock), WorkerRow(cells, 0)
+        member, (coordinator, (row,)) = Member(page, 0, 1, clock), rows_of(page, 1)
         member.attend(lambda: stops.append(clock.now_ns()), lambda: None)
-        CoordinatorRow(cells).stop()
+        coordinator.stopped = 1
         await asyncio.sleep(1.0)
         assert row.beats == 201  # the first look, and one every 5 ms
         assert stops == [5_000_000]
