@@ -27,7 +27,8 @@ class Arrivals:
     tokens are not told, texts not recorded). ``gap_after_first_ns`` and ``gap_before_last_ns`` are
     the gaps between arrivals at both ends, ``gap_variation`` the coefficient of variation of all
     but the last (a last arrival brings what is left), ``longest_gap`` the longest over the median
-    (computed where asked for).
+    (computed where asked for). ``largest_share`` is what the fullest arrival brought of all tokens,
+    as told, else by the length of the texts, else one an event.
     """
 
     arrival_counts: Counts
@@ -44,6 +45,7 @@ class Arrivals:
     gap_before_last_ns: Floats
     gap_variation: Floats
     longest_gap: Floats
+    largest_share: Floats
 
 
 def arrivals_of(
@@ -82,6 +84,9 @@ def arrivals_of(
     def by_arrival(values: Floats) -> Floats:
         return np.add.reduceat(values, starts) if len(starts) else np.empty(0)
 
+    weights = np.where(np.isnan(tokens), np.where(np.isnan(text_bytes), 1.0, text_bytes), tokens)
+    brought, fullest = by_arrival(weights), np.full(responses, np.nan)
+    fullest[some] = np.maximum.reduceat(brought, first[some]) if some.any() else []
     most = np.zeros(responses, np.int64)
     most[some] = np.maximum.reduceat(events, first[some]) if some.any() else []
     gap_ns = np.diff(at_ns, prepend=0.0)  # of an arrival that is the first, of nothing
@@ -102,6 +107,7 @@ def arrivals_of(
         gap_before_last_ns=at(last, two, gap_ns),
         gap_variation=_variation(of[is_inner], gap_ns[is_inner] / _NS, responses),
         longest_gap=_longest(of[is_later], gap_ns[is_later], wants_longest_gap),
+        largest_share=fullest / np.maximum(whole(weights), 1.0),
     )
 
 

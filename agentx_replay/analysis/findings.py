@@ -15,7 +15,7 @@ from typing import Any
 from agentx_replay.analysis.facts import Conduct, Rules
 from agentx_replay.analysis.fidelity import Fidelity
 from agentx_replay.analysis.instrument import CPU_SPAN_S, STALL_NS, InstrumentReport
-from agentx_replay.analysis.itl_error import ItlError
+from agentx_replay.analysis.itl_error import BURST_SHARE, ItlError
 from agentx_replay.analysis.metrics import Counts, PointSummary, PromptLengths
 from agentx_replay.analysis.server import CacheAgreement
 from agentx_replay.analysis.steadiness import SETTLED_WITHIN
@@ -194,7 +194,7 @@ def _in_one_arrival(of: ItlError, counts: Counts) -> Iterator[Finding]:
             )
 
 
-def slight_itl_error(of: ItlError) -> Iterator[Finding]:
+def slight_itl_error(of: ItlError, counts: Counts) -> Iterator[Finding]:
     """Warn of the same where it moves a P90 by little, and of reasoning that is not in it."""
     for code, error, text in (
         ("some-arrivals-gathered", of.gathered_error, _gathered),
@@ -205,6 +205,19 @@ def slight_itl_error(of: ItlError) -> Iterator[Finding]:
     width = of.unshown_range
     if width is not None and of.unshown and width <= MAX_ITL_ERROR:
         yield _warning("some-tokens-unshown", _unshown(of))
+    if of.by_text and of.p90_s and of.by_text_most_s and of.by_text_most_s > of.p90_s:
+        yield _warning(
+            "tokens-told-by-text",
+            f"{counted(of.by_text, 'response')} had several tokens an event, counted by the length "
+            "of their texts alone; were some of them never shown, the P90 ITL would be up to "
+            f"{of.by_text_most_s * 1e3:.2f} ms, not {of.p90_s * 1e3:.2f}; {_TELL_TOKENS}",
+        )
+    if of.bursts > MAX_SHARE * counts.measured:
+        yield _warning(
+            "tokens-in-bursts",
+            f"{counted(of.bursts, 'response')} had over {BURST_SHARE:.0%} of their tokens in one "
+            "read; their ITL is a mean, and does not show the wait for it",
+        )
     if of.hidden_reasoning:
         yield _warning(
             "reasoning-hidden",
@@ -416,16 +429,18 @@ def cache_agreement(of: CacheAgreement) -> Iterator[Finding]:
 
 
 def known_before(summary: PointSummary) -> Iterator[Finding]:
-    """Warn if the server cached more than it was sent in the level."""
+    """Judge whether the server cached more than it was sent in the level: then it computed less
+    than the level asked for, and both its throughput and its TTFT are of less work.
+    """
     hit, possible = summary.cache_hit, summary.cache_hit_theoretical
     lengths = summary.prompt_lengths
     if hit is None or possible is None or lengths is None:
         return
     if hit > possible + _LENGTHS_OFF + _ALIKE_TOKENS / lengths.mean_tokens:
-        yield _warning(
+        yield _invalid(
             "prompts-cached-before",
             f"cache hit rate {hit:.1%} exceeds the {possible:.1%} possible from an empty cache; "
-            "prompts were cached before this level",
+            "prompts were cached before this level (leave --salt out, or restart the server)",
         )
 
 

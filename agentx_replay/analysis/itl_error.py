@@ -33,6 +33,11 @@ MORE_THAN_ACCEPTED = 1.1
 SHOWN_BY_PIECES = 0.75
 """A text of several tokens has at least this share of their number as pieces: 0.78 to 0.92 of the
 tokens after an event's first, of DeepSeek V3, in prose, code and JSON."""
+MOST_PIECES = 0.92
+BURST_SHARE = 0.5
+BURST_TOKENS = 30
+"""A response of so many tokens that had over this share of them in one read: its ITL, a mean, does
+not show how long its reader waited for that read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +52,9 @@ class ItlError:
     events, the first of which had waited; they move the P90 TTFT by at most ``ttft_error``.
     ``unshown`` responses have completion tokens of which no event tells whether they came between
     the others; the P90 lies between ``least_s`` and ``most_s`` whether they did or not.
+    ``by_text`` responses have several tokens an event, counted by the length of their texts alone;
+    if some of them are hidden all the same, the P90 is up to ``by_text_most_s``. ``bursts`` had
+    most of their tokens in one read.
     ``hidden_reasoning`` responses had reasoning that no event brought. None where there is no ITL.
     """
 
@@ -61,6 +69,10 @@ class ItlError:
     least_s: float | None = None
     most_s: float | None = None
     hidden_reasoning: int = 0
+    by_text: int = 0
+    by_text_most_s: float | None = None
+    p90_s: float | None = None
+    bursts: int = 0
 
     @property
     def unshown_range(self) -> float | None:
@@ -88,7 +100,8 @@ def itl_error(ok: Responses, accept_length: float | None) -> ItlError:
     error = np.where(is_gathered, _off_by_ns(some, is_gathered) / _span_ns(some), 0.0)
     is_gathered &= error > 0.0
     fewest, most = _later_tokens(some, later, accept_length)
-    p90, low, high, fast, slow = (
+    proved, is_by_text = _proved_by_text(some, later, accept_length)
+    p90, low, high, fast, slow, hidden_slow = (
         percentiles(values, (0.9,))[0] / _NS
         for values in (
             itl_ns,
@@ -96,6 +109,7 @@ def itl_error(ok: Responses, accept_length: float | None) -> ItlError:
             itl_ns * (1.0 + error),
             itl_ns * later / most,
             itl_ns * later / fewest,
+            itl_ns * later / proved,
         )
     )
     return ItlError(
@@ -110,6 +124,12 @@ def itl_error(ok: Responses, accept_length: float | None) -> ItlError:
         least_s=fast,
         most_s=slow,
         hidden_reasoning=hidden,
+        by_text=int(is_by_text.sum()),
+        by_text_most_s=hidden_slow,
+        p90_s=p90,
+        bursts=int(
+            ((some.largest_share > BURST_SHARE) & (visible_tokens(some) >= BURST_TOKENS)).sum()
+        ),
     )
 
 
@@ -199,6 +219,20 @@ def _later_tokens(
     split &= exceed(some.event_counts, told)
     fewest = np.where(split, np.maximum(completion * after_first, 1.0), fewest)
     return np.minimum(fewest, later), np.maximum(most, later)
+
+
+def _proved_by_text(
+    some: Responses, later: Floats, accept_length: float | None
+) -> tuple[Floats, Mask]:
+    """Return the fewest tokens after each first arrival that the texts prove, and of which
+    responses nothing else does: of DeepSeek V3 a text has up to ``MOST_PIECES`` of the tokens
+    after an event's first as pieces, so that a rest below that may be hidden.
+    """
+    shared = shares_tokens(some)
+    alone = shared & _told_by_text(some) & ~_told_by_drafts(some, shared, accept_length)
+    proved = some.event_counts + (some.text_pieces - some.event_counts) / MOST_PIECES
+    least = np.maximum(proved * (1.0 - first_arrival_share(some)), 1.0)
+    return np.where(alone, np.minimum(least, later), later), alone
 
 
 def _told_by_text(some: Responses) -> Mask:

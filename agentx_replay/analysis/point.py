@@ -154,20 +154,20 @@ class Point:
             found += rules.outcomes(summary.counts)
             found += rules.observation(summary, facts.rules.window_s)
             found += rules.arrivals(summary.itl_error, summary.counts)
+            if not facts.rules.live_history:
+                found += rules.known_before(summary)
         if instrument is not None:
             found += rules.saturation(instrument)
         found += rules.comparability(facts.rules, summary.counts if summary else None)
         if summary is not None and self.status not in _NOT_TO_ITS_END:
             found += rules.weakness(summary)
             found += rules.window_length(summary, facts.concurrency, facts.rules.window_s)
-            found += rules.slight_itl_error(summary.itl_error)
+            found += rules.slight_itl_error(summary.itl_error, summary.counts)
             if self.fidelity is not None and facts.rules.live_history:
                 found += rules.answers_fed_back(self.fidelity)
             found += rules.cache_counts(summary.counts)
             if self.agreement is not None:
                 found += rules.cache_agreement(self.agreement)
-            if not facts.rules.live_history:
-                found += rules.known_before(summary)
         if summary is not None:
             found += rules.failures(summary.counts)
             if instrument is not None:

@@ -175,6 +175,8 @@ _TABLE = {
         _row(_RUN, "--out", type=NamedPath(path_type=Path), metavar="DIR",
              help="Default: results/TIME."),
         _row("sweep", "--resume", **_FLAG, help="Go on with the run in --out, by its options."),
+        _row("sweep", "--again", **_FLAG,
+             help="With --resume: measure complete levels that are not valid again."),
         _row(_RUN, "--workers", type=Workers(), default="auto", show_default=True, metavar="N",
              help="Processes to play a level. Auto: one for 128 sessions, a core left free."),
         _row("run sweep report compare", "--at", type=Speeds(), default="30,50,150",

@@ -35,7 +35,7 @@ class Settings:
     limit, if it reports one), ``keepalive`` and ``timeout`` in seconds; ``workers`` is a number of
     processes (None: by lanes and cores). ``salt`` decides the words of every prompt; ``command`` is
     what was typed. ``resume`` goes on with the run in ``out``, with ``accept_differences`` even as
-    another experiment.
+    another experiment; ``again`` measures what is complete and not valid once more.
     """
 
     traces: Path = field(default_factory=partial(shipped_directory, "traces"))
@@ -70,6 +70,7 @@ class Settings:
     out: Path = field(default_factory=lambda: Path("results") / time.strftime("%Y%m%d-%H%M%S"))
     command: tuple[str, ...] = ()
     resume: bool = False
+    again: bool = False
     accept_differences: bool = False
 
     def __post_init__(self) -> None:
@@ -77,6 +78,8 @@ class Settings:
         history = "--live-history feeds answers back as messages, and"
         chat = self.endpoint == "chat"
         for clash, error in (
+            (self.again and not self.resume, UsageError(
+                "again-without-resume", "--again goes with --resume", "add --resume --out DIR")),
             (self.virtual and self.url, UsageError(
                 "virtual-with-url", "--virtual has no wire, so it cannot reach --url", way_out)),
             (self.virtual and self.workers is not None, UsageError(
@@ -125,7 +128,7 @@ class Settings:
 
 _ELSEWHERE = frozenset(
     ("scenario", "concurrency", "starts", "gpus", "salt", "tool_messages", "live_history",
-     "out", "command", "resume", "accept_differences")
+     "out", "command", "resume", "again", "accept_differences")
 )  # fmt: skip
 _RULES_ALSO = ("name", "fingerprint", "overridden")
 

@@ -12,7 +12,7 @@ import os
 import platform
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from agentx_replay import __version__
@@ -64,7 +64,10 @@ class Sweep:
             for level in settings.concurrency
         ]
         earlier = earlier_run(settings.out) if settings.resume else None
-        self.kept_points = _kept_points(earlier) if earlier else []
+        self.kept_points = _kept_points(earlier, again=settings.again) if earlier else []
+        if earlier is not None:
+            complete = tuple(point.stored for point in self.kept_points if point.stored)
+            earlier = replace(earlier, complete=complete)
         self._run = RunDirectory.create(
             settings.out, resume=settings.resume, secrets=target.secrets
         )
@@ -179,11 +182,14 @@ def _measurement(plan: Plan) -> Measurement:
     return Measurement(plan.concurrency, plan.start)
 
 
-def _kept_points(earlier: Earlier) -> list[Point]:
-    """Return what stands, looked at as a report does. Raises ``UsageError`` where none could be."""
+def _kept_points(earlier: Earlier, *, again: bool) -> list[Point]:
+    """Return what stands, looked at as a report does; with ``again`` what is valid. Raises
+    ``UsageError`` where none could be.
+    """
     from agentx_replay.analysis.point import stored_point
 
-    return [stored_point(stored) for stored in earlier.complete]
+    points = [stored_point(stored) for stored in earlier.complete]
+    return [point for point in points if point.valid or not again]
 
 
 def _platform() -> str:

@@ -329,8 +329,10 @@ CACHED_BEFORE = ["prompts-cached-before"]
         (prompts_of(6_400, 3_200, 6_400, live=True), []),
     ],
 )
-def test_a_cache_that_held_more_than_was_sent_is_a_warning(of: Point, expected: list[str]) -> None:
-    assert warnings(of) == expected
+def test_a_level_whose_cache_held_more_than_was_sent_is_not_valid(
+    of: Point, expected: list[str]
+) -> None:
+    assert codes(each for each in of.findings if each.kind is Kind.INVALID) == expected
 
 
 def test_cache_counts_above_the_prompt_are_a_warning() -> None:

@@ -155,6 +155,22 @@ def test_the_clock_of_arrivals_may_not_change(killed_run: Path) -> None:
     assert "the clock of arrivals was kernel and is process" in refused.stderr
 
 
+def test_a_complete_level_that_is_not_valid_is_measured_again_on_demand(killed_run: Path) -> None:
+    file = killed_run / "c0002" / "point.json"
+    document = orjson.loads(file.read_bytes())
+    document["facts"]["conduct"] |= {"failure": "refused", "failure_code": "warm-up-failed"}
+    file.write_bytes(orjson.dumps(document))
+    resume = ("sweep", "--resume", "--out", str(killed_run))
+    assert finished(*resume).returncode == 1
+    assert read_points(killed_run)[0].document["attempt"] == 0
+    result = finished(*resume, "--again")
+    assert result.returncode == 0, result.stderr
+    two, four = read_points(killed_run)
+    assert (two.document["attempt"], four.document["attempt"]) == (2, 1)
+    assert (killed_run / "unfinished" / "c0002.attempt-0").is_dir()
+    assert "[again-without-resume]" in finished("sweep", "--again", "--virtual").stderr
+
+
 def test_there_must_be_a_run_to_resume(tmp_path: Path) -> None:
     result = finished(*SWEEP, "--out", tmp_path / "typo")
     assert result.returncode == 2
