@@ -21,6 +21,7 @@ from agentx_replay.shipped import shipped_directory
 Reading = Literal["official", "faithful"]
 SharedPrefix = Literal["session", "corpus"]
 IdleFrom = Literal["barrier", "last_end"]
+Order = Literal["corpus", "balanced"]
 
 MOST_TOML_BYTES = 2**20
 """Rules and options take a page or two."""
@@ -36,7 +37,8 @@ class Scenario:
     ``tree_idle_from`` says from when a session's idle time counts as the window opens: from then,
     all alike (the official way), or from the session's own last end. ``primer_lead_s`` is
     the spread of the primers. ``max_sessions`` takes the first so many eligible
-    sessions (None: all). ``reading`` says how recordings are read, ``shared_prefix`` among whom
+    sessions (None: all), in the ``order`` of the corpus or dealt so that the first are like all.
+    ``reading`` says how recordings are read, ``shared_prefix`` among whom
     system prompts are shared. ``overridden`` names the rules that this run changed.
     """
 
@@ -55,12 +57,16 @@ class Scenario:
     max_sessions: int | None = None
     shared_prefix: SharedPrefix = "session"
     tree_idle_from: IdleFrom = "barrier"
+    order: Order = "corpus"
     overridden: tuple[str, ...] = ()
 
     @property
     def fingerprint(self) -> str:
         """16 hex digits over every rule; two runs are comparable only where it is equal."""
-        rules = {k: v for k, v in dataclasses.asdict(self).items() if k != "overridden"}
+        rules = dataclasses.asdict(self)
+        del rules["overridden"]
+        if self.order == "corpus":  # as it was before there was another
+            del rules["order"]
         return hashlib.sha256(orjson.dumps(rules, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
 
     def override(self, **changes: Any) -> "Scenario":
@@ -161,6 +167,7 @@ _CHOICES = {
     "reading": get_args(Reading),
     "shared_prefix": get_args(SharedPrefix),
     "tree_idle_from": get_args(IdleFrom),
+    "order": get_args(Order),
 }
 
 

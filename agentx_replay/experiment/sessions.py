@@ -7,6 +7,7 @@ from typing import Any
 
 from agentx_replay.plan.selection import ContextPolicy, Selection, select_sessions
 from agentx_replay.results.documents import typed
+from agentx_replay.scenario import Order
 from agentx_replay.traces.corpus import read_corpus
 from agentx_replay.traces.model import Corpus
 
@@ -23,6 +24,7 @@ class SessionSource:
     context_policy: ContextPolicy
     max_sessions: int | None
     keep_one_of_duplicates: bool = False
+    order: Order = "corpus"
 
     def read(self) -> tuple[Corpus, Selection]:
         """Return the corpus and the selection. Raises ``UsageError`` where there is none."""
@@ -33,6 +35,7 @@ class SessionSource:
             policy=self.context_policy,
             max_sessions=self.max_sessions,
             keep_one_of_duplicates=self.keep_one_of_duplicates,
+            order=self.order,
         )
         return corpus, selection
 

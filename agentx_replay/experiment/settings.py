@@ -113,6 +113,7 @@ class Settings:
             context_policy=self.max_context_policy,
             max_sessions=self.scenario.max_sessions,
             keep_one_of_duplicates=self.keep_one_of_duplicates,
+            order=self.scenario.order,
         )
 
     def document(self) -> dict[str, Any]:

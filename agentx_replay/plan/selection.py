@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from agentx_replay.errors import UsageError
+from agentx_replay.scenario import Order
+from agentx_replay.traces.dealing import balanced_order, input_and_requests
 from agentx_replay.traces.model import Corpus, Entry, RecordedRequest, Session, Subagent
 from agentx_replay.traces.statistics import duplicate_families
 
@@ -28,7 +30,7 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The eligible sessions in corpus order, as they will be played, and what was left out.
+    """The eligible sessions in their order, as they will be played, and what was left out.
 
     ``sessions`` holds every request that is played; ``sources`` the same sessions with all that
     was recorded, which is what their prompts are composed from.
@@ -51,13 +53,15 @@ def select_sessions(
     policy: ContextPolicy = "session",
     max_sessions: int | None = None,
     keep_one_of_duplicates: bool = False,
+    order: Order = "corpus",
 ) -> Selection:
     """Take the first ``max_sessions`` sessions that fit ``max_context`` tokens (None: any).
 
     Policy ``session`` leaves out a session with any request that does not fit; ``request`` leaves
     out those requests alone. A session that has no request of its main stream cannot be played.
-    ``keep_one_of_duplicates`` takes the first of each family of near-duplicates that fit. Raises
-    ``UsageError`` if nothing is left.
+    ``keep_one_of_duplicates`` takes the first of each family of near-duplicates that fit.
+    ``balanced`` deals those that are left so that the first of them are like all (``dealing.py``).
+    Raises ``UsageError`` if nothing is left.
     """
 
     def fits(request: RecordedRequest) -> bool:
@@ -79,6 +83,9 @@ def select_sessions(
     families = duplicate_families([s for s, _ in eligible]) if keep_one_of_duplicates else ()
     copies = {name for family in families for name in family[1:]}
     unlike = [pair for pair in eligible if pair[0].id not in copies]
+    if order == "balanced":
+        dealt = balanced_order([input_and_requests(played) for _, played in unlike])
+        unlike = [unlike[place] for place in dealt]
     kept = unlike[: len(unlike) if max_sessions is None else max_sessions]
     trimmed = [pair for pair in eligible if _count(pair[:1]) > _count(pair[1:])]
     reasons = (
