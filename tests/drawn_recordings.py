@@ -18,7 +18,8 @@ def recordings(draw: st.DrawFn) -> list[Line]:
         grown = base[:kept] + "".join(chr(next(letter)) for _ in range(draw(st.integers(0, 4))))
         missing = draw(st.sampled_from([0, 0, 0, 2]))
         partial = draw(st.integers(0, 63))
-        lines.append((64 * (len(grown) + missing) + partial, draw(st.integers(0, 300)), grown))
+        tokens = max(1, 64 * (len(grown) + missing) + partial)
+        lines.append((tokens, draw(st.integers(0, 300)), grown))
         if draw(st.booleans()):
             lines.append(lines[-1])
     return lines

@@ -1,60 +1,18 @@
 """Tiny recordings: a prompt is a string of letters, a letter a block, equal prefixes shared."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
-import numpy as np
+import orjson
 import pytest
 
-from agentx_replay.traces.model import (
-    NO_BLOCK,
-    BlockTrie,
-    RecordedRequest,
-    Session,
-    Subagent,
-)
+from agentx_replay.traces.model import Session
+from agentx_replay.traces.weka import read_session
 
 Line = tuple[int, int, str]
 """Input tokens, output tokens, blocks."""
 
 Record = Callable[..., Session]
-
-
-class _Trie:
-    def __init__(self) -> None:
-        self.block_of: dict[str, int] = {"": NO_BLOCK}
-        self.parent: list[int] = []
-        self.run_first: list[int] = []
-
-    def request(self, index: int, line: Line) -> RecordedRequest:
-        input_tokens, output_tokens, letters = line
-        prefixes = [letters[: n + 1] for n in range(len(letters))]
-        known = sum(prefix in self.block_of for prefix in prefixes)
-        first_new = len(self.parent)
-        for prefix in prefixes[known:]:
-            block, parent = len(self.parent), self.block_of[prefix[:-1]]
-            follows = parent == block - 1 and parent != NO_BLOCK
-            self.run_first.append(self.run_first[parent] if follows else block)
-            self.parent.append(parent)
-            self.block_of[prefix] = block
-        return RecordedRequest(
-            index=index,
-            recorded_order=index,
-            t_s=float(index),
-            start_s=float(index),
-            duration_s=None,
-            think_time_s=None,
-            model="m",
-            input_tokens=input_tokens,
-            output_tokens=output_tokens,
-            tip_block=self.block_of[letters],
-            block_count=len(letters),
-            known_blocks=known,
-            first_new_block=first_new,
-        )
-
-
-def _subagent(requests: tuple[RecordedRequest, ...], tools: int, system: int) -> Subagent:
-    return Subagent("a", "Explore", "completed", 0.0, False, 0.0, None, tools, system, requests)
 
 
 def _record(
@@ -67,21 +25,23 @@ def _record(
     session_id: str = "s",
     block_size: int = 64,
 ) -> Session:
-    """Return a session of ``lines``, then of one subagent's."""
-    trie = _Trie()
-    main = tuple(trie.request(index, line) for index, line in enumerate(lines))
-    inner = tuple(trie.request(len(main) + n, line) for n, line in enumerate(subagent))
-    return Session(
-        id=session_id,
-        block_size=block_size,
-        tool_tokens=tool_tokens,
-        system_tokens=system_tokens,
-        entries=(*main, _subagent(inner, *subagent_lengths)) if inner else main,
-        blocks=BlockTrie(
-            np.array(trie.parent, np.int32).reshape(-1),
-            np.array(trie.run_first, np.int32).reshape(-1),
-        ),
-    )
+    """Return a session of ``lines``, a second apart, then of one subagent's."""
+    requests: list[dict[str, Any]] = [
+        {"t": t, "model": "m", "in": tokens, "out": out, "hash_ids": list(map(ord, letters))}
+        for t, (tokens, out, letters) in enumerate([*lines, *subagent])
+    ]
+    main, inner = requests[: len(lines)], requests[len(lines) :]
+    tools, system = subagent_lengths
+    marker = {"type": "subagent", "t": len(lines), "requests": inner}
+    lengths = {"tool_tokens": tools, "system_tokens": system}
+    session = {
+        "id": session_id,
+        "block_size": block_size,
+        "tool_tokens": tool_tokens,
+        "system_tokens": system_tokens,
+        "requests": [*main, marker | lengths] if inner else main,
+    }
+    return read_session(orjson.dumps(session), "t.json")
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from agentx_replay.prompts.compose import PlayComposer
 from agentx_replay.prompts.keys import LevelKeys
 from agentx_replay.prompts.layout import Layout, lay_out
 from agentx_replay.prompts.prompt import Prompt
-from agentx_replay.prompts.template import CHATML, TemplateCost
+from agentx_replay.prompts.template import CHATML, CHATML_TOOLS, TemplateCost
 from agentx_replay.prompts.text import chat_wording
 from agentx_replay.prompts.vocabulary import Vocabulary, builtin_vocabulary
 from agentx_replay.traces.model import Session
@@ -197,6 +197,13 @@ def test_text_does_not_depend_on_what_was_rendered_before(
     prompts = list(enumerate(send_all(composer(layout, tool_messages=tools), session)))
     order.shuffle(prompts)
     assert all(prompt.messages_json() == alone[place] for place, prompt in prompts)
+    # Composed ahead, and asked for twice, it is the same object.
+    ahead = composer(layout, tool_messages=tools)
+    for request, text in zip(session.requests(), alone, strict=True):
+        size = ahead.compose(0, request)
+        prompt = ahead.prompt(0, request)
+        assert prompt.messages_json() is prompt.messages_json()
+        assert (prompt.messages_json(), size) == (text, len(text))
 
 
 def test_messages_are_json_with_nothing_to_escape(record: Record) -> None:
@@ -220,12 +227,6 @@ def test_messages_follow_one_another_in_one_array(record: Record) -> None:
     )
 
 
-def test_an_identical_prompt_is_sent_again_whole(record: Record) -> None:
-    session = record([(220, 9, "ABC"), (220, 9, "ABC")])
-    first, second = texts(composer(lay_out(session, CHATML)), session)
-    assert first == second
-
-
 def test_the_partial_block_is_not_shared_between_streams(record: Record) -> None:
     session = record([(220, 9, "ABC")])
     play = composer(lay_out(session, CHATML))
@@ -235,10 +236,12 @@ def test_the_partial_block_is_not_shared_between_streams(record: Record) -> None
     assert one[31 + 960 :] != other[31 + 960 :]
 
 
-def test_the_same_salt_gives_the_same_bytes(record: Record) -> None:
-    session = record([(220, 9, "ABC"), (500, 9, "ABCDEFG")])
+def test_the_same_salt_and_the_same_prompt_again_give_the_same_bytes(record: Record) -> None:
+    session = record([(220, 9, "ABC"), (500, 9, "ABCDEFG"), (500, 9, "ABCDEFG")])
     layout = lay_out(session, CHATML)
-    assert texts(composer(layout), session) == texts(composer(layout), session)
+    sent = texts(composer(layout), session)
+    assert texts(composer(layout), session) == sent
+    assert sent[1] == sent[2]
 
 
 @pytest.mark.parametrize(
@@ -342,19 +345,22 @@ def test_a_stream_that_was_forgotten_holds_no_text_and_can_still_be_rendered(
     assert first.messages_json() is not first.messages_json()
 
 
-@given(lines=recordings())
-def test_composing_ahead_changes_no_byte(record: Record, lines: list[Line]) -> None:
-    session = record(lines, system_tokens=130)
-    layout = lay_out(session, CHATML)
-    plain, ahead = composer(layout), composer(layout)
-    for request in session.requests():
-        size = ahead.compose(0, request)
-        sent = ahead.prompt(0, request).messages_json()
-        assert sent == plain.prompt(0, request).messages_json()
-        assert size == len(sent)
-
-
-def test_a_prompt_rendered_twice_is_the_same_object(record: Record) -> None:
-    session = record([(220, 9, "ABC")])
-    [prompt] = send_all(composer(lay_out(session, CHATML)), session)
-    assert prompt.messages_json() is prompt.messages_json()
+def test_a_call_keeps_its_id_its_words_and_its_result_in_every_later_prompt(
+    record: Record,
+) -> None:
+    """A prompt grows twice, and is then cut back inside its first answer."""
+    lines = [(200, 64, "abc"), (390, 64, "abcdef"), (580, 64, "abcdefghi"), (390, 64, "abcdXY")]
+    session = record(lines, tool_tokens=64)
+    play = composer(lay_out(session, CHATML_TOOLS), tool_messages=True)
+    first, second, third, cut = map(json.loads, texts(play, session))
+    assert [message["role"] for message in third] == ["system", "user", *["assistant", "tool"] * 2]
+    assert first == second[:2]
+    assert second[:3] == third[:3]
+    # The last message goes on: its words, but for the one that closes it, are the first of it.
+    assert said(third[3])[: len(said(second[3])) - 1] == said(second[3])[:-1]
+    assert [call["tool_calls"][0]["id"] for call in third[2::2]] == ["call00001", "call00002"]
+    assert [result["tool_call_id"] for result in third[3::2]] == ["call00001", "call00002"]
+    # Cut inside the answer: what is kept of it begins as before, and is closed again.
+    kept = said(cut[2])
+    assert kept[:-1] == said(third[2])[: len(kept) - 1]
+    assert kept[-1] == "able"
