@@ -5,12 +5,12 @@ questions get asked; word_search.py and template_cost.py find what is proven her
 """
 
 import random
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from statistics import median_low
-from typing import Any, Literal, TypeVar, get_args, get_type_hints
+from typing import Any, Literal
 
-from agentx_replay.errors import UsageError, shown
+from agentx_replay.errors import UsageError
 from agentx_replay.prompts.probes import Asking, Conversation, Ids, Probe, ProbeMaker, roles
 from agentx_replay.prompts.template import CHATML, CHATML_TOOLS, TemplateCost
 from agentx_replay.prompts.template_cost import flat_cost
@@ -25,12 +25,7 @@ _FORMAT = 1
 _MOST_TOKENS = 2**31 - 1
 _OF_TOOLS = ("tool_messages", "call", "result", "first_call")
 
-_SIGNED = ("largest_error_tokens", "first_call")
-
-_T = TypeVar("_T")
-
 Api = Literal["chat", "completions"]
-_APIS: tuple[Api, ...] = get_args(Api)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +217,7 @@ def _random_lengths(rng: random.Random, room: Room) -> list[int]:
 
 
 def as_document(calibration: Calibration) -> dict[str, Any]:
-    """Return the calibration as plain JSON values, those of tool messages where it is of them."""
+    """Return the calibration as plain JSON values, those of tool messages if it is of them."""
     document = {"format": _FORMAT, **asdict(calibration)}
     if not calibration.cost.tool_messages:
         document["cost"] = {k: v for k, v in document["cost"].items() if k not in _OF_TOOLS}
@@ -237,109 +232,35 @@ def summary_document(calibration: Calibration) -> dict[str, Any]:
 
 def from_document(document: Any, name: str) -> Calibration:
     """Return the calibration that ``as_document`` wrote. Raises UsageError for anything else."""
+    import msgspec  # only --calibration and --resume read a file
+
     try:
-        if document["format"] != _FORMAT:
-            raise UsageError(
-                "calibration-of-other-version",
-                f"{name} is a calibration of another version",
-                "leave it out: one is made anew",
-            )
-        return _read(document)
-    except KeyError as error:
-        raise _not_one(name, f"it has no {error}") from None
-    except TypeError:
-        raise _not_one(name, "it is no object") from None
-    except ValueError as error:
-        raise _not_one(name, str(error)) from None
+        found = msgspec.convert(document, Calibration)
+        _check(document.get("format"), found)
+    except (msgspec.ValidationError, ValueError) as error:
+        raise UsageError(
+            "not-a-calibration",
+            f"{name} is not a calibration ({error})",
+            "give the calibration.json of a run directory, or leave it out to make one",
+        ) from None
+    return found
 
 
-def _not_one(name: str, why: str) -> UsageError:
-    return UsageError(
-        "not-a-calibration",
-        f"{name} is not a calibration ({why})",
-        "give the calibration.json of a run directory",
-    )
-
-
-def _read(document: Mapping[str, Any]) -> Calibration:
-    unknown = document.keys() - {"format", *(field.name for field in fields(Calibration))}
-    if unknown:
-        raise ValueError(f"it has an unknown field {shown(min(unknown))}")
-    words = _texts(document, "words")
-    if not words or not all(len(word) == 4 and word.isascii() and word.isalpha() for word in words):
+def _check(version: object, found: Calibration) -> None:
+    """Raise ``ValueError`` for values of the right types that no calibration has."""
+    if version != _FORMAT:
+        raise ValueError("it is of another version")
+    if not found.words or not all(len(w) == 4 and w.isascii() and w.isalpha() for w in found.words):
         raise ValueError("its words are not four ASCII letters each")
-    ids = _list(document, "ids")
-    if len(ids) not in (0, 1 + len(words)) or not all(map(_is_count, ids)):
+    if len(found.ids) not in (0, 1 + len(found.words)):
         raise ValueError("it has not one token id a word")
-    opening = _text(document, "opening")
-    if not opening or any(map(str.isspace, opening)):
+    if found.opening.split() != [found.opening]:
         raise ValueError("its opening is not one word")
-    cost = _numbers(TemplateCost, document, "cost")
-    if cost.call + cost.first_call < 0:
-        raise ValueError("its cost makes less than nothing of a first call")
-    api = next((api for api in _APIS if api == _text(document, "api")), None)
-    if api is None:
-        raise ValueError(f"its api is none of {', '.join(_APIS)}")
-    return Calibration(
-        words=words,
-        opening=opening,
-        cost=cost,
-        verification=_numbers(Verification, document, "verification"),
-        source=_text(document, "source"),
-        counted_by=_text(document, "counted_by"),
-        model=_text(document, "model"),
-        api=api,
-        ids=ids,
-        warnings=_warnings(document),
-    )
-
-
-def _text(document: Mapping[str, Any], key: str) -> str:
-    value = document[key]
-    if not isinstance(value, str):
-        raise ValueError(f"its {key} is no text")  # noqa: TRY004 - bad input, not a bad call
-    return value
-
-
-def _list(document: Mapping[str, Any], key: str) -> tuple[Any, ...]:
-    value = document[key]
-    if not isinstance(value, list | tuple):
-        raise ValueError(f"its {key} are no list")  # noqa: TRY004
-    return tuple(value)
-
-
-def _texts(document: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    values = _list(document, key)
-    if not all(isinstance(value, str) for value in values):
-        raise ValueError(f"its {key} are not all texts")
-    return values
-
-
-def _warnings(document: Mapping[str, Any]) -> tuple[Reason, ...]:
-    """Return those that have a code: an older version wrote texts, and every use warns anew."""
-    values = [each for each in _list(document, "warnings") if not isinstance(each, str)]
-    if not all(isinstance(each, Mapping) and each.keys() == {"code", "text"} for each in values):
-        raise ValueError("its warnings are not all codes and texts")
-    return tuple(Reason(_text(each, "code"), _text(each, "text")) for each in values)
-
-
-def _numbers(kind: type[_T], document: Mapping[str, Any], key: str) -> _T:
-    """Return a value class of token counts and of what is true or false."""
-    values = document[key]
-    wanted = get_type_hints(kind)
-    needed = wanted.keys() - _OF_TOOLS
-    if not isinstance(values, Mapping) or not needed <= values.keys() <= wanted.keys():
-        raise ValueError(f"its {key} has not the fields {', '.join(wanted)}")
-    for name, value in values.items():
-        if type(value) is not wanted[name] or not _is_bearable(name, value):
-            raise ValueError(f"its {key}.{name} is {shown(value)}")
-    return kind(**values)
-
-
-def _is_bearable(name: str, value: int) -> bool:
-    """Whether a count of tokens is one: a difference of two may be below 0."""
-    return _is_count(abs(value) if name in _SIGNED else int(value))
-
-
-def _is_count(value: object) -> bool:
-    return type(value) is int and 0 <= value <= _MOST_TOKENS
+    cost, proof = found.cost, asdict(found.verification)
+    counts = asdict(cost) | proof | {f"ids[{place}]": each for place, each in enumerate(found.ids)}
+    # Differences of counts may be negative; a first call still costs something.
+    counts |= {"largest_error_tokens": abs(proof["largest_error_tokens"])}
+    counts |= {"first_call": cost.call + cost.first_call}
+    for name, tokens in counts.items():
+        if not 0 <= tokens <= _MOST_TOKENS:
+            raise ValueError(f"its {name} is {tokens}, not from 0 to {_MOST_TOKENS}")
