@@ -41,6 +41,7 @@ RULES: Words = {
     },
     "reading": "recordings read the {} way",
     "max_sessions": ("the first {} sessions", "all sessions that fit"),
+    "order": {"corpus": "", "balanced": "sessions dealt so that the first are like all"},
     "shared_prefix": "system prompts shared within one {}",
     "comparable": ("results of these rules are comparable", "for a quick look only"),
     "overridden": ("changed from the scenario: {}", "no rule changed"),
