@@ -20,8 +20,8 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from agentx_replay.plan.conversations import build_graph
 from agentx_replay.plan.graph import OFFICIAL
-from agentx_replay.plan.streams import build_graph
 from agentx_replay.prompts.compose import PlayComposer
 from agentx_replay.prompts.keys import LevelKeys, counter_mixes
 from agentx_replay.prompts.layout import Layout, lay_out
@@ -46,7 +46,7 @@ MOST_OVER_TEXT = 0.1
 
 
 def growing_session() -> Session:
-    """Return one stream: a prompt of 140k tokens and then turns of 700."""
+    """Return one conversation: a prompt of 140k tokens and then turns of 700."""
     requests = []
     for turn in range(TURNS + 1):
         tokens = PROMPT_TOKENS + TURN_TOKENS * turn
@@ -97,7 +97,7 @@ def extend_ms(session: Session) -> list[float]:
 
 
 def send(play: PlayComposer, request: RecordedRequest) -> bytes:
-    """Return the bytes of a request of the one stream."""
+    """Return the bytes of a request of the one conversation."""
     return play.prompt(0, request).messages_json()
 
 
@@ -136,8 +136,8 @@ class Held:
 
 
 def plan_of(sessions: int) -> list[tuple[Layout, list[tuple[int, RecordedRequest, bool]]]]:
-    """Return generated sessions, laid out, each with its requests in recorded order: stream,
-    request, and whether the stream ends with it.
+    """Return generated sessions, laid out, each with its requests in recorded order: conversation,
+    request, and whether the conversation ends with it.
     """
     with TemporaryDirectory() as directory:
         file = Path(directory) / "large.jsonl.gz"
@@ -148,9 +148,9 @@ def plan_of(sessions: int) -> list[tuple[Layout, list[tuple[int, RecordedRequest
 
 def _in_order(session: Session) -> list[tuple[int, RecordedRequest, bool]]:
     steps = [
-        (stream.index, step.request, step is stream.steps[-1])
-        for stream in build_graph(session, OFFICIAL).streams
-        for step in stream.steps
+        (conversation.index, step.request, step is conversation.steps[-1])
+        for conversation in build_graph(session, OFFICIAL).conversations
+        for step in conversation.steps
     ]
     return sorted(steps, key=lambda step: step[1].recorded_order)
 
@@ -195,14 +195,14 @@ def _played(
     text: dict[int, int],
 ) -> Iterator[int]:
     """Send a play's requests one by one; keep ``text`` at the bytes of its live prompts."""
-    by_stream: dict[int, int] = {}
-    for stream, request, ends in steps:
-        size = len(play.prompt(stream, request).messages_json())
-        by_stream[stream] = size
+    by_conversation: dict[int, int] = {}
+    for conversation, request, ends in steps:
+        size = len(play.prompt(conversation, request).messages_json())
+        by_conversation[conversation] = size
         if ends:
-            play.forget(stream)
-            del by_stream[stream]
-        text[ordinal] = sum(by_stream.values())
+            play.forget(conversation)
+            del by_conversation[conversation]
+        text[ordinal] = sum(by_conversation.values())
         yield size
     del text[ordinal]
 

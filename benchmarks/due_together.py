@@ -56,8 +56,8 @@ def session() -> Session:
 def dispatch(play: PlayComposer, number: int, request: RecordedRequest, due_ns: int) -> Dispatch:
     """Return a play's request as the replay would dispatch it now."""
     return Dispatch(
-        request_id=f"r{number}", play_id=f"p{number}", stream_id=f"s{number}", concurrency=1,
-        lane=number, ordinal=0, session_id="one", stream=0, turn=0, request_index=0,
+        request_id=f"r{number}", play_id=f"p{number}", conversation_id=f"s{number}", concurrency=1,
+        lane=number, ordinal=0, session_id="one", conversation=0, turn=0, request_index=0,
         phase=Phase.WINDOW, intended_start_ns=due_ns, gap_s=0.0, recorded_input_tokens=TOKENS,
         recorded_output_tokens=1, shared_blocks=0, max_tokens=1, prompt=play.prompt(0, request),
     )  # fmt: skip

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
+from agentx_replay.plan.conversations import build_graph
 from agentx_replay.plan.graph import FAITHFUL, OFFICIAL, GraphRules, SessionGraph, StepId
 from agentx_replay.plan.start import from_the_beginning
-from agentx_replay.plan.streams import build_graph
 from agentx_replay.replay.play import Due, Play
 from agentx_replay.traces.corpus import read_corpus
 from agentx_replay.traces.model import Session
@@ -82,7 +82,7 @@ def row(sessions: Iterable[Session], name: str, rules: GraphRules) -> str:
         recorded = recorded_s(session)
         total += len(after)
         added += len(after.keys() - before.keys())
-        regrouped += max(0, len(official.streams) - len(corrected.streams))
+        regrouped += max(0, len(official.conversations) - len(corrected.conversations))
         changes = [abs(after[index] - before[index]) for index in before.keys() & after.keys()]
         here = [change for change in changes if change > MOVED_S]
         moved += here
@@ -102,7 +102,7 @@ def main(traces: Path) -> None:
     print(f"{len(sessions)} sessions, {requests:,} requests; times in seconds")
     print(
         f"{'correction':<38} {'sessions':>8} {'moved':>6} {'by P50':>9} {'by at most':>10} "
-        f"{'added':>5} {'streams-':>8} {'drift P50':>9} {'drift P90':>9}"
+        f"{'added':>5} {'conversations-':>8} {'drift P50':>9} {'drift P90':>9}"
     )
     print(row(sessions, "none (the official reading)", OFFICIAL))
     for rule, name in CORRECTIONS.items():

@@ -1,10 +1,10 @@
-"""Compare how we and the official harness split traces into streams. Opt-in: it needs both.
+"""Compare how we and the official harness split traces into conversations. Opt-in: it needs both.
 
     python benchmarks/official_streams.py TRACES HARNESS_PYTHON
 
 TRACES is a directory of trace files (.json or .json.gz), HARNESS_PYTHON a Python that has
-agentx-harness 1.0.12 installed. Streams, their order, gaps, spawns, joins and the order across
-streams must be equal; what differs is printed, and the exit code is 1.
+agentx-harness 1.0.12 installed. Conversations, their order, gaps, spawns, joins and the order
+across conversations must be equal; what differs is printed, and the exit code is 1.
 """
 
 import json
@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from agentx_replay.plan.conversations import build_graph
 from agentx_replay.plan.graph import OFFICIAL, SessionGraph, Spawn, StepId
-from agentx_replay.plan.streams import build_graph
 from agentx_replay.traces.corpus import read_corpus
 from agentx_replay.traces.model import Session, Subagent
 
@@ -34,35 +34,35 @@ def places(session: Session) -> dict[int, tuple[int, int | None]]:
 
 
 def differences(session: Session, official: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield a sentence for each difference between our graph and the official streams."""
+    """Yield a sentence for each difference between our graph and the official conversations."""
     graph = build_graph(session, OFFICIAL)
     at = places(session)
     ours = {
-        tuple(at[step.request.index] for step in stream.steps): stream.index
-        for stream in graph.streams
+        tuple(at[step.request.index] for step in conversation.steps): conversation.index
+        for conversation in graph.conversations
     }
     index_of: dict[str, int] = {}
-    for stream in official:
-        requests = tuple((turn["entry"], turn["inner"]) for turn in stream["turns"])
+    for conversation in official:
+        requests = tuple((turn["entry"], turn["inner"]) for turn in conversation["turns"])
         if not requests:
             continue
         if requests not in ours:
-            yield f"{stream['name']}: no stream of ours holds these requests: {requests[:5]} …"
+            yield f"{conversation['name']}: none of ours holds these requests: {requests[:5]} …"
             return
-        index_of[stream["name"]] = ours[requests]
-    if len(index_of) != len(graph.streams):
-        yield f"{session.id}: {len(graph.streams)} streams, officially {len(index_of)}"
+        index_of[conversation["name"]] = ours[requests]
+    if len(index_of) != len(graph.conversations):
+        yield f"{session.id}: {len(graph.conversations)} conversations, officially {len(index_of)}"
         return
     yield from _names(session, graph, index_of)
-    for stream in official:
-        if stream["turns"]:
-            yield from _steps(graph, stream, index_of)
+    for conversation in official:
+        if conversation["turns"]:
+            yield from _steps(graph, conversation, index_of)
     yield from _spawns(graph, official, index_of)
 
 
 def _names(session: Session, graph: SessionGraph, index_of: dict[str, int]) -> Iterator[str]:
     for name, index in index_of.items():
-        ours = graph.streams[index].name
+        ours = graph.conversations[index].name
         label = name.removeprefix(session.id).removeprefix("::").replace("aux:", "fa:")
         if ours != (label or "main") and ":wg:" not in f":{label}":
             yield f"{name}: we name it {ours}"
@@ -71,7 +71,7 @@ def _names(session: Session, graph: SessionGraph, index_of: dict[str, int]) -> I
 def _steps(
     graph: SessionGraph, official: dict[str, Any], index_of: dict[str, int]
 ) -> Iterator[str]:
-    steps = graph.streams[index_of[official["name"]]].steps
+    steps = graph.conversations[index_of[official["name"]]].steps
     for number, (step, turn) in enumerate(zip(steps, official["turns"], strict=True)):
         where = f"{official['name']} turn {number}"
         if abs(step.start_s - turn["start_ms"] / 1000) > NEAR_S:
@@ -86,32 +86,32 @@ def _steps(
 def _spawns(
     graph: SessionGraph, official: list[dict[str, Any]], index_of: dict[str, int]
 ) -> Iterator[str]:
-    main, by_name = official[0], {stream["name"]: stream for stream in official}
+    main, by_name = official[0], {conversation["name"]: conversation for conversation in official}
     joins: dict[int, set[int]] = {turn: set() for turn in range(len(main["turns"]))}
     order: list[int] = []
     for branch in main["branches"]:
-        members = [name for name in branch["streams"] if name in index_of]
+        members = [name for name in branch["conversations"] if name in index_of]
         spawning = next(i for i, t in enumerate(main["turns"]) if branch["id"] in t["spawns"])
         parent = main["turns"][spawning]
         end_ms = parent["start_ms"] + (parent["duration_ms"] or 0)
         at_issue = (parent["duration_ms"] or 0) > 0 and branch["start_ms"] < end_ms
         from_ms = parent["start_ms"] if at_issue else branch["start_ms"]
         for name in members:
-            stream = graph.streams[index_of[name]]
-            order.append(stream.index)
+            conversation = graph.conversations[index_of[name]]
+            order.append(conversation.index)
             offset_s = max(0.0, by_name[name]["turns"][0]["start_ms"] - from_ms) / 1000
             expected = Spawn(StepId(0, spawning), at_issue, offset_s)
-            if not _same_spawn(stream.spawn, expected):
-                yield f"{name}: {stream.spawn}, officially {expected}"
-            if stream.background != branch["background"]:
-                yield f"{name}: background {stream.background}"
+            if not _same_spawn(conversation.spawn, expected):
+                yield f"{name}: {conversation.spawn}, officially {expected}"
+            if conversation.background != branch["background"]:
+                yield f"{name}: background {conversation.background}"
         for number, turn in enumerate(main["turns"]):
             if branch["id"] in turn["joins"]:
                 joins[number].update(index_of[name] for name in members)
     if order != sorted(order):
-        yield f"{main['name']}: streams in the order {order}"
-    for number, step in enumerate(graph.streams[0].steps):
-        if {join.stream for join in step.joins} != joins[number]:
+        yield f"{main['name']}: conversations in the order {order}"
+    for number, step in enumerate(graph.conversations[0].steps):
+        if {join.conversation for join in step.joins} != joins[number]:
             yield f"{main['name']} turn {number}: joins {step.joins}, officially {joins[number]}"
 
 

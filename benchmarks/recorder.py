@@ -48,17 +48,17 @@ def responses(rng: np.random.Generator, first: int) -> Iterator[tuple[Dispatch, 
 
 def _dispatch(number: int, send_ns: int, length: int) -> Dispatch:
     lane, turn = number % LANES, number // LANES
-    stream_id = f"3f9a6c01-c{LANES}-l{lane}-p0-s0"
+    conversation_id = f"3f9a6c01-c{LANES}-l{lane}-p0-s0"
     prompt = Prompt(100_000 + turn * 700, 99_000 + turn * 700, np.empty(0, np.uint64), bytes)
     return Dispatch(
-        request_id=f"{stream_id}-t{turn}",
-        play_id=stream_id[:-3],
-        stream_id=stream_id,
+        request_id=f"{conversation_id}-t{turn}",
+        play_id=conversation_id[:-3],
+        conversation_id=conversation_id,
         concurrency=LANES,
         lane=lane,
         ordinal=0,
         session_id=f"session-{lane}",
-        stream=0,
+        conversation=0,
         turn=turn,
         request_index=turn,
         phase=Phase.WINDOW,

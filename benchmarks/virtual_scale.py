@@ -168,13 +168,15 @@ class _Waits:
         end_ns = self._clock.now_ns()
         return Response(Status.OK, send_ns, end_ns, completion_tokens=dispatch.max_tokens)
 
-    def prepare(self, lane: int, stream_id: str, due_ns: int, compose: Callable[[], int]) -> None:
+    def prepare(
+        self, lane: int, conversation_id: str, due_ns: int, compose: Callable[[], int]
+    ) -> None:
         """Hold no connection."""
 
     def cut(self) -> None:
         """Let what is in flight come to its end."""
 
-    def stream_ended(self, stream_id: str) -> None:
+    def conversation_ended(self, conversation_id: str) -> None:
         """Hold nothing for a stream."""
 
     async def close(self) -> None:

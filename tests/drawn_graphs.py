@@ -1,4 +1,6 @@
-"""Session graphs drawn at random: agents side by side, joins, order across streams, long gaps."""
+"""Session graphs drawn at random: agents side by side, joins, order across conversations, long
+gaps.
+"""
 
 from random import Random
 
@@ -23,22 +25,22 @@ def _steps(random: Random, first_index: int, start_s: float, number: int) -> lis
 
 
 def drawn_graph(random: Random, name: str) -> SessionGraph:
-    """Return a main stream of up to 8 requests and up to two subagents; some are joined, and some
-    of the main stream's requests also follow one of a subagent.
+    """Return a main conversation of up to 8 requests and up to two subagents; some are joined, and
+    some of the main conversation's requests also follow one of a subagent.
     """
     main = _steps(random, 0, 0.0, random.randint(2, 8))
     children: list[tuple[Spawn, list[Step]]] = []
-    for stream in range(1, random.randint(1, 3)):
+    for conversation in range(1, random.randint(1, 3)):
         after = random.randrange(len(main) - 1)
         spawn = Spawn(StepId(0, after), at_issue=random.random() < 0.5, offset_s=_gap_s(random))
-        steps = _steps(random, 10 * stream, main[after].start_s, random.randint(1, 4))
+        steps = _steps(random, 10 * conversation, main[after].start_s, random.randint(1, 4))
         children.append((spawn, steps))
         if random.random() < 0.6:
             turn = random.randrange(after + 1, len(main))
             gates = (
-                {"joins": (Join(stream, 0.25),)}
+                {"joins": (Join(conversation, 0.25),)}
                 if random.random() < 0.5
-                else {"after": (StepId(stream, 0),)}
+                else {"after": (StepId(conversation, 0),)}
             )
             main[turn] = _gated(main[turn], **gates)
     return graph(main, *children, session_id=name)

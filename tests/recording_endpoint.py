@@ -99,14 +99,16 @@ class RecordingEndpoint:
         if self._open:
             asyncio.get_running_loop().call_later(BUSY_EVERY_S, self._keep_busy)
 
-    def prepare(self, lane: int, stream_id: str, due_ns: int, compose: Callable[[], int]) -> None:
+    def prepare(
+        self, lane: int, conversation_id: str, due_ns: int, compose: Callable[[], int]
+    ) -> None:
         """There is no connection to make."""
 
     def cut(self) -> None:
         self._cut.set()
         self._cut = asyncio.Event()
 
-    def stream_ended(self, stream_id: str) -> None:
+    def conversation_ended(self, conversation_id: str) -> None:
         """There is no connection."""
 
     async def close(self) -> None:

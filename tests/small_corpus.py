@@ -85,7 +85,8 @@ class Played:
     def cached(self) -> list[tuple[int, int, int, int, int | None]]:
         """(lane, ordinal, stream, turn, cached tokens) of every request, in order of these."""
         return sorted(
-            (d.lane, d.ordinal, d.stream, d.turn, r.cached_tokens) for d, r in self.log.requests
+            (d.lane, d.ordinal, d.conversation, d.turn, r.cached_tokens)
+            for d, r in self.log.requests
         )
 
 

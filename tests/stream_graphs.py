@@ -1,8 +1,8 @@
-"""Small stream graphs for the tests of the closed loop, written out by hand."""
+"""Small conversation graphs for the tests of the closed loop, written out by hand."""
 
 from collections.abc import Sequence
 
-from agentx_replay.plan.graph import Join, SessionGraph, Spawn, Step, StepId, Stream
+from agentx_replay.plan.graph import Conversation, Join, SessionGraph, Spawn, Step, StepId
 from agentx_replay.traces.model import NO_BLOCK, RecordedRequest
 
 
@@ -56,9 +56,11 @@ def step(
 def graph(
     main: Sequence[Step], *children: tuple[Spawn, Sequence[Step]], session_id: str = "s"
 ) -> SessionGraph:
-    """A main stream and its children, numbered from 1 in the order given."""
-    streams = [Stream(0, "main", tuple(main), None, background=False)]
+    """A main conversation and its children, numbered from 1 in the order given."""
+    conversations = [Conversation(0, "main", tuple(main), None, background=False)]
     for index, (spawn, steps) in enumerate(children, start=1):
-        joined = any(join.stream == index for s in main for join in s.joins)
-        streams.append(Stream(index, f"sa:{index}", tuple(steps), spawn, background=not joined))
-    return SessionGraph(session_id, tuple(streams))
+        joined = any(join.conversation == index for s in main for join in s.joins)
+        conversations.append(
+            Conversation(index, f"sa:{index}", tuple(steps), spawn, background=not joined)
+        )
+    return SessionGraph(session_id, tuple(conversations))

@@ -44,7 +44,7 @@ class Timed:
     seconds: Callable[[Dispatch], float]
     status: Callable[[Dispatch], Status] = lambda _: Status.OK
     _cuts: list[asyncio.Event] = field(default_factory=list)
-    ended_streams: list[str] = field(default_factory=list)
+    ended_conversations: list[str] = field(default_factory=list)
     prepared: list[tuple[int, int, str, int]] = field(default_factory=list)
 
     async def send(self, dispatch: Dispatch) -> Response:
@@ -58,15 +58,17 @@ class Timed:
         status = Status.CUT if was_cut else self.status(dispatch)
         return Response(status, send_ns, end_ns, completion_tokens=dispatch.max_tokens)
 
-    def prepare(self, lane: int, stream_id: str, due_ns: int, compose: Callable[[], int]) -> None:
-        self.prepared.append((self.clock.now_ns(), lane, stream_id, due_ns))
+    def prepare(
+        self, lane: int, conversation_id: str, due_ns: int, compose: Callable[[], int]
+    ) -> None:
+        self.prepared.append((self.clock.now_ns(), lane, conversation_id, due_ns))
 
     def cut(self) -> None:
         for event in self._cuts:
             event.set()
 
-    def stream_ended(self, stream_id: str) -> None:
-        self.ended_streams.append(stream_id)
+    def conversation_ended(self, conversation_id: str) -> None:
+        self.ended_conversations.append(conversation_id)
 
     async def close(self) -> None:
         self._cuts.clear()
@@ -75,16 +77,16 @@ class Timed:
 class NoText:
     """Prompts of the recorded length without any content."""
 
-    def prompt(self, stream: int, request: RecordedRequest) -> Prompt:
+    def prompt(self, conversation: int, request: RecordedRequest) -> Prompt:
         return Prompt(request.input_tokens, 0, np.empty(0, np.uint64), lambda: b"[]")
 
     def answered(self, request_index: int, answer: Answer | None) -> None:
         """Nothing is said."""
 
-    def compose(self, stream: int, request: RecordedRequest) -> int:
+    def compose(self, conversation: int, request: RecordedRequest) -> int:
         raise AssertionError("a replay in virtual time has no text")
 
-    def forget(self, stream: int) -> None:
+    def forget(self, conversation: int) -> None:
         """Nothing is held."""
 
 
@@ -102,9 +104,9 @@ class Log:
         self.plays.append(play)
 
     def sent(self, phase: str = "window") -> list[tuple[float, int, int, int, int]]:
-        """(second sent, lane, ordinal, stream, turn) of a phase's requests, in order sent."""
+        """(second sent, lane, ordinal, conversation, turn) of a phase's requests, in order sent."""
         return sorted(
-            (round(r.send_ns / S, 6), d.lane, d.ordinal, d.stream, d.turn)
+            (round(r.send_ns / S, 6), d.lane, d.ordinal, d.conversation, d.turn)
             for d, r in self.requests
             if d.phase == phase
         )
@@ -125,7 +127,7 @@ def plan_of(graphs: Sequence[SessionGraph], lanes: int, scenario: Scenario) -> P
             64,
             0,
             0,
-            tuple(step.request for stream in of.streams for step in stream.steps),
+            tuple(step.request for conversation in of.conversations for step in conversation.steps),
             NO_BLOCKS,
         )
         for of in graphs

@@ -89,7 +89,7 @@ def from_each_start(log: Log) -> dict[str, list[tuple[int, ...]]]:
         pairs = [(d, r) for d, r in log.requests if d.phase == phase]
         first_ns = min((r.send_ns for _, r in pairs), default=0)
         rows[phase] = sorted(
-            (r.send_ns - first_ns, r.end_ns - first_ns, d.lane, d.ordinal, d.stream, d.turn)
+            (r.send_ns - first_ns, r.end_ns - first_ns, d.lane, d.ordinal, d.conversation, d.turn)
             for d, r in pairs
         )
     return rows

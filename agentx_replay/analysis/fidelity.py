@@ -25,7 +25,7 @@ COLUMNS: tuple[str, ...] = (
     "session_id",
     "lane",
     "ordinal",
-    "stream",
+    "conversation",
     "turn",
     "request_index",
     "play_request",
@@ -35,7 +35,7 @@ COLUMNS: tuple[str, ...] = (
     "planned_prompt_tokens",
     "shared_blocks",
     "kept_blocks",
-    "stream_kept_blocks",
+    "conversation_kept_blocks",
     "declared_blocks",
     "says_answer",
     "own_block",
@@ -82,16 +82,16 @@ class Excess:
 class Conformity:
     """What was sent against the recorded graph; ``requests`` were checked.
 
-    ``order`` counts requests sent before their stream's predecessor, or a request of another
-    stream that they follow, had ended; ``joins`` before a child they wait for was over;
-    ``spawns`` before the request that spawns their stream. ``prefixes`` kept other blocks of the
-    play's earlier prompts than the recording says. A reset keeps less than half of the blocks of
-    the stream's prompt before; ``reset_kept_tokens`` is what the resets kept in all.
+    ``order`` counts requests sent before their conversation's predecessor, or a request of another
+    conversation that they follow, had ended; ``joins`` before a child they wait for was over;
+    ``spawns`` before the request that spawns their conversation. ``prefixes`` kept other blocks of
+    the play's earlier prompts than the recording says. A reset keeps less than half of the blocks
+    of the conversation's prompt before; ``reset_kept_tokens`` is what the resets kept in all.
     ``repeated_prompts`` were sent again whole, as recorded. ``dropped_requests`` are left out by
-    the scenario's reading, ``abandoned_requests`` were never sent as their stream overflowed.
-    ``empty_subagents`` have no request, ``unawaited_streams`` are agents that no request waits for.
-    The other counts are of the sessions that were played. ``prefixes``, ``resets_sent`` and
-    ``reset_kept_tokens_sent`` are None where they are not known (``without_prefixes``).
+    the scenario's reading, ``abandoned_requests`` were never sent as their conversation overflowed.
+    ``empty_subagents`` have no request, ``unawaited_conversations`` are agents that no request
+    waits for. The other counts are of the sessions that were played. ``prefixes``, ``resets_sent``
+    and ``reset_kept_tokens_sent`` are None where they are not known (``without_prefixes``).
     """
 
     requests: int
@@ -112,7 +112,7 @@ class Conformity:
     missing_durations: int
     short_block_lists: int
     empty_subagents: int = 0
-    unawaited_streams: int = 0
+    unawaited_conversations: int = 0
 
 
 @dataclass(frozen=True, slots=True)

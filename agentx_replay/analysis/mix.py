@@ -16,8 +16,8 @@ _QUANTILES = (0.1, 0.5, 0.9)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mix:
-    """Measured requests: input and output in tokens, depth (turns before it in its stream), and
-    the share of the prompt that an unlimited cache would hold. All of shape ``(requests,)``.
+    """Measured requests: input and output in tokens, depth (turns before it in its conversation),
+    and the share of the prompt that an unlimited cache would hold. All of shape ``(requests,)``.
     """
 
     input_tokens: Floats

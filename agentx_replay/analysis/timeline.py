@@ -50,7 +50,7 @@ def timeline_of(requests: Requests, window: Window) -> Timeline:
     )
     return Timeline(
         lane=requests.lane,
-        is_main=requests.stream == 0,
+        is_main=requests.conversation == 0,
         good=measured(requests),
         send_s=send_s,
         first_s=first_s,

@@ -36,7 +36,7 @@ _SIMULATED_SALT = "plan"
 """Two simulations of one plan are the same to the byte."""
 
 
-_WORDS = "What t*, a stream, a primer and the other words mean: docs/glossary.md."
+_WORDS = "What t*, a conversation, a primer and the other words mean: docs/glossary.md."
 _TOOL_MESSAGES = (
     "Answers are sent as tool calls and what follows as their results: not comparable with plain "
     "messages."

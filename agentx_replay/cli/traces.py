@@ -51,14 +51,14 @@ def stats(corpus: Path, skip_bad: bool, as_json: bool) -> None:
 
 
 def _agents_apart(session: Session) -> list[tuple[RecordedRequest, ...]]:
-    """Return the main and flattened streams, so that a reset is one agent's and not a switch."""
+    """Return the main and flattened conversations, so that a reset is one agent's."""
+    from agentx_replay.plan.conversations import build_graph
     from agentx_replay.plan.graph import OFFICIAL
-    from agentx_replay.plan.streams import build_graph
 
     return [
-        tuple(step.request for step in stream.steps)
-        for stream in build_graph(session, OFFICIAL).streams
-        if not stream.name.startswith("sa:")
+        tuple(step.request for step in conversation.steps)
+        for conversation in build_graph(session, OFFICIAL).conversations
+        if not conversation.name.startswith("sa:")
     ]
 
 

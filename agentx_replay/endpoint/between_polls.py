@@ -110,16 +110,16 @@ class ComposeAhead:
         self._running = False
         self.composed_bytes = 0
 
-    def add(self, due_ns: int, stream_id: str, compose: Compose) -> None:
+    def add(self, due_ns: int, conversation_id: str, compose: Compose) -> None:
         """Have a stream's next prompt composed before it is due."""
-        self._wanted[stream_id] = compose
-        heapq.heappush(self._due, (due_ns, stream_id))
+        self._wanted[conversation_id] = compose
+        heapq.heappush(self._due, (due_ns, conversation_id))
         self._go_on()
 
-    def sent(self, stream_id: str) -> None:
+    def sent(self, conversation_id: str) -> None:
         """Say that a stream's prompt need not be kept ready any more."""
-        self._wanted.pop(stream_id, None)
-        self.composed_bytes -= self._bytes.pop(stream_id, 0)
+        self._wanted.pop(conversation_id, None)
+        self.composed_bytes -= self._bytes.pop(conversation_id, 0)
         self._go_on()
 
     def _go_on(self) -> None:
@@ -130,11 +130,11 @@ class ComposeAhead:
     def _compose(self) -> None:
         self._running = False
         while self._due:
-            _, stream_id = heapq.heappop(self._due)
-            compose = self._wanted.pop(stream_id, None)
+            _, conversation_id = heapq.heappop(self._due)
+            compose = self._wanted.pop(conversation_id, None)
             if compose is not None:
                 size = compose()
-                self._bytes[stream_id] = self._bytes.get(stream_id, 0) + size
+                self._bytes[conversation_id] = self._bytes.get(conversation_id, 0) + size
                 self.composed_bytes += size
                 break
         self._go_on()

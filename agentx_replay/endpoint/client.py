@@ -53,7 +53,7 @@ class Client:
         self._requests = Requests(settings)
         self._tls = settings.tls.context() if settings.url.tls else None
         self.wire = wire or wire_of(settings)
-        self._by_stream: dict[str, asyncio.Task[_Made]] = {}
+        self._by_conversation: dict[str, asyncio.Task[_Made]] = {}
         self._connecting: set[asyncio.Task[_Made]] = set()
         self._open: set[Connection] = set()
         self._addresses: asyncio.Task[list[Address]] | None = None
@@ -70,13 +70,13 @@ class Client:
     async def send(self, dispatch: Dispatch) -> Response:
         """Send one request and return its response when it has ended, in whatever way."""
         request = self._requests.request(dispatch)
-        self.wire.ahead.sent(dispatch.stream_id)
-        return await self.request(dispatch.stream_id, request)
+        self.wire.ahead.sent(dispatch.conversation_id)
+        return await self.request(dispatch.conversation_id, request)
 
     def prepare(
         self,
         lane: int,  # noqa: ARG002 (the port's)
-        stream_id: str,
+        conversation_id: str,
         due_ns: int,
         compose: Compose | None = None,
     ) -> None:
@@ -87,12 +87,12 @@ class Client:
         is left for ``send`` to meet, and to tell.
         """
         if compose is not None:
-            self.wire.ahead.add(due_ns, stream_id, compose)
-        task = self._by_stream.get(stream_id)
+            self.wire.ahead.add(due_ns, conversation_id, compose)
+        task = self._by_conversation.get(conversation_id)
         if task is not None and self._is_too_old(task, due_ns):
-            self._disconnect(stream_id)
-        if stream_id not in self._by_stream:
-            self._begin_connecting(stream_id)
+            self._disconnect(conversation_id)
+        if conversation_id not in self._by_conversation:
+            self._begin_connecting(conversation_id)
 
     def _is_too_old(self, task: "asyncio.Task[_Made]", at_ns: int) -> bool:
         """Whether a connection that was made will not be usable any more at an instant."""
@@ -102,20 +102,20 @@ class Client:
     def cut(self) -> None:
         """End every response in flight now, and every attempt to connect."""
         self._cuts += 1
-        self._by_stream.clear()
+        self._by_conversation.clear()
         for task in self._connecting:
             task.cancel()
         for connection in tuple(self._open):
             connection.stop(Ending.CUT)
 
-    def stream_ended(self, stream_id: str) -> None:
+    def conversation_ended(self, conversation_id: str) -> None:
         """Close the stream's connection: no further request of it will come."""
-        self.wire.ahead.sent(stream_id)
-        self._disconnect(stream_id)
+        self.wire.ahead.sent(conversation_id)
+        self._disconnect(conversation_id)
 
-    def _disconnect(self, stream_id: str) -> None:
+    def _disconnect(self, conversation_id: str) -> None:
         """Close the connection that a stream has, or is getting."""
-        task = self._by_stream.pop(stream_id, None)
+        task = self._by_conversation.pop(conversation_id, None)
         if task is not None:
             _discard(task)
 
@@ -130,11 +130,11 @@ class Client:
 
     # --- one request --------------------------------------------------------------------------
 
-    async def request(self, stream_id: str, request: Pieces) -> Response:
+    async def request(self, conversation_id: str, request: Pieces) -> Response:
         """Send the bytes of one request on the stream's connection; return the response."""
         asked_ns = self._now_ns()
         try:
-            exchange, connected, retries = await self.exchange(stream_id, request)
+            exchange, connected, retries = await self.exchange(conversation_id, request)
         except ConnectError as error:
             text = short(error.text, self._secrets)
             return self._unconnected(asked_ns, Status.FAILED, error.category, text)
@@ -156,7 +156,7 @@ class Client:
         )
 
     async def exchange(
-        self, stream_id: str, request: Pieces, *, streamed: bool = True
+        self, conversation_id: str, request: Pieces, *, streamed: bool = True
     ) -> tuple[Exchange, Connected, int]:
         """Send the bytes and wait for the end; raises ConnectError. See the module on retries.
 
@@ -164,13 +164,13 @@ class Client:
         connection for long before it closed it.
         """
         cuts = self._cuts
-        made = await self._made(stream_id)
+        made = await self._made(conversation_id)
         first: Exchange | None = None
         if made.used:
             first = await self._pass(made.connection, request, streamed)
             if not first.unanswered:
                 return first, Connected(), 0
-            made = await self._made(stream_id)
+            made = await self._made(conversation_id)
         if cuts != self._cuts:
             raise _CutWhileConnectingError
         made.used = True
@@ -208,21 +208,21 @@ class Client:
         limit_s = reuse_limit_s(min(known)) if known and made.used else None
         return made.connection.usable(at_ns, limit_s)
 
-    async def _made(self, stream_id: str) -> _Made:
+    async def _made(self, conversation_id: str) -> _Made:
         """Return the stream's connection: kept, made ahead if that went well, or made now."""
-        task = self._by_stream.get(stream_id)
+        task = self._by_conversation.get(conversation_id)
         if task is not None:
             with suppress(ConnectError):
                 made = await self._finished(task)  # its timer may have come sooner than it said
                 if self._usable(made, self._now_ns()):
                     return made
-            self._disconnect(stream_id)
-        return await self._finished(self._begin_connecting(stream_id))
+            self._disconnect(conversation_id)
+        return await self._finished(self._begin_connecting(conversation_id))
 
-    def _begin_connecting(self, stream_id: str) -> "asyncio.Task[_Made]":
+    def _begin_connecting(self, conversation_id: str) -> "asyncio.Task[_Made]":
         """Begin to make a stream's connection; the task is cancelled when the run is cut."""
         task = self._loop.create_task(self._connect_any())
-        self._by_stream[stream_id] = task
+        self._by_conversation[conversation_id] = task
         self._connecting.add(task)
         task.add_done_callback(self._connected)
         return task

@@ -36,20 +36,20 @@ class Replicas:
         return replace(await self._clients[place].send(dispatch), replica=place)
 
     def prepare(
-        self, lane: int, stream_id: str, due_ns: int, compose: Compose | None = None
+        self, lane: int, conversation_id: str, due_ns: int, compose: Compose | None = None
     ) -> None:
         """Prepare the stream's next request at the lane's server."""
-        self._clients[self._place(lane)].prepare(lane, stream_id, due_ns, compose)
+        self._clients[self._place(lane)].prepare(lane, conversation_id, due_ns, compose)
 
     def cut(self) -> None:
         """End every response in flight now, and every attempt to connect."""
         for client in self._clients:
             client.cut()
 
-    def stream_ended(self, stream_id: str) -> None:
+    def conversation_ended(self, conversation_id: str) -> None:
         """Close the stream's connection, wherever it leads: no further request of it will come."""
         for client in self._clients:
-            client.stream_ended(stream_id)
+            client.conversation_ended(conversation_id)
 
     async def close(self) -> None:
         """Cut what is in flight, close every connection and wait until they are closed."""

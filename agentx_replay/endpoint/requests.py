@@ -73,16 +73,16 @@ def id_headers(dispatch: Dispatch, *, session: bool) -> dict[str, str]:
     """Return the headers that name a request and its stream and, if asked for, those by which
     routers keep a session together: the whole play's, and Dynamo's for a stream and its parent.
     """
-    ids = {"X-Correlation-ID": dispatch.stream_id, "X-Request-ID": dispatch.request_id}
+    ids = {"X-Correlation-ID": dispatch.conversation_id, "X-Request-ID": dispatch.request_id}
     if not session:
         return ids
     ids |= {
         "X-Session-ID": dispatch.play_id,
         "X-SMG-Routing-Key": dispatch.play_id,
-        "X-Dynamo-Session-ID": dispatch.stream_id,
+        "X-Dynamo-Session-ID": dispatch.conversation_id,
     }
-    if dispatch.parent_stream_id is not None:
-        ids["X-Dynamo-Parent-Session-ID"] = dispatch.parent_stream_id
+    if dispatch.parent_conversation_id is not None:
+        ids["X-Dynamo-Parent-Session-ID"] = dispatch.parent_conversation_id
     return ids
 
 

@@ -29,7 +29,7 @@ from agentx_replay.analysis.fidelity import (
 )
 from agentx_replay.analysis.window import Window
 from agentx_replay.experiment.cut_off import cut_off_plays, lanes_on_record, with_live_plays
-from agentx_replay.plan.graph import Step, StepId, Stream
+from agentx_replay.plan.graph import Conversation, Step, StepId
 from agentx_replay.plan.plan import Plan, PlannedPlay
 from agentx_replay.replay.ports import Phase, Status
 from agentx_replay.replay.sent_blocks import common_blocks
@@ -46,11 +46,11 @@ class SentRequest(NamedTuple):
     status: str
     lane: int
     ordinal: int
-    stream: int
+    conversation: int
     turn: int
     play_request: int
     kept_blocks: int
-    stream_kept_blocks: int
+    conversation_kept_blocks: int
     declared_blocks: int
     skipped_ns: int
     send_ns: int
@@ -109,8 +109,8 @@ def conformity(
 ) -> Conformity:
     """Check every request of a point against the plan, warm-up included.
 
-    Gaps are those of the window: from a response that ended in it to the stream's next request.
-    Plays ``cut_off``, as (lane, ordinal), lack the requests that a kill found in flight.
+    Gaps are those of the window: from a response that ended in it to the conversation's next
+    request. Plays ``cut_off``, as (lane, ordinal), lack the requests that a kill found in flight.
     """
     tally = _Tally()
     played: dict[int, PlannedPlay] = {}
@@ -128,8 +128,10 @@ def conformity(
         missing_durations=sum(note.missing_durations for note in notes),
         short_block_lists=sum(note.short_block_lists for note in notes),
         empty_subagents=sum(_empty_subagents(each.session) for each in played.values()),
-        unawaited_streams=sum(
-            stream.background for each in played.values() for stream in each.graph.streams
+        unawaited_conversations=sum(
+            conversation.background
+            for each in played.values()
+            for conversation in each.graph.conversations
         ),
     )
 
@@ -157,7 +159,7 @@ def _check_play(
         if row.phase == Phase.PRIMER:
             continue
         tally.requests += 1
-        step = planned.graph.streams[row.stream].steps[row.turn]
+        step = planned.graph.conversations[row.conversation].steps[row.turn]
         tally.order += live.breaks_order(row, step)
         tally.joins += live.breaks_joins(row, step)
         tally.spawns += live.breaks_spawn(row)
@@ -178,7 +180,7 @@ def _unbroken(rows: Sequence[SentRequest]) -> list[SentRequest]:
 
 @dataclass(frozen=True, slots=True)
 class _LivePlay:
-    """A play as it was sent: its requests by step, and the last turn of each stream given up.
+    """A play as it was sent: its requests by step, and the last turn of each conversation given up.
 
     ``whole`` says that every request sent is on record.
     """
@@ -190,27 +192,27 @@ class _LivePlay:
 
     @classmethod
     def of(cls, planned: PlannedPlay, rows: Iterable[SentRequest], *, whole: bool) -> "_LivePlay":
-        sent = {StepId(row.stream, row.turn): row for row in rows}
+        sent = {StepId(row.conversation, row.turn): row for row in rows}
         given_up = {
-            row.stream: row.turn
+            row.conversation: row.turn
             for row in sent.values()
             if row.status == Status.OVERFLOW and row.phase != Phase.PRIMER
         }
-        begun = {row.stream for row in sent.values()}
-        for stream in planned.graph.streams:
-            if stream.index not in begun and _never_spawned(stream, given_up):
-                given_up[stream.index] = -1
+        begun = {row.conversation for row in sent.values()}
+        for conversation in planned.graph.conversations:
+            if conversation.index not in begun and _never_spawned(conversation, given_up):
+                given_up[conversation.index] = -1
         return cls(planned, sent, given_up, whole)
 
     def breaks_order(self, row: SentRequest, step: Step) -> bool:
-        before = (StepId(row.stream, row.turn - 1),) if row.turn else ()
+        before = (StepId(row.conversation, row.turn - 1),) if row.turn else ()
         return not all(self._over_by(each, row.send_ns) for each in (*before, *step.after))
 
     def breaks_joins(self, row: SentRequest, step: Step) -> bool:
         return not all(
-            self._over_by(StepId(join.stream, turn), row.send_ns)
+            self._over_by(StepId(join.conversation, turn), row.send_ns)
             for join in step.joins
-            for turn in range(len(self.planned.graph.streams[join.stream].steps))
+            for turn in range(len(self.planned.graph.conversations[join.conversation].steps))
         )
 
     def _over_by(self, step: StepId, at_ns: int) -> bool:
@@ -218,14 +220,14 @@ class _LivePlay:
         row = self.sent.get(step)
         if row is not None and row.phase != Phase.PRIMER:
             return row.end_ns <= at_ns
-        if step.turn < self.planned.start.turns[step.stream]:
+        if step.turn < self.planned.start.turns[step.conversation]:
             return True
-        return step.turn > self.given_up.get(step.stream, step.turn)
+        return step.turn > self.given_up.get(step.conversation, step.turn)
 
     def breaks_spawn(self, row: SentRequest) -> bool:
-        spawn = self.planned.graph.streams[row.stream].spawn
+        spawn = self.planned.graph.conversations[row.conversation].spawn
         start = self.planned.start
-        if row.turn or spawn is None or spawn.after is None or start.live[row.stream]:
+        if row.turn or spawn is None or spawn.after is None or start.live[row.conversation]:
             return False
         parent = self.sent.get(spawn.after)
         if parent is None:
@@ -239,7 +241,7 @@ class _LivePlay:
         the end of a request it follows. None where the predecessor ended before the window, and
         where a join holds the request.
         """
-        before = self.sent.get(StepId(row.stream, row.turn - 1))
+        before = self.sent.get(StepId(row.conversation, row.turn - 1))
         if before is None or before.phase != Phase.WINDOW or step.joins:
             return None
         earliest_ns = before.end_ns + round(step.gap_s * _NS) - row.skipped_ns
@@ -247,19 +249,23 @@ class _LivePlay:
         return row.send_ns - max((earliest_ns, *followed))
 
     def abandoned(self) -> int:
-        """Return how many requests were never sent as their stream, or its parent, overflowed."""
-        streams = self.planned.graph.streams
-        return sum(len(streams[s].steps) - 1 - turn for s, turn in self.given_up.items())
+        """Return how many requests were never sent as their conversation, or its parent,
+        overflowed.
+        """
+        conversations = self.planned.graph.conversations
+        return sum(len(conversations[s].steps) - 1 - turn for s, turn in self.given_up.items())
 
 
-def _never_spawned(stream: Stream, given_up: Mapping[int, int]) -> bool:
-    """Whether the step that spawns a stream was given up, or overflowed before it spawned any."""
-    if stream.spawn is None or stream.spawn.after is None:
+def _never_spawned(conversation: Conversation, given_up: Mapping[int, int]) -> bool:
+    """Whether the step that spawns a conversation was given up, or overflowed before it spawned
+    any.
+    """
+    if conversation.spawn is None or conversation.spawn.after is None:
         return False
-    parent, turn = stream.spawn.after
+    parent, turn = conversation.spawn.after
     if parent not in given_up:
         return False
-    return turn > given_up[parent] or (turn == given_up[parent] and not stream.spawn.at_issue)
+    return turn > given_up[parent] or (turn == given_up[parent] and not conversation.spawn.at_issue)
 
 
 # -- what ------------------------------------------------------------------------------------------
@@ -273,10 +279,10 @@ def _check_prefixes(planned: PlannedPlay, rows: Iterable[SentRequest], tally: _T
         tally.prefixes += min(row.kept_blocks, recorded.whole_blocks) != recorded.kept_blocks
         tally.overdeclared += row.declared_blocks > declarable
         before = recorded.before_blocks
-        sent_kept = min(row.stream_kept_blocks, recorded.whole_blocks)
-        if 2 * recorded.stream_kept_blocks < before:
+        sent_kept = min(row.conversation_kept_blocks, recorded.whole_blocks)
+        if 2 * recorded.conversation_kept_blocks < before:
             tally.resets_recorded += 1
-            kept_tokens = recorded.stream_kept_blocks * session.block_size
+            kept_tokens = recorded.conversation_kept_blocks * session.block_size
             tally.reset_kept_tokens_recorded += kept_tokens
         if 2 * sent_kept < before:
             tally.resets_sent += 1
@@ -287,12 +293,13 @@ def _check_prefixes(planned: PlannedPlay, rows: Iterable[SentRequest], tally: _T
 
 class _Recorded(NamedTuple):
     """What the recording says of a prompt, given what the play had sent: its whole blocks, those
-    kept of any earlier prompt, those kept of the stream's prompt before and the latter's blocks.
+    kept of any earlier prompt, those kept of the conversation's prompt before and the latter's
+    blocks.
     """
 
     whole_blocks: int
     kept_blocks: int
-    stream_kept_blocks: int
+    conversation_kept_blocks: int
     before_blocks: int
 
 
@@ -304,14 +311,14 @@ def _recorded_prefixes(
     held = np.zeros(len(session.blocks), bool)
     last: dict[int, NDArray[np.uint64]] = {}
     for row in rows:
-        request = planned.graph.streams[row.stream].steps[row.turn].request
+        request = planned.graph.conversations[row.conversation].steps[row.turn].request
         path = session.blocks.path(request.tip_block)[: _whole_blocks(session, request)]
         missing = np.flatnonzero(~held[path])
         kept = int(missing[0]) if len(missing) else len(path)
         held[path] = True
         prompt = path.astype(np.uint64)
-        before = last.get(row.stream, prompt[:0])
-        last[row.stream] = prompt
+        before = last.get(row.conversation, prompt[:0])
+        last[row.conversation] = prompt
         recorded = _Recorded(len(path), kept, common_blocks(before, prompt), len(before))
         yield row, recorded, (request.tip_block, request.input_tokens)
 

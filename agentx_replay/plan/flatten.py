@@ -1,9 +1,10 @@
 """Several agents recorded as one list of requests, pulled apart by the prompts they share.
 
-An agent's prompt grows, so a request goes on with the stream whose whole last prompt it begins
-with; one that shares less starts a stream of its own, and is spliced back later where it turns
-out to be the same agent after its context was edited. The rules are those of agentx-harness
-1.0.12. This module says which requests belong together and nothing about when they are replayed.
+An agent's prompt grows, so a request goes on with the conversation whose whole last prompt it
+begins with; one that shares less starts a conversation of its own, and is spliced back later where
+it turns out to be the same agent after its context was edited. The rules are those of
+agentx-harness 1.0.12. This module says which requests belong together and nothing about when they
+are replayed.
 """
 
 from bisect import bisect_left
@@ -24,11 +25,13 @@ RESUMED_SHARE = 0.5
 
 
 def split_agents(requests: Sequence[Timed], blocks: BlockTrie) -> list[list[Timed]]:
-    """Return the streams of ``requests``: the main one, then the others by their first request.
+    """Return the conversations of ``requests``: the main one, then the others by their first
+    request.
 
-    Each stream is in (start, index) order; no request is lost. Block ids are taken as chained:
-    the same block is the same prompt up to it. A request without a whole block tells nothing of
-    whose it is and stays on the main stream. No requests make one empty stream.
+    Each conversation is in (start, index) order; no request is lost. Block ids are taken as
+    chained: the same block is the same prompt up to it. A request without a whole block tells
+    nothing of whose it is and stays on the main conversation. No requests make one empty
+    conversation.
     """
     ordered = sorted(requests, key=_recorded_order)
     telling = [_Prompted(item, _Path.of(item.request, blocks)) for item in ordered]
@@ -36,28 +39,35 @@ def split_agents(requests: Sequence[Timed], blocks: BlockTrie) -> list[list[Time
     aside = [item for item in ordered if not item.request.block_count]
     if ordered and ordered[0].request.block_count and _starts_with_title_call(telling):
         aside.append(telling.pop(0).timed)
-    main, *others = _Splitting.of(telling).streams() if telling else [[]]
+    main, *others = _Splitting.of(telling).conversations() if telling else [[]]
     return [
         sorted(aside + main, key=_recorded_order),
-        *sorted(others, key=lambda stream: _recorded_order(stream[0])),
+        *sorted(others, key=lambda conversation: _recorded_order(conversation[0])),
     ]
 
 
-def keep_overlapping(streams: Sequence[Sequence[Timed]]) -> list[list[Timed]]:
-    """Return ``streams`` with those that never overlap another in time put into the main one.
+def keep_overlapping(conversations: Sequence[Sequence[Timed]]) -> list[list[Timed]]:
+    """Return ``conversations`` with those that never overlap another in time put into the main one.
 
-    Such a stream is the same agent after a reset, or a call it waited for, and not a child.
+    Such a conversation is the same agent after a reset, or a call it waited for, and not a child.
     """
-    apart = _overlapping(streams)
-    main = [request for i, stream in enumerate(streams) if i not in apart for request in stream]
-    others = [list(stream) for i, stream in enumerate(streams) if i in apart]
+    apart = _overlapping(conversations)
+    main = [
+        request
+        for i, conversation in enumerate(conversations)
+        if i not in apart
+        for request in conversation
+    ]
+    others = [list(conversation) for i, conversation in enumerate(conversations) if i in apart]
     return [sorted(main, key=_recorded_order), *others]
 
 
-def _overlapping(streams: Sequence[Sequence[Timed]]) -> set[int]:
-    """Return the streams, main aside, of which a request overlaps one of another stream."""
+def _overlapping(conversations: Sequence[Sequence[Timed]]) -> set[int]:
+    """Return the conversations, main aside, of which a request overlaps one of another
+    conversation.
+    """
     owned = sorted(
-        ((request, i) for i, stream in enumerate(streams) for request in stream),
+        ((request, i) for i, conversation in enumerate(conversations) for request in conversation),
         key=lambda item: _recorded_order(item[0]),
     )
     running: list[tuple[float, int]] = []
@@ -127,7 +137,7 @@ class _Prompted(NamedTuple):
 
 
 def _starts_with_title_call(ordered: Sequence[_Prompted]) -> bool:
-    """Whether the first request is a call aside (it names the session) that founds no stream.
+    """Whether the first request is a call aside (it names the session) that founds no conversation.
 
     It is where it has no first block in common with any other request. Officially one with a
     long answer must have no block at all in common; with chained ids that is the same.
@@ -174,8 +184,8 @@ class _Splitting:
         splitting._splice_resets()
         return splitting
 
-    def streams(self) -> list[list[Timed]]:
-        """Return the first request's stream, which no other can take over, and then the rest."""
+    def conversations(self) -> list[list[Timed]]:
+        """Return the first request's conversation, which none can take over, then the rest."""
         return [[item.timed for item in c.items] for c in self.chains if not c.spliced]
 
     # -- forwards: extend a chain, or fork one ---------------------------------------------------

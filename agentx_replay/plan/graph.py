@@ -1,7 +1,7 @@
-"""A session as it will be replayed: streams of steps, and what each step waits for.
+"""A session as it will be replayed: conversations of steps, and what each step waits for.
 
-How a recording becomes one (spawn times, flattened agents, joins, order across streams) is in
-``streams.py``.
+How a recording becomes one (spawn times, flattened agents, joins, order across conversations) is in
+``conversations.py``.
 """
 
 from collections import defaultdict
@@ -14,31 +14,31 @@ from agentx_replay.traces.model import RecordedRequest
 
 
 class StepId(NamedTuple):
-    """A step by its stream's index in the session and its turn in the stream."""
+    """A step by its conversation's index in the session and its turn in the conversation."""
 
-    stream: int
+    conversation: int
     turn: int
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """A child stream, and all it spawned, that must have drained before a step may fire.
+    """A child conversation, and all it spawned, that must have drained before a step may fire.
 
     ``pause_s`` is what is waited after the child's live end (0 where the rules say so).
     """
 
-    stream: int
+    conversation: int
     pause_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One request in its stream.
+    """One request in its conversation.
 
     ``start_s`` and ``end_s`` are recorded seconds from the session's zero under the rules the
     graph was built with. ``gap_s`` (never negative) counts from the predecessor's live end; for a
-    stream's first step it counts from the spawn. ``after`` are steps of other streams that must
-    have ended, whatever their outcome; no gap is added after them.
+    conversation's first step it counts from the spawn. ``after`` are steps of other conversations
+    that must have ended, whatever their outcome; no gap is added after them.
     """
 
     request: RecordedRequest
@@ -51,9 +51,9 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Spawn:
-    """When a child stream starts: at the issue or the live end of a step, plus ``offset_s``.
+    """When a child conversation starts: at the issue or the live end of a step, plus ``offset_s``.
 
-    ``after`` is None where the stream starts with the play.
+    ``after`` is None where the conversation starts with the play.
     """
 
     after: StepId | None
@@ -62,10 +62,11 @@ class Spawn:
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class Conversation:
     """A chain of requests. ``name`` is ``main``, ``sa:<agent id>`` (a subagent's) or ``fa:<n>``
     (a flattened agent's), with the inner chain's name appended for a subagent's own flattened
-    streams. ``spawn`` is None for the main stream. ``background`` means nothing waits for it.
+    conversations. ``spawn`` is None for the main conversation. ``background`` means nothing waits
+    for it.
     """
 
     index: int
@@ -77,30 +78,32 @@ class Stream:
 
 @dataclass(frozen=True)
 class SessionGraph:
-    """All streams of one session; ``streams[0]`` is the main one.
+    """All conversations of one session; ``conversations[0]`` is the main one.
 
     ``dropped_requests`` counts recorded requests that the rules leave out, with the reason in
     ``drop_reason`` (empty where none is).
     """
 
     session_id: str
-    streams: tuple[Stream, ...]
+    conversations: tuple[Conversation, ...]
     dropped_requests: int = 0
     drop_reason: str = ""
 
     @cached_property
     def spawned(self) -> Mapping[StepId, list[tuple[int, Spawn]]]:
-        """The streams that each step starts, by index."""
+        """The conversations that each step starts, by index."""
         by_step: dict[StepId, list[tuple[int, Spawn]]] = defaultdict(list)
-        for stream in self.streams:
-            if stream.spawn is not None and stream.spawn.after is not None:
-                by_step[stream.spawn.after].append((stream.index, stream.spawn))
+        for conversation in self.conversations:
+            if conversation.spawn is not None and conversation.spawn.after is not None:
+                by_step[conversation.spawn.after].append((conversation.index, conversation.spawn))
         return dict(by_step)
 
-    def parent(self, stream: int) -> int:
-        """Return the stream that a child drains into: the main one if it starts with the play."""
-        spawn = self.streams[stream].spawn
-        return 0 if spawn is None or spawn.after is None else spawn.after.stream
+    def parent(self, conversation: int) -> int:
+        """Return the conversation that a child drains into: the main one if it starts with the
+        play.
+        """
+        spawn = self.conversations[conversation].spawn
+        return 0 if spawn is None or spawn.after is None else spawn.after.conversation
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +115,7 @@ class GraphRules:
     ``keep_join_pauses``: the recorded pause after a join is kept. ``keep_spawn_waits``: so is the
     wait from the spawning request's end. ``keep_early_markers``: a marker before every main
     request is spawned at the play's start, not dropped. ``split_only_overlapping``: flattened
-    agents are pulled apart only where streams truly overlap in time.
+    agents are pulled apart only where conversations truly overlap in time.
     """
 
     corrected_spawns: bool = False

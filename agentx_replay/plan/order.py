@@ -1,9 +1,10 @@
-"""The recorded order across streams that run side by side: who had ended when a request started.
+"""The recorded order across conversations that run side by side: who had ended when a request
+started.
 
-A request waits until the latest request of every other stream that had *ended* by its recorded
-start has ended live too. Order within a stream is the stream itself and not said again. The rule
-is that of agentx-harness 1.0.12, which compares in milliseconds; so does this, so that instants
-which touch fall the same way.
+A request waits until the latest request of every other conversation that had *ended* by its
+recorded start has ended live too. Order within a conversation is the conversation itself and not
+said again. The rule is that of agentx-harness 1.0.12, which compares in milliseconds; so does this,
+so that instants which touch fall the same way.
 """
 
 from bisect import bisect_right
@@ -22,14 +23,14 @@ class _Interval(NamedTuple):
     turn: int
 
 
-def ended_before(streams: Sequence[Sequence[Timed]]) -> list[list[tuple[StepId, ...]]]:
-    """Return, for each request of each stream, the steps of other streams it waits for.
+def ended_before(conversations: Sequence[Sequence[Timed]]) -> list[list[tuple[StepId, ...]]]:
+    """Return, for each request of each conversation, the steps of other conversations it waits for.
 
-    ``StepId.stream`` is the position in ``streams``. Requests that overlap are not ordered, nor
-    are two that start together; one that starts just as another ends is. An edge that follows
-    from another edge of the same request is left out.
+    ``StepId.conversation`` is the position in ``conversations``. Requests that overlap are not
+    ordered, nor are two that start together; one that starts just as another ends is. An edge that
+    follows from another edge of the same request is left out.
     """
-    timelines = [_timeline(stream) for stream in streams]
+    timelines = [_timeline(conversation) for conversation in conversations]
     by_end = [sorted(timeline) for timeline in timelines]
     return [
         [_frontier(own, interval.start_ms, by_end) for interval in timeline]
@@ -37,20 +38,20 @@ def ended_before(streams: Sequence[Sequence[Timed]]) -> list[list[tuple[StepId, 
     ]
 
 
-def _timeline(stream: Sequence[Timed]) -> list[_Interval]:
-    return [_Interval(end_ms(item), start_ms(item), turn) for turn, item in enumerate(stream)]
+def _timeline(conversation: Sequence[Timed]) -> list[_Interval]:
+    return [_Interval(end_ms(item), start_ms(item), turn) for turn, item in enumerate(conversation)]
 
 
 def _frontier(own: int, at_ms: float, by_end: Sequence[Sequence[_Interval]]) -> tuple[StepId, ...]:
     latest = [
-        (stream, last)
-        for stream, intervals in enumerate(by_end)
-        if stream != own and (last := _latest_ended(intervals, at_ms)) is not None
+        (conversation, last)
+        for conversation, intervals in enumerate(by_end)
+        if conversation != own and (last := _latest_ended(intervals, at_ms)) is not None
     ]
     newest_ms = max((last.start_ms for _, last in latest), default=0.0)
     return tuple(
-        StepId(stream, last.turn)
-        for stream, last in latest
+        StepId(conversation, last.turn)
+        for conversation, last in latest
         if last.end_ms > newest_ms or last.start_ms == newest_ms
     )
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import orjson
 
-from agentx_replay.plan.graph import RULES_BY_READING, SessionGraph, Stream
+from agentx_replay.plan.conversations import build_graph
+from agentx_replay.plan.graph import RULES_BY_READING, Conversation, SessionGraph
 from agentx_replay.plan.lanes import session_of
 from agentx_replay.plan.selection import Selection
 from agentx_replay.plan.start import StartPosition, from_t_star, from_the_beginning, t_star_s
-from agentx_replay.plan.streams import build_graph
 from agentx_replay.scenario import Scenario
 from agentx_replay.traces.model import Session
 
@@ -96,25 +96,28 @@ class Plan:
             [session.id for session in self.library.selection.sessions],
             [len(session.requests()) for session in self.library.selection.sessions],
             [[play.session.id, play.start.t_star_s, play.start.turns] for play in firsts],
-            [[_stream_facts(stream) for stream in graph.streams] for graph in graphs.values()],
+            [
+                [_conversation_facts(conversation) for conversation in graph.conversations]
+                for graph in graphs.values()
+            ],
             *([self.start] if self.start > 1 else []),
         ]
         return hashlib.sha256(orjson.dumps(facts)).hexdigest()[:16]
 
 
-def _stream_facts(stream: Stream) -> list[Any]:
-    spawn = stream.spawn and [
-        stream.spawn.after and [*stream.spawn.after],
-        stream.spawn.at_issue,
-        stream.spawn.offset_s,
+def _conversation_facts(conversation: Conversation) -> list[Any]:
+    spawn = conversation.spawn and [
+        conversation.spawn.after and [*conversation.spawn.after],
+        conversation.spawn.at_issue,
+        conversation.spawn.offset_s,
     ]
     steps = [
         [
             step.request.index,
             step.gap_s,
-            [[join.stream, join.pause_s] for join in step.joins],
+            [[join.conversation, join.pause_s] for join in step.joins],
             [[*other] for other in step.after],
         ]
-        for step in stream.steps
+        for step in conversation.steps
     ]
-    return [stream.name, spawn, steps]
+    return [conversation.name, spawn, steps]

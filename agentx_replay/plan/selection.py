@@ -58,8 +58,8 @@ def select_sessions(
     """Take the first ``max_sessions`` sessions that fit ``max_context`` tokens (None: any).
 
     Policy ``session`` leaves out a session with any request that does not fit; ``request`` leaves
-    out those requests alone. A session that has no request of its main stream cannot be played.
-    ``keep_one_of_duplicates`` takes the first of each family of near-duplicates that fit.
+    out those requests alone. A session that has no request of its main conversation cannot be
+    played. ``keep_one_of_duplicates`` takes the first of each family of near-duplicates that fit.
     ``balanced`` deals those that are left so that the first of them are like all (``dealing.py``).
     Raises ``UsageError`` if nothing is left.
     """

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agentx_replay.plan.graph import SessionGraph, StepId, Stream
+from agentx_replay.plan.graph import Conversation, SessionGraph, StepId
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +24,9 @@ class Primer:
 
 @dataclass(frozen=True, slots=True)
 class StartPosition:
-    """Where each stream of a play starts.
+    """Where each conversation of a play starts.
 
-    ``turns[s]`` is stream s's first turn to send (its length where it is over), ``live[s]``
+    ``turns[s]`` is conversation s's first turn to send (its length where it is over), ``live[s]``
     whether it had been spawned. ``t_star_s`` is None for a play that starts at the beginning.
     """
 
@@ -45,7 +45,7 @@ def t_star_s(graph: SessionGraph, *, seed: int, lane: int, fraction: tuple[float
     """
     digest = hashlib.sha256(f"{seed}:{graph.session_id}:{lane}".encode()).digest()
     rng = np.random.default_rng(int.from_bytes(digest[:8], "big"))
-    starts_s = [step.start_s for stream in graph.streams for step in stream.steps]
+    starts_s = [step.start_s for conversation in graph.conversations for step in conversation.steps]
     first_s, span_s = min(starts_s), max(starts_s) - min(starts_s)
     return float(rng.uniform(first_s + fraction[0] * span_s, first_s + fraction[1] * span_s))
 
@@ -53,42 +53,50 @@ def t_star_s(graph: SessionGraph, *, seed: int, lane: int, fraction: tuple[float
 def from_the_beginning(graph: SessionGraph) -> StartPosition:
     """Return the start of a recycled play: request 0, and what starts with the play."""
     return StartPosition(
-        turns=(0,) * len(graph.streams),
-        live=tuple(stream.spawn is None or stream.spawn.after is None for stream in graph.streams),
+        turns=(0,) * len(graph.conversations),
+        live=tuple(
+            conversation.spawn is None or conversation.spawn.after is None
+            for conversation in graph.conversations
+        ),
     )
 
 
 def from_t_star(graph: SessionGraph, t_star: float, *, primer_lead_s: float) -> StartPosition:
-    """Return the start at ``t_star``: each stream at its first request that starts at or after it.
+    """Return the start at ``t_star``: each conversation at its first request that starts at or
+    after it.
 
-    A stream with a request before t* and one left is primed with its last request before t*. A
-    child whose spawning step lies before t* is live, even if it has not started.
+    A conversation with a request before t* and one left is primed with its last request before t*.
+    A child whose spawning step lies before t* is live, even if it has not started.
     """
-    turns = tuple(_first_turn_from(stream, t_star) for stream in graph.streams)
+    turns = tuple(_first_turn_from(conversation, t_star) for conversation in graph.conversations)
     primers = tuple(
         Primer(
-            StepId(stream.index, turn - 1),
-            min(t_star - stream.steps[turn - 1].start_s, primer_lead_s),
+            StepId(conversation.index, turn - 1),
+            min(t_star - conversation.steps[turn - 1].start_s, primer_lead_s),
         )
-        for stream, turn in zip(graph.streams, turns, strict=True)
-        if 0 < turn < len(stream.steps)
+        for conversation, turn in zip(graph.conversations, turns, strict=True)
+        if 0 < turn < len(conversation.steps)
     )
     return StartPosition(
         turns=turns,
-        live=tuple(_is_live(graph, turns, stream) for stream in range(len(graph.streams))),
+        live=tuple(
+            _is_live(graph, turns, conversation) for conversation in range(len(graph.conversations))
+        ),
         primers=primers,
         t_star_s=t_star,
     )
 
 
-def _first_turn_from(stream: Stream, t_star: float) -> int:
-    """Return the first turn that starts at or after t*; a stream need not be in order of time."""
-    turns = (turn for turn, step in enumerate(stream.steps) if step.start_s >= t_star)
-    return next(turns, len(stream.steps))
+def _first_turn_from(conversation: Conversation, t_star: float) -> int:
+    """Return the first turn that starts at or after t*; a conversation need not be in order of
+    time.
+    """
+    turns = (turn for turn, step in enumerate(conversation.steps) if step.start_s >= t_star)
+    return next(turns, len(conversation.steps))
 
 
-def _is_live(graph: SessionGraph, turns: tuple[int, ...], stream: int) -> bool:
-    spawn = graph.streams[stream].spawn
-    if spawn is None or spawn.after is None or turns[stream] > 0:
+def _is_live(graph: SessionGraph, turns: tuple[int, ...], conversation: int) -> bool:
+    spawn = graph.conversations[conversation].spawn
+    if spawn is None or spawn.after is None or turns[conversation] > 0:
         return True
-    return spawn.after.turn < turns[spawn.after.stream]
+    return spawn.after.turn < turns[spawn.after.conversation]

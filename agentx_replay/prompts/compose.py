@@ -1,8 +1,8 @@
 """One play's prompts: the identity of every block, and the bytes, made only when asked for.
 
-A composer keeps, per live stream, the path it sent last and the JSON it rendered last, and makes
-no more of the next prompt than what is new. Where messages begin and end is ``layout.py``'s, which
-words a block has ``text.py``'s.
+A composer keeps, per live conversation, the path it sent last and the JSON it rendered last, and
+makes no more of the next prompt than what is new. Where messages begin and end is ``layout.py``'s,
+which words a block has ``text.py``'s.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ SAME_WORDS = 1 << 62
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Path:
-    """The whole blocks a stream sent last, of which the first are a shared system prefix."""
+    """The whole blocks a conversation sent last, of which the first are a shared system prefix."""
 
     tip: int
     ids: NDArray[np.uint64]
@@ -33,7 +33,7 @@ class _Path:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rendered:
-    """The JSON a stream rendered last; message d begins at byte ``starts[d]``."""
+    """The JSON a conversation rendered last; message d begins at byte ``starts[d]``."""
 
     laid: RequestLayout | None
     json: bytes
@@ -57,7 +57,7 @@ _NOTHING_RENDERED = _Rendered(None, b"", [])
 class PlayComposer:
     """The prompts of one play: the ``ordinal``-th session of ``lane`` under a level's keys.
 
-    A stream is named by its index in the session's graph; its prompts may be rendered in any
+    A conversation is named by its index in the session's graph; its prompts may be rendered in any
     order, or never.
     """
 
@@ -84,39 +84,41 @@ class PlayComposer:
         self._paths: dict[int, _Path] = {}
         self._rendered: dict[int, _Rendered] = {}
 
-    def prompt(self, stream: int, request: RecordedRequest) -> Prompt:
-        """Return the prompt of ``request``, which is about to be sent by ``stream``."""
+    def prompt(self, conversation: int, request: RecordedRequest) -> Prompt:
+        """Return the prompt of ``request``, which is about to be sent by ``conversation``."""
         laid = self._layout.requests[request.index]
-        path = self._path(self._paths.get(stream, _NOTHING_SENT), laid)
-        self._paths[stream] = path
+        path = self._path(self._paths.get(conversation, _NOTHING_SENT), laid)
+        self._paths[conversation] = path
         known = self._send(laid.whole_tip)
         private = laid.tokens // self._layout.block_size - laid.whole_blocks
         ids = path.ids
         if private > 0:
-            ids = np.concatenate((ids, self._private_ids(stream, laid, private)))
+            ids = np.concatenate((ids, self._private_ids(conversation, laid, private)))
         return Prompt(
             tokens=laid.tokens,
             reusable_tokens=known * self._layout.block_size,
             block_ids=ids,
-            messages_json=partial(self._messages_json, stream, laid),
+            messages_json=partial(self._messages_json, conversation, laid),
             declared_blocks=path.system_blocks,
             declared_tokens=path.system_blocks * self._layout.block_size,
         )
 
-    def compose(self, stream: int, request: RecordedRequest) -> int:
-        """Render the prompt that a stream sends next; return its bytes."""
+    def compose(self, conversation: int, request: RecordedRequest) -> int:
+        """Render the prompt that a conversation sends next; return its bytes."""
         laid = self._layout.requests[request.index]
-        rendered = self._render(stream, self._rendered.get(stream, _NOTHING_RENDERED), laid)
-        self._rendered[stream] = rendered
+        rendered = self._render(
+            conversation, self._rendered.get(conversation, _NOTHING_RENDERED), laid
+        )
+        self._rendered[conversation] = rendered
         return len(rendered.json)
 
     def answered(self, request_index: int, answer: Answer | None) -> None:
         """Do nothing: words stand for answers (``live.py`` says them)."""
 
-    def forget(self, stream: int) -> None:
-        """Release what is held for a stream that has ended."""
-        self._paths.pop(stream, None)
-        self._rendered.pop(stream, None)
+    def forget(self, conversation: int) -> None:
+        """Release what is held for a conversation that has ended."""
+        self._paths.pop(conversation, None)
+        self._rendered.pop(conversation, None)
 
     # -- which blocks ------------------------------------------------------------------------
 
@@ -150,24 +152,26 @@ class PlayComposer:
             block = unsent - 1 if unsent > first else int(trie.parent[first])
         return 0 if block == NO_BLOCK else int(self._layout.depth[block])
 
-    def _private_ids(self, stream: int, laid: RequestLayout, count: int) -> NDArray[np.uint64]:
-        """Return the blocks past the recorded path, which no other stream shares."""
-        key = key64("private", self._play, stream, laid.private_seed)
+    def _private_ids(
+        self, conversation: int, laid: RequestLayout, count: int
+    ) -> NDArray[np.uint64]:
+        """Return the blocks past the recorded path, which no other conversation shares."""
+        key = key64("private", self._play, conversation, laid.private_seed)
         return counter_mixes(count) ^ np.uint64(key)
 
     # -- bytes -------------------------------------------------------------------------------
 
-    def _messages_json(self, stream: int, laid: RequestLayout) -> bytes:
-        """Render a prompt out of what its stream rendered last and what is new."""
-        before = self._rendered.get(stream, _NOTHING_RENDERED)
+    def _messages_json(self, conversation: int, laid: RequestLayout) -> bytes:
+        """Render a prompt out of what its conversation rendered last and what is new."""
+        before = self._rendered.get(conversation, _NOTHING_RENDERED)
         if before.laid is laid:
             return before.json
-        rendered = self._render(stream, before, laid)
-        if stream in self._paths:
-            self._rendered[stream] = rendered
+        rendered = self._render(conversation, before, laid)
+        if conversation in self._paths:
+            self._rendered[conversation] = rendered
         return rendered.json
 
-    def _render(self, stream: int, before: _Rendered, laid: RequestLayout) -> _Rendered:
+    def _render(self, conversation: int, before: _Rendered, laid: RequestLayout) -> _Rendered:
         """Join what ``before`` has in common with a prompt and the messages, or parts, it lacks."""
         wording, width = self._wording, self._wording.width
         rest, position = parting(before.last, laid.last, self._alike_words(before, laid))
@@ -179,7 +183,7 @@ class PlayComposer:
             head, _ = wording.around(rest[0].role, rest[0].place)
             words_at = before.starts[whole] + len(head)
             kept = words_at + width * (position - rest[0].start)
-        text = self.words(stream, laid, position)
+        text = self.words(conversation, laid, position)
         parts: list[bytes | memoryview] = [memoryview(before.json)[:kept]]
         size = kept
         for message in rest:
@@ -197,7 +201,7 @@ class PlayComposer:
         return _Rendered(laid, b"".join(parts), starts)
 
     def _alike_words(self, before: _Rendered, laid: RequestLayout) -> int:
-        """Return the position before which a stream's two prompts have the same words."""
+        """Return the position before which a conversation's two prompts have the same words."""
         if before.laid is None:
             return 0
         if before.laid.private_seed == laid.private_seed:
@@ -205,15 +209,15 @@ class PlayComposer:
         shared = self._layout.common_blocks(before.laid.tip_block, laid.tip_block)
         return shared * self._layout.block_size
 
-    def words(self, stream: int, laid: RequestLayout, position: int) -> memoryview:
+    def words(self, conversation: int, laid: RequestLayout, position: int) -> memoryview:
         """Return a prompt's words from ``position`` on."""
         size = self._layout.block_size
         first, end = position // size, -(-laid.last.end // size)
-        ids = self._content_ids(stream, laid, first, end)
+        ids = self._content_ids(conversation, laid, first, end)
         return self._text.of(ids)[self._wording.width * (position - first * size) :]
 
     def _content_ids(
-        self, stream: int, laid: RequestLayout, first: int, end: int
+        self, conversation: int, laid: RequestLayout, first: int, end: int
     ) -> NDArray[np.uint64]:
         """Return the contents of blocks ``first`` to ``end`` (exclusive) of a prompt."""
         in_path = max(laid.path_blocks - first, 0)
@@ -223,7 +227,7 @@ class PlayComposer:
             parts.append(self._recorded_ids(laid.tip_block, first)[: end - first])
         if private > 0:
             skipped = max(first - laid.path_blocks, 0)
-            parts.append(self._private_ids(stream, laid, private)[skipped:])
+            parts.append(self._private_ids(conversation, laid, private)[skipped:])
         return np.concatenate(parts) if parts else np.empty(0, np.uint64)
 
     def _recorded_ids(self, tip: int, first: int) -> NDArray[np.uint64]:

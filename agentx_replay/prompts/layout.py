@@ -43,9 +43,9 @@ class RequestLayout:
     the recorded input, or the cost of one bare user message where that is more. The path to
     ``tip_block`` has ``path_blocks`` blocks, of which the first ``whole_blocks``, up to
     ``whole_tip``, lie wholly inside the recorded input (some recordings give the last, partial
-    block an id as well). Words past the path are private; requests of one stream with the same
-    ``private_seed`` have the same ones. ``follows`` is the earlier request, by its index, whose
-    answer comes next where the sharing ends (None: nothing is shared).
+    block an id as well). Words past the path are private; requests of one conversation with the
+    same ``private_seed`` have the same ones. ``follows`` is the earlier request, by its index,
+    whose answer comes next where the sharing ends (None: nothing is shared).
     """
 
     last: Message

@@ -39,7 +39,7 @@ class _Sent:
     of its beginning had been sent or answered before. ``says_answer`` is as in ``Prompt``.
     """
 
-    stream: int
+    conversation: int
     request: RecordedRequest
     laid: RequestLayout
     texts: tuple[str, ...] = field(repr=False)
@@ -79,8 +79,8 @@ def cut_text(text: str, tokens: int, kept_tokens: int) -> str:
 
 
 class LiveComposer:
-    """The prompts of one play. It keeps each stream's last conversation, and those that a later
-    request of the recording goes on from; they share their texts.
+    """The prompts of one play. It keeps each conversation's last conversation, and those that a
+    later request of the recording goes on from; they share their texts.
     """
 
     def __init__(
@@ -95,13 +95,13 @@ class LiveComposer:
         self._last: dict[int, int] = {}
         self._followers = Counter(laid.follows for laid in layout.requests)
 
-    def prompt(self, stream: int, request: RecordedRequest) -> Prompt:
-        """Return the prompt of ``request``, which is about to be sent by ``stream``.
+    def prompt(self, conversation: int, request: RecordedRequest) -> Prompt:
+        """Return the prompt of ``request``, which is about to be sent by ``conversation``.
 
         Its blocks are named as far as they are surely words: up to the first answer.
         """
-        prompt = self._composer.prompt(stream, request)
-        sent = self._converse(stream, request)
+        prompt = self._composer.prompt(conversation, request)
+        sent = self._converse(conversation, request)
         self._keep(sent)
         worded = None if sent.words_end is None else sent.words_end // self._layout.block_size
         return replace(
@@ -113,7 +113,7 @@ class LiveComposer:
             says_answer=sent.says_answer,
         )
 
-    def compose(self, stream: int, request: RecordedRequest) -> int:  # noqa: ARG002
+    def compose(self, conversation: int, request: RecordedRequest) -> int:  # noqa: ARG002
         """Do nothing: what is said depends on answers still to come."""
         return 0
 
@@ -121,18 +121,18 @@ class LiveComposer:
         if request_index in self._sent:
             self._answers[request_index] = answer
 
-    def forget(self, stream: int) -> None:
-        """Release what is held for a stream that has ended, but for what others go on from."""
-        self._composer.forget(stream)
-        self._release(self._last.pop(stream, None))
+    def forget(self, conversation: int) -> None:
+        """Release what is held for an ended conversation, but for what others go on from."""
+        self._composer.forget(conversation)
+        self._release(self._last.pop(conversation, None))
 
     # -- what is kept ------------------------------------------------------------------------
 
     def _keep(self, sent: _Sent) -> None:
         """Keep what is sent now in place of what nothing goes on from any more."""
-        before = self._last.get(sent.stream)
+        before = self._last.get(sent.conversation)
         self._sent[sent.request.index] = sent
-        self._last[sent.stream] = sent.request.index
+        self._last[sent.conversation] = sent.request.index
         self._followers[sent.laid.follows] -= 1
         self._release(before)
         self._release(sent.laid.follows)
@@ -145,12 +145,12 @@ class LiveComposer:
 
     # -- which messages ----------------------------------------------------------------------
 
-    def _converse(self, stream: int, request: RecordedRequest) -> _Sent:
-        """Decide what a request says: what its stream said last goes before what another did, if
-        not less of it is shared.
+    def _converse(self, conversation: int, request: RecordedRequest) -> _Sent:
+        """Decide what a request says: what its conversation said last goes before what another did,
+        if not less of it is shared.
         """
         laid = self._layout.requests[request.index]
-        own = self._sent.get(self._last.get(stream, -1))
+        own = self._sent.get(self._last.get(conversation, -1))
         followed = None if laid.follows is None else self._sent.get(laid.follows)
         shared = 0 if followed is None else self._shared_tokens(followed, laid)
         unanswered = False
@@ -162,24 +162,29 @@ class LiveComposer:
                 continue
             answer = self._answers[index]
             unanswered = unanswered or answer is None
-            going_on = None if answer is None else self._go_on(stream, request, before, answer)
+            going_on = (
+                None if answer is None else self._go_on(conversation, request, before, answer)
+            )
             if going_on is not None:
                 return going_on
-        words = self._in_words(stream, request, followed, shared)
+        words = self._in_words(conversation, request, followed, shared)
         return replace(words, says_answer=False if unanswered else None)
 
     def _in_words(
-        self, stream: int, request: RecordedRequest, followed: _Sent | None, shared: int
+        self, conversation: int, request: RecordedRequest, followed: _Sent | None, shared: int
     ) -> _Sent:
         """Say a request by the layout's rule, after ``shared`` tokens of the one it follows."""
         laid, size = self._layout.requests[request.index], self._layout.block_size
         if followed is None:
-            return self._worded(stream, request, None, laid.last, 0)
+            return self._worded(conversation, request, None, laid.last, 0)
         kept = cut_at(followed.laid.last, shared)
         output = followed.request.output_tokens
         last = extend(kept, shared, laid.tokens, output, self._cost, size)
-        again = followed.stream == stream and followed.laid.private_seed == laid.private_seed
-        return self._worded(stream, request, followed, last, SAME_WORDS if again else shared)
+        again = (
+            followed.conversation == conversation
+            and followed.laid.private_seed == laid.private_seed
+        )
+        return self._worded(conversation, request, followed, last, SAME_WORDS if again else shared)
 
     def _goes_on(self, before: _Sent, laid: RequestLayout) -> bool:
         """Whether a request keeps all recorded blocks of ``before``, and grew enough for the layout
@@ -191,7 +196,7 @@ class LiveComposer:
         return keeps_all and laid.tokens - whole >= 2 * size
 
     def _go_on(
-        self, stream: int, request: RecordedRequest, before: _Sent, answer: Answer
+        self, conversation: int, request: RecordedRequest, before: _Sent, answer: Answer
     ) -> _Sent | None:
         laid, size = self._layout.requests[request.index], self._layout.block_size
         planned = sent_tokens(before.laid.last, self._cost)
@@ -205,7 +210,7 @@ class LiveComposer:
         if answer.whole and _tokens(said) == answer.tokens:
             held += answer.tokens - 1  # the last token of an answer is never computed upon
         return replace(
-            self._worded(stream, request, before, last, SAME_WORDS, answer),
+            self._worded(conversation, request, before, last, SAME_WORDS, answer),
             words_end=said.start if before.words_end is None else before.words_end,
             held_tokens=held // size * size,
             says_answer=True,
@@ -219,7 +224,7 @@ class LiveComposer:
 
     def _worded(
         self,
-        stream: int,
+        conversation: int,
         request: RecordedRequest,
         before: _Sent | None,
         last: Message,
@@ -233,7 +238,7 @@ class LiveComposer:
         old = () if before is None else before.texts
         rest, position = parting(None if before is None else before.laid.last, last, alike_words)
         texts = list(old[: last.depth + 1 - len(rest)])
-        words = self._composer.words(stream, laid, position)
+        words = self._composer.words(conversation, laid, position)
         for message in rest:
             begin = max(message.start, position)
             text = self._opening
@@ -247,7 +252,7 @@ class LiveComposer:
         words_end = None if before is None else before.words_end
         if words_end is not None and words_end >= alike_words:
             words_end = None
-        return _Sent(stream, request, laid, tuple(texts), words_end)
+        return _Sent(conversation, request, laid, tuple(texts), words_end)
 
 
 def _tokens(message: Message) -> int:

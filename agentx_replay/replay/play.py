@@ -24,7 +24,7 @@ class Due(NamedTuple):
 
 
 class Head(NamedTuple):
-    """The next unsent step of a live stream: whether a join holds it, whether anything does."""
+    """The next unsent step of a live conversation: whether a join, or anything, holds it."""
 
     step: StepId
     joining: bool
@@ -36,8 +36,8 @@ def _ns(seconds: float) -> int:
 
 
 @dataclass(slots=True)
-class _StreamState:
-    """Where one stream stands. ``ended`` counts its steps that ended or were given up."""
+class _ConversationState:
+    """Where one conversation stands. ``ended`` counts its steps that ended or were given up."""
 
     next_turn: int
     ended: int
@@ -56,55 +56,56 @@ class Play:
     after its instant and reports ``issued`` and later ``ended``.
     """
 
-    __slots__ = ("_graph", "_join_waiters", "_order_waiters", "_streams")
+    __slots__ = ("_conversations", "_graph", "_join_waiters", "_order_waiters")
 
     def __init__(self, graph: SessionGraph, start: StartPosition) -> None:
         self._graph = graph
-        self._streams = [
-            _StreamState(turn, turn, live)
+        self._conversations = [
+            _ConversationState(turn, turn, live)
             for turn, live in zip(start.turns, start.live, strict=True)
         ]
         self._join_waiters: dict[int, list[tuple[int, int]]] = defaultdict(list)
         self._order_waiters: dict[StepId, list[int]] = defaultdict(list)
-        for stream in range(1, len(self._streams)):
-            self._streams[graph.parent(stream)].open_children += 1
-        for stream in range(len(self._streams)):
-            self._drain_if_over(stream, _LONG_AGO_NS, [])
+        for conversation in range(1, len(self._conversations)):
+            self._conversations[graph.parent(conversation)].open_children += 1
+        for conversation in range(len(self._conversations)):
+            self._drain_if_over(conversation, _LONG_AGO_NS, [])
 
     # -- questions ---------------------------------------------------------------------------
 
     @property
     def drained(self) -> bool:
         """Whether the whole tree has ended."""
-        return self._streams[0].drained_ns is not None
+        return self._conversations[0].drained_ns is not None
 
     def step(self, step: StepId) -> Step:
         """Return the graph's step."""
-        return self._graph.streams[step.stream].steps[step.turn]
+        return self._graph.conversations[step.conversation].steps[step.turn]
 
     def heads(self) -> list[Head]:
-        """Return the next unsent step of each live stream that has one left."""
+        """Return the next unsent step of each live conversation that has one left."""
         return [
             Head(StepId(index, state.next_turn), state.open_joins > 0, state.gates > 0)
-            for index, state in enumerate(self._streams)
+            for index, state in enumerate(self._conversations)
             if state.live and state.next_turn < self._length(index) and self._is_idle(state)
         ]
 
-    def stream_over(self, stream: int) -> bool:
-        """Whether no further step of ``stream`` will be issued."""
-        return self._streams[stream].ended >= self._length(stream)
+    def conversation_over(self, conversation: int) -> bool:
+        """Whether no further step of ``conversation`` will be issued."""
+        return self._conversations[conversation].ended >= self._length(conversation)
 
     # -- events ------------------------------------------------------------------------------
 
     def start(self, now_ns: int) -> list[Due]:
-        """Begin: release the head of every live stream, due now (a first play's resume sets more).
+        """Begin: release the head of every live conversation, due now (a first play's resume sets
+        more).
 
-        A stream that starts with the play starts ``offset_s`` after it.
+        A conversation that starts with the play starts ``offset_s`` after it.
         """
         due: list[Due] = []
-        for index, state in enumerate(self._streams):
+        for index, state in enumerate(self._conversations):
             if state.live and state.next_turn < self._length(index):
-                spawn = self._graph.streams[index].spawn
+                spawn = self._graph.conversations[index].spawn
                 fresh_child = spawn is not None and state.next_turn == 0
                 offset_ns = _ns(spawn.offset_s) if spawn is not None and fresh_child else 0
                 self._arm(index, now_ns + offset_ns, now_ns, due)
@@ -114,7 +115,7 @@ class Play:
         """Give the heads new instants (the start of the window); return those nothing holds."""
         due: list[Due] = []
         for head in self.heads():
-            state = self._streams[head.step.stream]
+            state = self._conversations[head.step.conversation]
             state.due_ns = due_ns[head.step]
             if not head.blocked:
                 due.append(Due(head.step, max(state.due_ns, now_ns)))
@@ -123,7 +124,7 @@ class Play:
     def issued(self, step: StepId, now_ns: int) -> list[Due]:
         """``step`` was sent: spawn the children that start with it."""
         due: list[Due] = []
-        self._streams[step.stream].next_turn = step.turn + 1
+        self._conversations[step.conversation].next_turn = step.turn + 1
         for child, spawn in self._graph.spawned.get(step, ()):
             if spawn.at_issue:
                 self._spawn(child, spawn, now_ns, due)
@@ -132,38 +133,39 @@ class Play:
     def ended(self, step: StepId, now_ns: int) -> list[Due]:
         """``step`` ended, in whatever way: spawn, go on, and release what waited for it."""
         due: list[Due] = []
-        state = self._streams[step.stream]
+        state = self._conversations[step.conversation]
         state.ended = step.turn + 1
         for child, spawn in self._graph.spawned.get(step, ()):
             if not spawn.at_issue:
                 self._spawn(child, spawn, now_ns, due)
-        if state.next_turn < self._length(step.stream):
-            gap_ns = _ns(self.step(StepId(step.stream, state.next_turn)).gap_s)
-            self._arm(step.stream, now_ns + gap_ns, now_ns, due)
+        if state.next_turn < self._length(step.conversation):
+            gap_ns = _ns(self.step(StepId(step.conversation, state.next_turn)).gap_s)
+            self._arm(step.conversation, now_ns + gap_ns, now_ns, due)
         self._release_order(step, now_ns, due)
-        self._drain_if_over(step.stream, now_ns, due)
+        self._drain_if_over(step.conversation, now_ns, due)
         return due
 
-    def give_up(self, stream: int, now_ns: int) -> list[Due]:
-        """No further step of ``stream`` will be sent (context overflow): the rest counts as ended.
+    def give_up(self, conversation: int, now_ns: int) -> list[Due]:
+        """No further step of ``conversation`` will be sent (context overflow): the rest counts as
+        ended.
 
         Children that its remaining steps would have spawned never start, and count as drained.
         """
         due: list[Due] = []
-        self._abandon(stream, now_ns, due)
+        self._abandon(conversation, now_ns, due)
         return due
 
     # -- mechanism ---------------------------------------------------------------------------
 
-    def _length(self, stream: int) -> int:
-        return len(self._graph.streams[stream].steps)
+    def _length(self, conversation: int) -> int:
+        return len(self._graph.conversations[conversation].steps)
 
     @staticmethod
-    def _is_idle(state: _StreamState) -> bool:
+    def _is_idle(state: _ConversationState) -> bool:
         return state.ended == state.next_turn
 
     def _spawn(self, child: int, spawn: Spawn, now_ns: int, due: list[Due]) -> None:
-        state = self._streams[child]
+        state = self._conversations[child]
         if state.live:
             return
         state.live = True
@@ -172,65 +174,69 @@ class Play:
             self._arm(child, now_ns + _ns(spawn.offset_s) + gap_ns, now_ns, due)
         self._drain_if_over(child, now_ns, due)
 
-    def _arm(self, stream: int, due_ns: int, now_ns: int, due: list[Due]) -> None:
-        """Make the stream's next step wait for its instant, its joins and its order."""
-        state = self._streams[stream]
-        step = self.step(StepId(stream, state.next_turn))
+    def _arm(self, conversation: int, due_ns: int, now_ns: int, due: list[Due]) -> None:
+        """Make the conversation's next step wait for its instant, its joins and its order."""
+        state = self._conversations[conversation]
+        step = self.step(StepId(conversation, state.next_turn))
         state.due_ns = due_ns
         state.gates = state.open_joins = 0
         for join in step.joins:
-            drained_ns = self._streams[join.stream].drained_ns
+            drained_ns = self._conversations[join.conversation].drained_ns
             pause_ns = _ns(join.pause_s)
             if drained_ns is None:
                 state.gates += 1
                 state.open_joins += 1
-                self._join_waiters[join.stream].append((stream, pause_ns))
+                self._join_waiters[join.conversation].append((conversation, pause_ns))
             else:
                 state.due_ns = max(state.due_ns, drained_ns + pause_ns)
         for other in step.after:
-            if self._streams[other.stream].ended <= other.turn:
+            if self._conversations[other.conversation].ended <= other.turn:
                 state.gates += 1
-                self._order_waiters[other].append(stream)
+                self._order_waiters[other].append(conversation)
         if not state.gates:
-            due.append(Due(StepId(stream, state.next_turn), max(state.due_ns, now_ns)))
+            due.append(Due(StepId(conversation, state.next_turn), max(state.due_ns, now_ns)))
 
-    def _open_gate(self, stream: int, now_ns: int, due: list[Due]) -> None:
-        state = self._streams[stream]
-        if self.stream_over(stream):
+    def _open_gate(self, conversation: int, now_ns: int, due: list[Due]) -> None:
+        state = self._conversations[conversation]
+        if self.conversation_over(conversation):
             return
         state.gates -= 1
         if not state.gates:
-            due.append(Due(StepId(stream, state.next_turn), max(state.due_ns, now_ns)))
+            due.append(Due(StepId(conversation, state.next_turn), max(state.due_ns, now_ns)))
 
     def _release_order(self, step: StepId, now_ns: int, due: list[Due]) -> None:
         for waiting in self._order_waiters.pop(step, ()):
             self._open_gate(waiting, now_ns, due)
 
-    def _drain_if_over(self, stream: int, now_ns: int, due: list[Due]) -> None:
-        """Mark the stream drained when it and all it spawned are over, and tell who waits."""
-        state = self._streams[stream]
-        if state.drained_ns is not None or state.open_children or not self.stream_over(stream):
+    def _drain_if_over(self, conversation: int, now_ns: int, due: list[Due]) -> None:
+        """Mark the conversation drained when it and all it spawned are over, and tell who waits."""
+        state = self._conversations[conversation]
+        if (
+            state.drained_ns is not None
+            or state.open_children
+            or not self.conversation_over(conversation)
+        ):
             return
         state.drained_ns = now_ns
-        for waiting, pause_ns in self._join_waiters.pop(stream, ()):
-            waiter = self._streams[waiting]
+        for waiting, pause_ns in self._join_waiters.pop(conversation, ()):
+            waiter = self._conversations[waiting]
             waiter.due_ns = max(waiter.due_ns, now_ns + pause_ns)
             waiter.open_joins -= 1
             self._open_gate(waiting, now_ns, due)
-        if stream:
-            parent = self._graph.parent(stream)
-            self._streams[parent].open_children -= 1
+        if conversation:
+            parent = self._graph.parent(conversation)
+            self._conversations[parent].open_children -= 1
             self._drain_if_over(parent, now_ns, due)
 
-    def _abandon(self, stream: int, now_ns: int, due: list[Due]) -> None:
-        state = self._streams[stream]
-        first, length = state.ended, self._length(stream)
+    def _abandon(self, conversation: int, now_ns: int, due: list[Due]) -> None:
+        state = self._conversations[conversation]
+        first, length = state.ended, self._length(conversation)
         state.live = True
         state.ended = state.next_turn = length
         for turn in range(first, length):
-            step = StepId(stream, turn)
+            step = StepId(conversation, turn)
             for child, _ in self._graph.spawned.get(step, ()):
-                if not self._streams[child].live:
+                if not self._conversations[child].live:
                     self._abandon(child, now_ns, due)
             self._release_order(step, now_ns, due)
-        self._drain_if_over(stream, now_ns, due)
+        self._drain_if_over(conversation, now_ns, due)

@@ -16,11 +16,11 @@ _NOTHING = np.empty(0, np.uint64)
 
 class Kept(NamedTuple):
     """Leading blocks that any earlier prompt of the play held, and those that the last prompt of
-    the same stream did.
+    the same conversation did.
     """
 
     play_blocks: int
-    stream_blocks: int
+    conversation_blocks: int
 
 
 class SentBlocks:
@@ -32,8 +32,8 @@ class SentBlocks:
         self._held: set[int] = set()
         self._last: dict[int, NDArray[np.uint64]] = {}
 
-    def send(self, stream: int, block_ids: NDArray[np.uint64]) -> Kept:
-        """Note that ``stream`` sends a prompt with these blocks; return what it keeps.
+    def send(self, conversation: int, block_ids: NDArray[np.uint64]) -> Kept:
+        """Note that ``conversation`` sends a prompt with these blocks; return what it keeps.
 
         A block's name stands for its whole prefix within a play, so what is held of a prompt is
         a prefix of it and its end is found by bisection.
@@ -43,8 +43,8 @@ class SentBlocks:
             range(len(block_ids)), True, key=lambda place: int(block_ids[place]) not in held
         )
         held.update(block_ids[kept:].tolist())
-        before = self._last.get(stream, _NOTHING)
-        self._last[stream] = block_ids
+        before = self._last.get(conversation, _NOTHING)
+        self._last[conversation] = block_ids
         return Kept(kept, common_blocks(before, block_ids))
 
 

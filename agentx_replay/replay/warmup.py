@@ -1,8 +1,9 @@
 """The warm-up: primers and pressure, after which the cache is as it would be mid-traffic.
 
-First every stream with history sends its last prompt once, spread so that all t* coincide. Then
-each lane issues a number of requests with gaps removed and one output token; order across streams
-and joins hold, and a lane that drains a tree takes the next session. Idle caps have no part here.
+First every conversation with history sends its last prompt once, spread so that all t* coincide.
+Then each lane issues a number of requests with gaps removed and one output token; order across
+conversations and joins hold, and a lane that drains a tree takes the next session. Idle caps have
+no part here.
 """
 
 from dataclasses import dataclass
@@ -118,7 +119,7 @@ class WarmUp:
         self._pressure_done += 1
         now_ns = self._now_ns(lane)
         if response.status is Status.OVERFLOW:
-            due = lane.play.give_up(step.stream, now_ns)
+            due = lane.play.give_up(step.conversation, now_ns)
         else:
             due = lane.play.ended(step, now_ns)
         self._issue(lane, due)

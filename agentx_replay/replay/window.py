@@ -1,8 +1,8 @@
 """The measured window: timers, idle caps, recycling, and the drain after it.
 
-From the barrier each stream resumes at its recorded offset from t*, all shifted so that the first
-fires at once; after that, recorded gaps count from live ends. When the window closes nothing new
-starts; what is in flight drains for a grace and is then cut.
+From the barrier each conversation resumes at its recorded offset from t*, all shifted so that the
+first fires at once; after that, recorded gaps count from live ends. When the window closes nothing
+new starts; what is in flight drains for a grace and is then cut.
 """
 
 import heapq
@@ -22,8 +22,8 @@ from agentx_replay.scenario import Scenario
 
 _NS = 1_000_000_000
 PREPARE_AHEAD_NS = 500_000_000
-"""How long before its timer a stream's connection is seen to (metrics.md), and its prompt composed:
-a thousand prompts of 60 kB take 0.2 s."""
+"""How long before its timer a conversation's connection is seen to (metrics.md), and its prompt
+composed: a thousand prompts of 60 kB take 0.2 s."""
 
 
 INTERRUPTED = Reason("run-interrupted", "interrupted")
@@ -51,12 +51,12 @@ class ResumeOffset:
 
 
 def resume_offsets(lane: Lane) -> list[ResumeOffset]:
-    """Return the offsets of the lane's heads: from t*, or from the main stream's start for a play
-    begun in the warm-up.
+    """Return the offsets of the lane's heads: from t*, or from the main conversation's start for a
+    play begun in the warm-up.
     """
     planned = lane.planned
     t_star_s = planned.start.t_star_s
-    origin_s = planned.graph.streams[0].steps[0].start_s if t_star_s is None else t_star_s
+    origin_s = planned.graph.conversations[0].steps[0].start_s if t_star_s is None else t_star_s
     return [
         ResumeOffset(
             head.step,
@@ -70,8 +70,8 @@ def resume_offsets(lane: Lane) -> list[ResumeOffset]:
 def earliest_offset_s(lanes: list[Lane]) -> float:
     """Return the least offset of a head that no join holds, infinite where there is none.
 
-    A head held only by order across streams takes part (so does it in agentx-harness 1.0.12), and
-    then the first request may fire after 0.
+    A head held only by order across conversations takes part (so does it in agentx-harness 1.0.12),
+    and then the first request may fire after 0.
     """
     offsets = (offset for lane in lanes for offset in resume_offsets(lane))
     return min((offset.offset_s for offset in offsets if not offset.joining), default=math.inf)
@@ -211,12 +211,12 @@ class Window:
     ) -> None:
         own_now_ns = lane.own_time_ns(now_ns)
         if response.status is Status.OVERFLOW:
-            self._file(lane, lane.play.give_up(step.stream, own_now_ns))
+            self._file(lane, lane.play.give_up(step.conversation, own_now_ns))
         else:
             self._file(lane, lane.play.ended(step, own_now_ns))
-        if lane.play.stream_over(step.stream):
-            lane.prompts.forget(step.stream)
-            self._traffic.endpoint.stream_ended(dispatch.stream_id)
+        if lane.play.conversation_over(step.conversation):
+            lane.prompts.forget(step.conversation)
+            self._traffic.endpoint.conversation_ended(dispatch.conversation_id)
         while lane.play.drained:
             self._traffic.recorder.record_play(lane.record(now_ns))
             lane.next_play(now_ns)
@@ -310,10 +310,12 @@ class Window:
             self._ahead.by(due_ns - PREPARE_AHEAD_NS)
 
     def _prepare(self) -> None:
-        """Tell the endpoint which streams send soon. Decides nothing and moves no timer."""
+        """Tell the endpoint which conversations send soon. Decides nothing and moves no timer."""
         until_ns = self._clock.now_ns() + PREPARE_AHEAD_NS
         while (soon := self._timers.foresee(until_ns)) is not None:
             due_ns, (lane, step) = soon
             compose = lane.composing(step)
-            self._traffic.endpoint.prepare(lane.index, lane.stream_id(step.stream), due_ns, compose)
+            self._traffic.endpoint.prepare(
+                lane.index, lane.conversation_id(step.conversation), due_ns, compose
+            )
         self._arm_ahead()

@@ -176,7 +176,7 @@ def counted_line(fidelity: Fidelity | None) -> str | None:
         (of.short_block_lists, "block list too short", "block lists too short"),
         (of.empty_subagents, "subagent without a request", "subagents without a request"),
         (
-            of.unawaited_streams,
+            of.unawaited_conversations,
             "background subagent (never joined)",
             "background subagents (never joined)",
         ),

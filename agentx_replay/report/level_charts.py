@@ -116,7 +116,7 @@ def _lanes(stored: StoredPoint, requests: Timeline, window: Window, stage: _Stag
         "What each lane was doing",
         Axis(0, lanes, named),
         "lane",
-        "One row a lane: the main stream above, its subagents below. Empty is waiting by the "
+        "One row a lane: the main conversation above, its subagents below. Empty is waiting by the "
         "recording's own gaps. Shaded: before and after the measured window.",
         round(row_px * lanes),
     )
@@ -145,7 +145,7 @@ def _lanes(stored: StoredPoint, requests: Timeline, window: Window, stage: _Stag
         chart.marks(requests.end_s[bad], heights, "dot small bad")
         chart.key("bad", "failed or cut")
     chart.key("first-token", "waiting for the first token")
-    chart.key("main", "generating, main stream")
+    chart.key("main", "generating, main conversation")
     if not requests.is_main.all():
         chart.key("sub", "generating, subagent")
     chart.key("restart", "the next session begins")

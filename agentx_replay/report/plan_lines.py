@@ -27,7 +27,8 @@ _ANSWER_BYTES_PER_TOKEN = 16
 @dataclass(frozen=True, slots=True)
 class LanePlan:
     """A lane's first play. ``t_star_s`` in recorded seconds; ``primers`` and ``first`` are
-    (stream, turn, input tokens): what is sent once before, and each live stream's next request.
+    (conversation, turn, input tokens): what is sent once before, and each live conversation's next
+    request.
     """
 
     lane: int
@@ -71,22 +72,23 @@ class LevelPlan:
 
 def lane_plan(lane: int, planned: PlannedPlay) -> LanePlan:
     """Return what a lane's first play sends first."""
-    start, streams = planned.start, planned.graph.streams
+    start, conversations = planned.start, planned.graph.conversations
     return LanePlan(
         lane=lane,
         session_id=planned.session.id,
         t_star_s=start.t_star_s or 0.0,
-        primers=tuple(_named(planned, p.step.stream, p.step.turn) for p in start.primers),
+        primers=tuple(_named(planned, p.step.conversation, p.step.turn) for p in start.primers),
         first=tuple(
-            _named(planned, stream.index, start.turns[stream.index])
-            for stream in streams
-            if start.live[stream.index] and start.turns[stream.index] < len(stream.steps)
+            _named(planned, conversation.index, start.turns[conversation.index])
+            for conversation in conversations
+            if start.live[conversation.index]
+            and start.turns[conversation.index] < len(conversation.steps)
         ),
     )
 
 
-def _named(planned: PlannedPlay, stream: int, turn: int) -> tuple[str, int, int]:
-    of = planned.graph.streams[stream]
+def _named(planned: PlannedPlay, conversation: int, turn: int) -> tuple[str, int, int]:
+    of = planned.graph.conversations[conversation]
     return of.name, turn, of.steps[turn].request.input_tokens
 
 
@@ -130,8 +132,8 @@ def _ahead(planned: PlannedPlay) -> list[RecordedRequest]:
     """Return a play's requests from where it starts."""
     return [
         step.request
-        for stream in planned.graph.streams
-        for step in stream.steps[planned.start.turns[stream.index] :]
+        for conversation in planned.graph.conversations
+        for step in conversation.steps[planned.start.turns[conversation.index] :]
     ]
 
 
@@ -229,8 +231,8 @@ def lane_lines(level: LevelPlan) -> list[str]:
     return lines
 
 
-def _step_line(what: str, stream: str, turn: int, tokens: int) -> str:
-    return f"      {what:<6} {stream[:40]:<40} turn {turn:>4}, {tokens:>9,} tokens in"
+def _step_line(what: str, conversation: str, turn: int, tokens: int) -> str:
+    return f"      {what:<6} {conversation[:40]:<40} turn {turn:>4}, {tokens:>9,} tokens in"
 
 
 def _duration(seconds: float) -> str:

@@ -51,14 +51,14 @@ REQUESTS = RequestTable(
     _text("phase", "`primer`, `pressure` (both warm-up) or `window`"),
     _text("request_id", "the request, as sent in `X-Request-ID`"),
     _text("play_id", "the play it belongs to"),
-    _text("stream_id", "the stream of that play, as sent in `X-Correlation-ID`"),
+    _text("conversation_id", "the conversation of that play, as sent in `X-Correlation-ID`"),
     _text("session_id", "the recorded session that is replayed"),
     _count("lane", "the lane that plays it, from 0"),
     _count("ordinal", "which play of the lane it is, from 0"),
-    _count("stream", "the stream's index in the session; 0 is the main stream"),
-    _count("turn", "the request's place in its stream, from 0"),
+    _count("conversation", "the conversation's index in the session; 0 is the main conversation"),
+    _count("turn", "the request's place in its conversation, from 0"),
     _count("request_index", "the request's place in the session, from 0"),
-    _seconds("gap_s", "recorded gap from the end of the stream's previous request"),
+    _seconds("gap_s", "recorded gap from the end of the conversation's previous request"),
     _tokens("recorded_input_tokens", "prompt length in the recording"),
     _tokens("recorded_output_tokens", "output length in the recording"),
     _tokens("max_tokens", "output length asked of the server"),
@@ -67,7 +67,10 @@ REQUESTS = RequestTable(
     _count("shared_blocks", "leading blocks the recording says the play already had"),
     _count("play_request", "how many requests the play had sent before it"),
     _count("kept_blocks", "leading blocks that earlier prompts of the play held, as sent"),
-    _count("stream_kept_blocks", "leading blocks that the stream's last prompt held, as sent"),
+    _count(
+        "conversation_kept_blocks",
+        "leading blocks that the conversation's last prompt held, as sent",
+    ),
     _count("declared_blocks", "leading blocks that the scenario lets other plays share"),
     Column(
         "own_block",
@@ -92,7 +95,9 @@ REQUESTS = RequestTable(
         "false where that had ended without an answer",
         "no answer was to be said",
     ),
-    Column("skipped_ns", pa.int64(), "ns", "idle time skipped since the stream's previous end"),
+    Column(
+        "skipped_ns", pa.int64(), "ns", "idle time skipped since the conversation's previous end"
+    ),
     _stamp("intended_start_ns", "when the protocol said to send"),
     _stamp(
         "connect_start_ns",

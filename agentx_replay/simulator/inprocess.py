@@ -52,7 +52,9 @@ class InProcessEndpoint:
             if self._flights.pop(sequence, None) is not None:
                 self.engine.cancel(sequence)
 
-    def prepare(self, lane: int, stream_id: str, due_ns: int, compose: Callable[[], int]) -> None:
+    def prepare(
+        self, lane: int, conversation_id: str, due_ns: int, compose: Callable[[], int]
+    ) -> None:
         """Do nothing: there is no connection to make, and no text."""
 
     def cut(self) -> None:
@@ -62,7 +64,7 @@ class InProcessEndpoint:
             self.engine.cancel(sequence)
             self._answer(sequence, Status.CUT, now_ns)
 
-    def stream_ended(self, stream_id: str) -> None:
+    def conversation_ended(self, conversation_id: str) -> None:
         """Do nothing: there is no connection to close."""
 
     async def close(self) -> None:

@@ -15,7 +15,7 @@ of its natural logarithm."""
 REQUESTS_PER_SESSION: Fit = ((0.125, 1.649, 0.339), (0.875, 3.900, 0.939))
 
 GROWTH_TOKENS: Fit = ((0.151, 5.344, 0.383), (0.406, 6.292, 0.634), (0.443, 7.440, 1.128))
-"""By how much a prompt is longer than the one before it in its stream."""
+"""By how much a prompt is longer than the one before it in its conversation."""
 
 OUTPUT_TOKENS: Fit = ((0.343, 4.939, 0.316), (0.339, 5.639, 0.543), (0.318, 6.170, 1.129))
 

@@ -38,8 +38,9 @@ class Limits:
 
     ``peak_tokens``: no request has more input plus output; it must exceed the most output.
     ``scale`` multiplies all drawn token counts and ``gap_scale`` all drawn gaps, before
-    ``requests`` (of the main stream), ``output_tokens`` and ``gap_s`` bound them (least, most).
-    ``subagents`` is the probability that a session has any, ``most_subagents`` how many at most.
+    ``requests`` (of the main conversation), ``output_tokens`` and ``gap_s`` bound them (least,
+    most). ``subagents`` is the probability that a session has any, ``most_subagents`` how many at
+    most.
     """
 
     peak_tokens: int
@@ -147,7 +148,9 @@ class _Author:
             round(fits.draw(fits.REQUESTS_PER_SESSION, self._rng)), self._limits.requests
         )
         first = self._extended(self._head.ids, self._first_tokens())
-        items, _ = self._stream(turns, first, self._head, "agent-large", self._branches(turns))
+        items, _ = self._conversation(
+            turns, first, self._head, "agent-large", self._branches(turns)
+        )
         return {
             "id": name,
             "models": ["agent-large", "agent-small"],
@@ -171,10 +174,10 @@ class _Author:
             left -= siblings
         return branches
 
-    def _stream(
+    def _conversation(
         self, turns: int, prompt: _Prompt, head: _Prompt, model: str, branches: dict[int, int]
     ) -> tuple[list[Json], float]:
-        """Return a stream's requests from time 0, its subagents' markers, and when it ends."""
+        """Return an agent's requests from time 0, its subagents' markers, and when it ends."""
         items: list[Json] = []
         start_s = end_s = think_s = 0.0
         is_tool = False
@@ -211,7 +214,7 @@ class _Author:
         return request, duration_s
 
     def _subagents(self, siblings: int, spawn_s: float) -> tuple[list[Json], float]:
-        """Return markers of subagents spawned together, and when the main stream may go on."""
+        """Return markers of subagents spawned together, and when the main agent may go on."""
         if not siblings:
             return [], spawn_s
         background = self._rng.random() < _BACKGROUND
@@ -227,7 +230,7 @@ class _Author:
         turns = _bounded(round(fits.draw(fits.SUBAGENT_REQUESTS, self._rng)), (1, 30))
         tokens = self._subagent_head.tokens + self._tokens(fits.FIRST_USER_TOKENS)
         first = self._extended(self._subagent_head.ids, self._fitting(tokens))
-        return self._stream(turns, first, self._subagent_head, "agent-small", {})
+        return self._conversation(turns, first, self._subagent_head, "agent-small", {})
 
     def _marker(self, requests: list[Json], spawn_s: float, duration_s: float | None) -> Json:
         """Return a marker: at the result of a subagent that is waited for, else at its launch."""
@@ -248,7 +251,7 @@ class _Author:
         }
 
     def _next_prompt(self, prompt: _Prompt, head: _Prompt) -> _Prompt:
-        """Return the prompt that follows in a stream."""
+        """Return the prompt that follows in a conversation."""
         tokens = prompt.tokens + max(1, self._tokens(fits.GROWTH_TOKENS))
         if self._is_compacted(prompt, tokens):
             return self._extended(head.ids, self._fitting(head.tokens + self._compacted_tokens()))
@@ -288,7 +291,7 @@ class _Author:
         return self._fitting(max(self._head.tokens + BLOCK_TOKENS, resumed))
 
     def _fitting(self, tokens: int) -> int:
-        """Return a first prompt's tokens, leaving the stream room to grow."""
+        """Return a first prompt's tokens, leaving the conversation room to grow."""
         return max(1, min(tokens, self._most_input_tokens // 2))
 
     def _tokens(self, fit: fits.Fit) -> int:

@@ -1,7 +1,8 @@
 """What a corpus holds, in numbers: sizes, timing, prefix reuse, edits, duplicates, oddities.
 
 Pure functions from a ``Corpus`` to values. Which requests of a recording's main list form one
-stream is ``plan``'s to say: whoever knows passes it in, else the list counts as one stream.
+conversation is ``plan``'s to say: whoever knows passes it in, else the list counts as one
+conversation.
 """
 
 from collections import Counter, defaultdict
@@ -25,12 +26,12 @@ from agentx_replay.traces.weka import request_lists
 _SHINGLE_REQUESTS = 3
 """Consecutive requests in a shingle: one pair of lengths recurs by chance, three do not."""
 
-Streams: TypeAlias = Callable[[Session], Sequence[Sequence[RecordedRequest]]]
-"""From a session to the streams that its main list holds, subagents' left out."""
+Conversations: TypeAlias = Callable[[Session], Sequence[Sequence[RecordedRequest]]]
+"""From a session to the conversations that its main list holds, subagents' left out."""
 
 
 def main_list(session: Session) -> list[tuple[RecordedRequest, ...]]:
-    """Return a session's main list as its only stream."""
+    """Return a session's main list as its only conversation."""
     return request_lists(session.entries)[:1]
 
 
@@ -50,8 +51,8 @@ class SessionStatistics:
     ``reuse`` is the share of its blocks that an unlimited cache, empty at first, would hold:
     the sum of ``known_blocks`` over the sum of ``block_count``. As each new block is missed once
     whatever the order, it is 1 - distinct blocks / blocks. ``resets`` are requests of the main
-    list that keep less than half of the blocks of the one before them in their stream, ``edits``
-    those that keep at least half but not all.
+    list that keep less than half of the blocks of the one before them in their conversation,
+    ``edits`` those that keep at least half but not all.
     """
 
     id: str
@@ -94,9 +95,9 @@ class CorpusStatistics:
     skipped: tuple[tuple[str, str], ...]
 
 
-def corpus_statistics(corpus: Corpus, streams: Streams = main_list) -> CorpusStatistics:
+def corpus_statistics(corpus: Corpus, conversations: Conversations = main_list) -> CorpusStatistics:
     """Return the statistics of a corpus of at least one session."""
-    sessions = tuple(session_statistics(session, streams) for session in corpus.sessions)
+    sessions = tuple(session_statistics(session, conversations) for session in corpus.sessions)
     requests = [request for session in corpus.sessions for request in session.requests()]
     return CorpusStatistics(
         name=corpus.name,
@@ -135,10 +136,16 @@ def _summed(notes: Sequence[ReadingNotes]) -> ReadingNotes:
     )
 
 
-def session_statistics(session: Session, streams: Streams = main_list) -> SessionStatistics:
+def session_statistics(
+    session: Session, conversations: Conversations = main_list
+) -> SessionStatistics:
     """Return the statistics of one session."""
     requests = session.requests()
-    kept = list(chain(*(_kept_shares(stream, session.blocks) for stream in streams(session))))
+    kept = list(
+        chain(
+            *(_kept_shares(conversation, session.blocks) for conversation in conversations(session))
+        )
+    )
     return SessionStatistics(
         id=session.id,
         requests=len(requests),

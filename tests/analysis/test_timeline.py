@@ -13,7 +13,7 @@ NAN = np.nan
 def test_requests_are_placed_in_seconds_since_the_window_opened() -> None:
     pairs = [
         (
-            dispatch(lane=3, stream=2, prompt=prompt(200, 150)),
+            dispatch(lane=3, conversation=2, prompt=prompt(200, 150)),
             response(send_ns=98 * SECOND, arrival_ns=[101 * SECOND], end_ns=102 * SECOND),
         ),
         (dispatch(), response(send_ns=103 * SECOND, end_ns=104 * SECOND, status=Status.FAILED)),

@@ -56,7 +56,7 @@ def test_the_request_is_what_the_protocol_says(run: Run) -> None:
         extra = {"temperature": 0, "ignore_eos": False}
         async with scripted([WHOLE]) as server:
             async with client_of(server, extra_body=extra, continuous_usage=True, **more) as client:
-                await client.send(replace(dispatch(), parent_stream_id="main"))
+                await client.send(replace(dispatch(), parent_conversation_id="main"))
             head, _, body = server.requests[0].partition(b"\r\n\r\n")
         lines = head.decode().split("\r\n")
         assert lines[0] == "POST /v1/chat/completions HTTP/1.1"

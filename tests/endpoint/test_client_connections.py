@@ -159,8 +159,8 @@ def test_a_stream_that_has_ended_gives_its_connection_back(run: Run) -> None:
     async def test() -> None:
         async with scripted([WHOLE]) as server, client_of(server) as client:
             await client.send(dispatch())
-            client.stream_ended("s")
-            client.stream_ended("never seen")
+            client.conversation_ended("s")
+            client.conversation_ended("never seen")
             await server.closed.wait()
 
     run(test())

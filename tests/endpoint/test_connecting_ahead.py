@@ -55,12 +55,12 @@ def test_a_connection_that_will_be_too_old_is_replaced_before_the_request() -> N
     async def test() -> None:
         async with scripted([SHORT_LIVED]) as server:
             client = client_at(server.port)
-            await client.send(dispatch(stream_id="s"))
+            await client.send(dispatch(conversation_id="s"))
             client.prepare(0, "s", from_now_ns(1.5))  # used up to 1 s, by the announced 2
             await connected(server, 2)
             await until(lambda: client.connections == 1)  # the old one is closed
             before_ns = time.monotonic_ns()
-            response = await client.send(dispatch(stream_id="s"))
+            response = await client.send(dispatch(conversation_id="s"))
             assert (response.status, response.retries) == (Status.OK, 0)
             assert server.connections == 2
             assert response.connect_start_ns is not None
@@ -75,9 +75,9 @@ def test_a_connection_that_will_still_be_good_is_left_alone() -> None:
     async def test() -> None:
         async with scripted([SHORT_LIVED, WHOLE]) as server:
             client = client_at(server.port)
-            await client.send(dispatch(stream_id="s"))
+            await client.send(dispatch(conversation_id="s"))
             client.prepare(0, "s", from_now_ns(0.1))
-            response = await client.send(dispatch(stream_id="s"))
+            response = await client.send(dispatch(conversation_id="s"))
             assert (response.status, response.connected_ns) == (Status.OK, None)
             assert server.connections == 1
             await client.close()
@@ -92,7 +92,7 @@ def test_a_stream_without_a_connection_gets_one_and_only_one() -> None:
             client.prepare(0, "s", from_now_ns(0.1))
             await connected(server, 1)
             client.prepare(0, "s", from_now_ns(0.1))
-            response = await client.send(dispatch(stream_id="s"))
+            response = await client.send(dispatch(conversation_id="s"))
             assert response.status is Status.OK
             assert response.connected_ns is not None
             assert server.connections == 1
@@ -106,7 +106,7 @@ def test_a_request_that_comes_sooner_waits_for_the_connection_under_way() -> Non
         async with scripted([WHOLE]) as server:
             client = client_at(server.port)
             client.prepare(0, "s", from_now_ns(0.1))
-            response = await client.send(dispatch(stream_id="s"))
+            response = await client.send(dispatch(conversation_id="s"))
             assert response.status is Status.OK
             assert server.connections == 1
             await client.close()
@@ -120,9 +120,9 @@ def test_a_connection_that_cannot_be_made_ahead_is_made_when_it_is_needed() -> N
             port = taken.getsockname()[1]
         client = client_at(port)
         client.prepare(0, "s", from_now_ns(0.1))
-        await client.send(dispatch(stream_id="other"))  # refused by now, and so was the first
+        await client.send(dispatch(conversation_id="other"))  # refused by now, and so was the first
         listener = await asyncio.start_server(_answer, "127.0.0.1", port)
-        response = await client.send(dispatch(stream_id="s"))
+        response = await client.send(dispatch(conversation_id="s"))
         assert (response.status, response.retries) == (Status.OK, 0)
         await client.close()
         listener.close()
@@ -145,7 +145,7 @@ def test_a_server_that_is_gone_is_one_failure_told_by_the_request() -> None:
         client = client_at(port)
         client.prepare(0, "s", from_now_ns(0.1))
         asked_ns = time.monotonic_ns()
-        response = await client.send(dispatch(stream_id="s"))
+        response = await client.send(dispatch(conversation_id="s"))
         assert (response.status, response.error_category) == (Status.FAILED, ErrorCategory.CONNECT)
         assert response.connect_start_ns is not None
         assert response.connect_start_ns >= asked_ns
@@ -167,7 +167,7 @@ def test_one_that_the_server_closed_unused_is_made_again_and_says_nothing_of_its
                 await asyncio.sleep(0)
             assert client.connections == 0
             for _ in range(2):  # the second on the connection of the first: it is not too old
-                response = await client.send(dispatch(stream_id="s"))
+                response = await client.send(dispatch(conversation_id="s"))
                 assert (response.status, response.retries) == (Status.OK, 0)
                 assert server.connections == 2
             await client.close()
@@ -181,7 +181,7 @@ def test_what_was_never_used_before_is_not_sent_again() -> None:
             client = client_at(server.port)
             client.prepare(0, "s", from_now_ns(0.1))
             await connected(server, 1)
-            response = await client.send(dispatch(stream_id="s"))
+            response = await client.send(dispatch(conversation_id="s"))
             assert (response.error_category, response.retries) == (ErrorCategory.RESET, 0)
             assert server.connections == 1
             await client.close()
@@ -199,7 +199,7 @@ def test_a_connection_that_is_never_used_is_closed(end: str, at_once: bool) -> N
             if not at_once:
                 await until(lambda: client.connections == 1)
             if end == "stream ended":
-                client.stream_ended("s")
+                client.conversation_ended("s")
             elif end == "cut":
                 client.cut()
             else:
@@ -218,7 +218,7 @@ def test_after_a_cut_a_stream_connects_anew() -> None:
             client = client_at(server.port)
             client.prepare(0, "s", from_now_ns(0.1))
             client.cut()
-            assert (await client.send(dispatch(stream_id="s"))).status is Status.OK
+            assert (await client.send(dispatch(conversation_id="s"))).status is Status.OK
             await client.close()
 
     run(test)
@@ -236,7 +236,7 @@ def test_the_handshake_of_tls_is_over_before_the_request_is_sent(tmp_path: Path)
             client.prepare(0, "s", from_now_ns(0.1))
             await until(lambda: client.connections == 1)
             before_ns = time.monotonic_ns()
-            response = await client.send(dispatch(stream_id="s"))
+            response = await client.send(dispatch(conversation_id="s"))
             assert response.status is Status.OK
             assert response.connected_ns is not None
             assert response.connected_ns < before_ns

@@ -49,7 +49,7 @@ def test_thousands_of_streams_have_a_connection_each_whatever_the_limit_was_at_t
         async with scripted([one]) as server:
             client = client_at(server.port)
             sent = [
-                client.send(dispatch(stream_id=str(stream), max_tokens=1))
+                client.send(dispatch(conversation_id=str(stream), max_tokens=1))
                 for stream in range(STREAMS)
             ]
             responses = await asyncio.gather(*sent)
@@ -77,9 +77,9 @@ def test_a_stream_that_ends_keeps_no_port() -> None:
         async with scripted([WHOLE]) as server:
             client = client_at(server.port)
             for stream in ("a", "b", "c"):
-                assert (await client.send(dispatch(stream_id=stream))).status is Status.OK
-                client.stream_ended(stream)
-            await client.send(dispatch(stream_id="open"))
+                assert (await client.send(dispatch(conversation_id=stream))).status is Status.OK
+                client.conversation_ended(stream)
+            await client.send(dispatch(conversation_id="open"))
             while client.connections > 1:
                 await asyncio.sleep(0)
             established = "01"
@@ -109,9 +109,9 @@ def test_a_name_is_resolved_once_however_many_connections_are_made() -> None:
             assert isinstance(loop, CountingLoop)
             loop.asked.clear()
             client = client_at(server.port, "localhost")
-            await asyncio.gather(*(client.send(dispatch(stream_id=name)) for name in "abc"))
-            client.stream_ended("a")
-            response = await client.send(dispatch(stream_id="a"))
+            await asyncio.gather(*(client.send(dispatch(conversation_id=name)) for name in "abc"))
+            client.conversation_ended("a")
+            response = await client.send(dispatch(conversation_id="a"))
             assert response.status is Status.OK
             assert server.connections == 4
             assert loop.asked == ["localhost"]

@@ -60,7 +60,9 @@ def test_all_streams_and_plays_of_a_lane_are_sent_to_its_server_and_the_response
     async def test() -> None:
         async with two_servers(WHOLE) as ((one, two), replicas):
             sent = [
-                dispatch(lane=lane, ordinal=ordinal, stream_id=f"l{lane}-p{ordinal}-s{stream}")
+                dispatch(
+                    lane=lane, ordinal=ordinal, conversation_id=f"l{lane}-p{ordinal}-s{stream}"
+                )
                 for lane in range(3)
                 for ordinal in range(2)
                 for stream in range(2)
@@ -88,9 +90,9 @@ def test_a_connection_is_made_ahead_at_the_lanes_server_and_closed_when_its_stre
             replicas.prepare(1, "s", time.monotonic_ns() + 100_000_000)
             while not two.connections:
                 await asyncio.sleep(0)
-            response = await replicas.send(dispatch(lane=1, stream_id="s"))
+            response = await replicas.send(dispatch(lane=1, conversation_id="s"))
             assert (response.status, two.connections, one.connections) == (Status.OK, 1, 0)
-            replicas.stream_ended("s")
+            replicas.conversation_ended("s")
             await two.closed.wait()
 
     run(test)
@@ -100,7 +102,7 @@ def test_a_cut_ends_what_is_in_flight_at_every_server() -> None:
     async def test() -> None:
         async with two_servers(HANGING) as ((one, two), replicas):
             sending = [
-                asyncio.ensure_future(replicas.send(dispatch(lane=lane, stream_id=f"{lane}")))
+                asyncio.ensure_future(replicas.send(dispatch(lane=lane, conversation_id=f"{lane}")))
                 for lane in (0, 1)
             ]
             while not (one.requests and two.requests):
@@ -120,8 +122,8 @@ def test_a_server_that_is_gone_fails_its_own_lanes_alone() -> None:
         async with scripted([WHOLE]) as one:
             clock = LoopClock(asyncio.get_running_loop())
             replicas = open_replicas((at(one.port), at(port)), clock)
-            fine = await replicas.send(dispatch(lane=0, stream_id="a"))
-            lost = await replicas.send(dispatch(lane=1, stream_id="b"))
+            fine = await replicas.send(dispatch(lane=0, conversation_id="a"))
+            lost = await replicas.send(dispatch(lane=1, conversation_id="b"))
             assert (fine.status, lost.error_category) == (Status.OK, ErrorCategory.CONNECT)
             await replicas.close()
 

@@ -31,7 +31,7 @@ FAMILY = graph(
     [step(0, 0), step(1, 9, gap_s=1.0, joins=[Join(1, 0.0)]), step(2, 20, gap_s=2.0)],
     (Spawn(StepId(0, 0), at_issue=False, offset_s=0.0), [step(3, 1), step(4, 3, gap_s=1.0)]),
 )
-# Two flattened streams; the main one's second request follows the other's first.
+# Two flattened conversations; the main one's second request follows the other's first.
 PAIR = graph(
     [step(0, 0), step(1, 5, gap_s=0.5, after=[StepId(1, 0)]), step(2, 9, gap_s=1.0)],
     (Spawn(StepId(0, 0), at_issue=True, offset_s=0.0), [step(3, 0)]),
@@ -56,11 +56,11 @@ def checked(
     return conformity(plan_of([of], 1, scenario), table(pairs))
 
 
-def at(stream: int, turn: int, **stamps: int) -> Change:
+def at(conversation: int, turn: int, **stamps: int) -> Change:
     """Change the stamps of one step of the lane's first play."""
 
     def change(sent: Dispatch, came: Response) -> Pair:
-        if (sent.ordinal, sent.stream, sent.turn) != (0, stream, turn):
+        if (sent.ordinal, sent.conversation, sent.turn) != (0, conversation, turn):
             return sent, came
         return sent, replace(came, **stamps)  # type: ignore[arg-type]
 
@@ -92,13 +92,13 @@ def test_capped_gaps_are_held_against_what_the_caps_left_of_them() -> None:
 
 
 # FAMILY: main 0 takes 0–1, the child 1–2 and 3–4, main 1 starts at 4, main 2 at 7.
-# PAIR: main 0 and the other stream take 0–1, main 1 starts at 1.5, main 2 at 3.5.
+# PAIR: main 0 and the other conversation take 0–1, main 1 starts at 1.5, main 2 at 3.5.
 BREACHES = {
-    "before the stream's predecessor ended": (FAMILY, at(0, 2, send_ns=4 * S), (1, 0, 0, 1)),
+    "before the conversation's predecessor ended": (FAMILY, at(0, 2, send_ns=4 * S), (1, 0, 0, 1)),
     "before the gap was over": (FAMILY, at(0, 2, send_ns=6 * S), (0, 0, 0, 1)),
     "before the child was over": (FAMILY, at(1, 1, end_ns=5 * S), (0, 1, 0, 0)),
     "before the request that spawns it ended": (FAMILY, at(1, 0, send_ns=S // 2), (0, 0, 1, 0)),
-    "before a request of another stream ended": (PAIR, at(1, 0, end_ns=2 * S), (1, 0, 0, 1)),
+    "before a request of another conversation ended": (PAIR, at(1, 0, end_ns=2 * S), (1, 0, 0, 1)),
     "before the request that spawns it was issued": (PAIR, at(1, 0, send_ns=-1), (0, 0, 1, 0)),
 }
 
@@ -112,19 +112,19 @@ def test_a_request_sent_too_early_is_found(
 
 def test_a_request_that_waits_for_one_never_sent_is_found() -> None:
     run = replay([FAMILY], scenario=replace(SCENARIO, window_s=8.0))
-    pairs = [p for p in run.log.requests if (p[0].stream, p[0].turn) != (1, 1)]
+    pairs = [p for p in run.log.requests if (p[0].conversation, p[0].turn) != (1, 1)]
     found = conformity(plan_of([FAMILY], 1, SCENARIO), table(pairs))
     assert (found.order, found.joins) == (0, 1)
 
 
-def test_a_stream_whose_spawning_request_was_never_sent_is_found() -> None:
+def test_a_conversation_whose_spawning_request_was_never_sent_is_found() -> None:
     run = replay([FAMILY], scenario=replace(SCENARIO, window_s=1.5))
-    pairs = [pair for pair in run.log.requests if pair[0].stream == 1]
+    pairs = [pair for pair in run.log.requests if pair[0].conversation == 1]
     assert len(pairs) == 1
     assert conformity(plan_of([FAMILY], 1, SCENARIO), table(pairs)).spawns == 1
 
 
-def test_a_stream_that_starts_with_the_play_waits_for_no_request() -> None:
+def test_a_conversation_that_starts_with_the_play_waits_for_no_request() -> None:
     early = graph([step(0, 0)], (Spawn(None, at_issue=False, offset_s=5.0), [step(1, 5)]))
     assert checked(early).spawns == 0
     # Sent or not yet: nobody has to have spawned it.
@@ -139,14 +139,14 @@ def test_lateness_counts_from_the_earliest_instant() -> None:
     assert found.greatest_ms == 5.0
 
 
-def test_what_overflowed_ends_its_stream_and_breaks_nothing() -> None:
+def test_what_overflowed_ends_its_conversation_and_breaks_nothing() -> None:
     # The child overflows at once: its second request is never sent, and main goes on.
-    found = checked(FAMILY, status=lambda d: Status.OVERFLOW if d.stream == 1 else Status.OK)
+    found = checked(FAMILY, status=lambda d: Status.OVERFLOW if d.conversation == 1 else Status.OK)
     assert (found.order, found.joins, found.spawns) == (0, 0, 0)
     assert found.abandoned_requests > 0
 
 
-def test_a_main_stream_that_overflows_takes_with_it_what_it_would_have_spawned() -> None:
+def test_a_main_conversation_that_overflows_takes_with_it_what_it_would_have_spawned() -> None:
     # Of the first play: main 1 and 2, and the child's two, which main 0's end would have spawned.
     run = replay(
         [FAMILY], scenario=replace(SCENARIO, window_s=0.5), status=lambda _: Status.OVERFLOW
@@ -187,7 +187,7 @@ def test_resets_and_prompts_sent_again_are_found_as_recorded(tmp_path: Path) -> 
     (played,) = replay_all(LevelRun(plan, "salt"))
     first = [pair for pair in played.log.requests if pair[0].ordinal == 0]
     found = conformity(plan, table(first))
-    # The third keeps 3 of 12 blocks, and the fifth 3 of 13 of its stream's last prompt.
+    # The third keeps 3 of 12 blocks, and the fifth 3 of 13 of its conversation's last prompt.
     assert (found.resets_recorded, found.resets_sent) == (2, 2)
     assert (found.reset_kept_tokens_recorded, found.reset_kept_tokens_sent) == (2 * 192, 2 * 192)
     assert found.repeated_prompts == 1
@@ -198,7 +198,7 @@ def test_resets_and_prompts_sent_again_are_found_as_recorded(tmp_path: Path) -> 
     ("changed", "found"),
     [
         ({"kept_blocks": 9}, (1, 0, 2)),
-        ({"stream_kept_blocks": 4}, (0, 0, 3)),
+        ({"conversation_kept_blocks": 4}, (0, 0, 3)),
     ],
 )
 def test_a_prefix_other_than_the_recorded_is_found(
@@ -222,7 +222,7 @@ def test_more_declared_than_tools_and_system_prompt_is_found(tmp_path: Path) -> 
     pairs = [
         (replace(sent, prompt=replace(sent.prompt, declared_blocks=4)), came)
         for sent, came in played.log.requests
-        if sent.turn == 0 and sent.ordinal == 0 and sent.stream == 0
+        if sent.turn == 0 and sent.ordinal == 0 and sent.conversation == 0
     ]
     assert conformity(plan, table(pairs)).overdeclared == 1
 
@@ -243,7 +243,7 @@ def test_what_is_odd_in_a_recording_is_counted(tmp_path: Path) -> None:
     (played,) = replay_all(LevelRun(plan, "salt"))
     found = conformity(plan, table(played.log.requests))
     assert (found.negative_gaps, found.missing_durations) == (1, 1)
-    assert (found.empty_subagents, found.unawaited_streams) == (1, 1)
+    assert (found.empty_subagents, found.unawaited_conversations) == (1, 1)
 
 
 def test_the_recorded_sessions_are_replayed_as_recorded(real_traces: Path) -> None:

@@ -18,7 +18,8 @@ from agentx_replay.plan.graph import Join, Spawn, StepId
 from agentx_replay.plan.plan import Plan
 from agentx_replay.replay.ports import Dispatch, PlayRecord, Response
 
-# Main 0 spawns the child as it is issued; main 1 joins it, and a third stream spawned at its end.
+# Main 0 spawns the child as it is issued; main 1 joins it, and a third conversation spawned at its
+# end.
 TREE = graph(
     [step(0, 0), step(1, 9, gap_s=1.0, joins=[Join(1, 0.0), Join(2, 0.0)])],
     (Spawn(StepId(0, 0), at_issue=True, offset_s=0.0), [step(2, 1), step(3, 3, gap_s=0.1)]),
@@ -50,7 +51,7 @@ def test_a_kill_at_any_moment_is_no_breach_of_order_joins_or_spawns() -> None:
         [TREE],
         lanes=2,
         scenario=replace(SCENARIO, window_s=60.0),
-        seconds=lambda sent: 0.5 if sent.stream else 5.0,
+        seconds=lambda sent: 0.5 if sent.conversation else 5.0,
     )
     plan = plan_of([TREE], 2, SCENARIO)
     assert len(run.log.requests) > 30
@@ -60,17 +61,21 @@ def test_a_kill_at_any_moment_is_no_breach_of_order_joins_or_spawns() -> None:
 
 
 def test_a_whole_play_without_the_request_that_spawned_it_is_a_breach() -> None:
-    run = replay([TREE], seconds=lambda sent: 0.5 if sent.stream else 5.0)
-    child = [pair for pair in run.log.requests if pair[0].stream == 1 and pair[0].ordinal == 0][:1]
+    run = replay([TREE], seconds=lambda sent: 0.5 if sent.conversation else 5.0)
+    child = [
+        pair for pair in run.log.requests if pair[0].conversation == 1 and pair[0].ordinal == 0
+    ][:1]
     plan = plan_of([TREE], 1, SCENARIO)
     assert conformity(plan, requests_table(child)).spawns == 1
     assert conformity(plan, requests_table(child), {(0, 0)}).spawns == 0
 
 
-def test_a_stream_spawned_at_an_end_that_is_not_on_record_is_a_breach_even_so() -> None:
+def test_a_conversation_spawned_at_an_end_that_is_not_on_record_is_a_breach_even_so() -> None:
     # That end would be on record: it came before the child was sent.
     run = replay([TREE])
-    child = [pair for pair in run.log.requests if pair[0].stream == 2 and pair[0].ordinal == 0]
+    child = [
+        pair for pair in run.log.requests if pair[0].conversation == 2 and pair[0].ordinal == 0
+    ]
     assert conformity(plan_of([TREE], 1, SCENARIO), requests_table(child), {(0, 0)}).spawns == 1
 
 
@@ -86,7 +91,7 @@ def test_what_was_kept_of_a_prompt_in_flight_is_not_judged(tmp_path: Path) -> No
     scenario = replace(SCENARIO, window_s=30.0, start_fraction=(0.0, 0.0))
     plan = planned(corpus(tmp_path, recorded), scenario, 1)
     (played,) = replay_all(LevelRun(plan, "salt"))
-    order = [(sent.stream, sent.turn) for sent, _ in played.log.requests]
+    order = [(sent.conversation, sent.turn) for sent, _ in played.log.requests]
     at = order.index((1, 0)) + 1
     assert (0, 1) not in order[:at]
     whole = conformity(plan, requests_table(played.log.requests[:at]))

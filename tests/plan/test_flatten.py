@@ -1,7 +1,7 @@
 """Which requests of one list belong to the same agent.
 
-Each recording lists what was sent, in seconds; each expectation lists the streams by the seconds
-at which their requests started. A prompt is a string, each character one block.
+Each recording lists what was sent, in seconds; each expectation lists the conversations by the
+seconds at which their requests started. A prompt is a string, each character one block.
 """
 
 import pytest
@@ -19,7 +19,7 @@ def listed(*sent: Sent) -> list[Timed]:
 
 S = Sent
 CASES = {
-    "no requests are one empty stream": ([], [[]]),
+    "no requests are one empty conversation": ([], [[]]),
     "a prompt that grows is one agent": (
         [S(0, "ab"), S(10, "abc"), S(20, "abc"), S(30, "abcde")],
         [[0, 10, 20, 30]],
@@ -29,7 +29,7 @@ CASES = {
         [[0, 200], [10, 20, 210]],
     ),
     # The one at 10 starts while the one at 0 runs, so they are two; the one at 200 contains both.
-    "a request goes on with the deepest stream it contains": (
+    "a request goes on with the deepest conversation it contains": (
         [S(0, "ab", 100), S(10, "abd", 5), S(200, "abde")],
         [[0], [10, 200]],
     ),
@@ -78,8 +78,8 @@ CASES = {
         [S(0, "ab"), S(10, "abc"), S(20, "xy"), S(30, "xyz")],
         [[0, 10], [20, 30]],
     ),
-    # It names the session. Were it the main stream, the session would be another agent.
-    "a first call that shares nothing does not found the main stream": (
+    # It names the session. Were it the main conversation, the session would be another agent.
+    "a first call that shares nothing does not found the main conversation": (
         [S(0, "t"), S(1, "abcd"), S(3, "abX"), S(5, "abcde")],
         [[0, 1, 5], [3]],
     ),
@@ -87,11 +87,11 @@ CASES = {
         [S(0, "t"), S(1, "u"), S(3, "ab"), S(5, "abc")],
         [[0, 1], [3, 5]],
     ),
-    "a first call without blocks is on the main stream and sets none aside": (
+    "a first call without blocks is on the main conversation and sets none aside": (
         [S(0, ""), S(1, "t"), S(3, "ab"), S(5, "abc")],
         [[0, 1], [3, 5]],
     ),
-    "a request without blocks stays on the main stream": (
+    "a request without blocks stays on the main conversation": (
         [S(0, "ab"), S(2, "xy"), S(4, ""), S(6, "abc"), S(8, "xyz")],
         [[0, 4, 6], [2, 8]],
     ),
@@ -103,16 +103,16 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("sent", "streams"), CASES.values(), ids=CASES)
+@pytest.mark.parametrize(("sent", "conversations"), CASES.values(), ids=CASES)
 def test_requests_of_one_list_are_split_by_agent(
-    sent: list[Sent], streams: list[list[float]]
+    sent: list[Sent], conversations: list[list[float]]
 ) -> None:
     found = split_agents(listed(*sent), session(*sent).blocks)
-    assert [[item.start_s for item in stream] for stream in found] == streams
+    assert [[item.start_s for item in conversation] for conversation in found] == conversations
 
 
 @pytest.mark.parametrize(
-    ("streams", "kept"),
+    ("conversations", "kept"),
     [
         # Each request is (start, duration).
         ([[(0, 10), (20, 10)], [(12, 2)]], [[0, 12, 20]]),
@@ -121,10 +121,10 @@ def test_requests_of_one_list_are_split_by_agent(
         ([[(0, 1)], [(5, 10)], [(6, 1)], [(20, 1)]], [[0, 20], [5], [6]]),
         ([[(0, 1)], [(2, 0), (5, 10)], [(6, 1)]], [[0], [2, 5], [6]]),
     ],
-    ids=["in a pause", "touching", "overlaps main", "overlaps another", "whole streams"],
+    ids=["in a pause", "touching", "overlaps main", "overlaps another", "whole conversations"],
 )
-def test_only_streams_that_overlap_another_in_time_are_kept_apart(
-    streams: list[list[tuple[float, float]]], kept: list[list[float]]
+def test_only_conversations_that_overlap_another_in_time_are_kept_apart(
+    conversations: list[list[tuple[float, float]]], kept: list[list[float]]
 ) -> None:
-    apart = [listed(*(Sent(start, "a", length) for start, length in s)) for s in streams]
+    apart = [listed(*(Sent(start, "a", length) for start, length in s)) for s in conversations]
     assert [[item.start_s for item in s] for s in keep_overlapping(apart)] == kept

@@ -1,4 +1,4 @@
-"""Our streams against those of the official harness, as it recorded what it sent.
+"""Our conversations against those of the official harness, as it recorded what it sent.
 
 ``agentx-harness-1.0.12-c8-seed42.json`` is no part of the project; the test skips without it.
 ``benchmarks/official_streams.py`` compares all there is to compare where the harness is installed.
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from agentx_replay.plan.conversations import build_graph
 from agentx_replay.plan.graph import OFFICIAL
-from agentx_replay.plan.streams import build_graph
 from agentx_replay.traces.corpus import read_corpus
 from agentx_replay.traces.model import Session, Subagent
 
@@ -39,12 +39,12 @@ def places(session: Session) -> dict[int, Place]:
     return found
 
 
-def official_name(session_id: str, stream: str) -> str:
-    """What the harness calls our stream. (It labels some flattened agents otherwise.)"""
-    return session_id if stream == "main" else f"{session_id}::{stream}"
+def official_name(session_id: str, conversation: str) -> str:
+    """What the harness calls our conversation. (It labels some flattened agents otherwise.)"""
+    return session_id if conversation == "main" else f"{session_id}::{conversation}"
 
 
-def test_what_the_official_harness_sent_is_in_our_streams_at_the_same_turn(
+def test_what_the_official_harness_sent_is_in_our_conversations_at_the_same_turn(
     real_traces: Path,
 ) -> None:
     if not _SENT.is_file():
@@ -52,10 +52,11 @@ def test_what_the_official_harness_sent_is_in_our_streams_at_the_same_turn(
     ours: dict[tuple[str, int], Place] = {}
     for session in read_corpus(real_traces).sessions:
         at = places(session)
-        for stream in build_graph(session, OFFICIAL).streams:
-            name = official_name(session.id, stream.name)
+        for conversation in build_graph(session, OFFICIAL).conversations:
+            name = official_name(session.id, conversation.name)
             ours.update(
-                ((name, turn), at[step.request.index]) for turn, step in enumerate(stream.steps)
+                ((name, turn), at[step.request.index])
+                for turn, step in enumerate(conversation.steps)
             )
     sent = json.loads(_SENT.read_bytes())
     assert len(sent) == 95

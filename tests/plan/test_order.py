@@ -1,4 +1,6 @@
-"""Which requests of other streams a request waits for. Each request is (start, duration), in s."""
+"""Which requests of other conversations a request waits for. Each request is (start, duration), in
+s.
+"""
 
 import pytest
 from recordings import Sent, session
@@ -10,12 +12,12 @@ from agentx_replay.traces.model import RecordedRequest
 Recorded = list[tuple[float, float | None]]
 
 CASES: dict[str, tuple[list[Recorded], list[list[list[tuple[int, int]]]]]] = {
-    "the latest of another stream that had ended": (
+    "the latest of another conversation that had ended": (
         [[(0, 1), (2, 1), (5, 9)], [(4, 2)]],
         [[[], [], []], [[(0, 1)]]],
     ),
     "requests that overlap are not ordered": ([[(0, 100)], [(10, 1), (20, 1)]], [[[]], [[], []]]),
-    "order within a stream is not said again": ([[(0, 1), (2, 1)]], [[[], []]]),
+    "order within a conversation is not said again": ([[(0, 1), (2, 1)]], [[[], []]]),
     "one that ends as it starts": ([[(0, 4)], [(4, 1)]], [[[]], [[(0, 0)]]]),
     # 1 + 0.14 is 1.1400000000000001 in floating point; 1000 + 140 is 1140.
     "a touch is judged in milliseconds": ([[(1, 0.14)], [(1.14, 1)]], [[[]], [[(0, 0)]]]),
@@ -43,17 +45,19 @@ CASES: dict[str, tuple[list[Recorded], list[list[list[tuple[int, int]]]]]] = {
 }
 
 
-@pytest.mark.parametrize(("streams", "edges"), CASES.values(), ids=CASES)
-def test_a_request_waits_for_what_had_ended_in_other_streams(
-    streams: list[Recorded], edges: list[list[list[tuple[int, int]]]]
+@pytest.mark.parametrize(("conversations", "edges"), CASES.values(), ids=CASES)
+def test_a_request_waits_for_what_had_ended_in_other_conversations(
+    conversations: list[Recorded], edges: list[list[list[tuple[int, int]]]]
 ) -> None:
     recorded = [
         [
             timed(entry, entry.start_s)
-            for entry in session(*(Sent(start, "a", length) for start, length in stream)).entries
+            for entry in session(
+                *(Sent(start, "a", length) for start, length in conversation)
+            ).entries
             if isinstance(entry, RecordedRequest)
         ]
-        for stream in streams
+        for conversation in conversations
     ]
     found = [[[*others] for others in turns] for turns in ended_before(recorded)]
     assert found == edges

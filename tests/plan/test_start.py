@@ -20,13 +20,13 @@ def test_the_span_covers_children_and_counts_starts_not_ends() -> None:
     assert t_star_s(of, seed=1, lane=0, fraction=(0.5, 0.5)) == 300.0
 
 
-def test_a_stream_resumes_at_its_first_request_that_starts_at_or_after_t_star() -> None:
+def test_a_conversation_resumes_at_its_first_request_that_starts_at_or_after_t_star() -> None:
     of = graph([step(0, 0), step(1, 10), step(2, 20)])
     assert from_t_star(of, 10.0, primer_lead_s=10.0).turns == (1,)
     assert from_t_star(of, 10.5, primer_lead_s=10.0).turns == (2,)
 
 
-def test_a_stream_out_of_time_order_resumes_at_the_first_that_qualifies() -> None:
+def test_a_conversation_out_of_time_order_resumes_at_the_first_that_qualifies() -> None:
     of = graph([step(0, 0), step(1, 30), step(2, 20), step(3, 40)])
     assert from_t_star(of, 25.0, primer_lead_s=10.0).turns == (1,)
 

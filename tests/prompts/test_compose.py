@@ -56,12 +56,12 @@ def composer(
     )
 
 
-def send_all(play: PlayComposer, session: Session, stream: int = 0) -> list[Prompt]:
-    return [play.prompt(stream, request) for request in session.requests()]
+def send_all(play: PlayComposer, session: Session, conversation: int = 0) -> list[Prompt]:
+    return [play.prompt(conversation, request) for request in session.requests()]
 
 
-def texts(play: PlayComposer, session: Session, stream: int = 0) -> list[bytes]:
-    return [play.prompt(stream, request).messages_json() for request in session.requests()]
+def texts(play: PlayComposer, session: Session, conversation: int = 0) -> list[bytes]:
+    return [play.prompt(conversation, request).messages_json() for request in session.requests()]
 
 
 def chatml(messages_json: bytes) -> list[str]:
@@ -227,10 +227,10 @@ def test_messages_follow_one_another_in_one_array(record: Record) -> None:
     )
 
 
-def test_the_partial_block_is_not_shared_between_streams(record: Record) -> None:
+def test_the_partial_block_is_not_shared_between_conversations(record: Record) -> None:
     session = record([(220, 9, "ABC")])
     play = composer(lay_out(session, CHATML))
-    [one], [other] = texts(play, session, stream=0), texts(play, session, stream=1)
+    [one], [other] = texts(play, session, conversation=0), texts(play, session, conversation=1)
     # `[{"role":"user","content":"able` is 31 bytes; 192 words of 5 are shared, 19 are not.
     assert one[: 31 + 960] == other[: 31 + 960]
     assert one[31 + 960 :] != other[31 + 960 :]
@@ -332,7 +332,7 @@ def test_a_partial_block_with_an_id_counts_as_sent_only_when_it_is_whole(record:
     assert [len(prompt.block_ids) for prompt in prompts] == [3, 6, 7]
 
 
-def test_a_stream_that_was_forgotten_holds_no_text_and_can_still_be_rendered(
+def test_a_conversation_that_was_forgotten_holds_no_text_and_can_still_be_rendered(
     record: Record,
 ) -> None:
     session = record([(220, 9, "ABC"), (500, 9, "ABCDEFG")])

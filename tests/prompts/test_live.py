@@ -58,13 +58,13 @@ def messages(prompt: Prompt) -> list[dict[str, str]]:
 
 
 def talk(
-    session: Session, answers: Mapping[int, Answer | None], streams: Sequence[int] = (0,) * 9
+    session: Session, answers: Mapping[int, Answer | None], conversations: Sequence[int] = (0,) * 9
 ) -> list[Prompt]:
     """Send a session's requests in order, each answered before the next."""
     play = live(session)
     prompts = []
     for request in session.requests():
-        prompts.append(play.prompt(streams[request.index], request))
+        prompts.append(play.prompt(conversations[request.index], request))
         if request.index in answers:
             play.answered(request.index, answers[request.index])
     return prompts
@@ -132,20 +132,20 @@ def test_a_cut_inside_an_answer_keeps_its_beginning(record: Record) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "streams", "said_last"),
+    ("lines", "conversations", "said_last"),
     [
-        # Another stream goes on from the same prompt: it says the same answer.
+        # Another conversation goes on from the same prompt: it says the same answer.
         ((*TWO, (310, 5, "abxy")), (0, 0, 1), [said(20)]),
-        # A stream goes on from its own prompt though another sent it later…
+        # A conversation goes on from its own prompt though another sent it later…
         (((150, 20, "abp"), (150, 20, "abq"), (300, 5, "abcd")), (0, 1, 0), [said(20)]),
         # …but from another's if it shares more of it.
         ((*TWO, (500, 5, "abcdefg")), (0, 1, 0), [said(20), said(30)]),
     ],
 )
-def test_a_stream_goes_on_from_the_prompt_of_which_it_shares_most(
-    record: Record, lines: Sequence[Line], streams: Sequence[int], said_last: list[str]
+def test_a_conversation_goes_on_from_the_prompt_of_which_it_shares_most(
+    record: Record, lines: Sequence[Line], conversations: Sequence[int], said_last: list[str]
 ) -> None:
-    _, _, third = talk(record(lines), {0: answer(20), 1: answer(30)}, streams=streams)
+    _, _, third = talk(record(lines), {0: answer(20), 1: answer(30)}, conversations=conversations)
     assert [each["content"] for each in messages(third)[1::2]] == said_last
 
 
@@ -255,7 +255,7 @@ def test_lengths_and_sharing_are_the_recorded_ones_whatever_was_answered(tokens:
 def test_any_answers_leave_a_conversation_of_the_recorded_length(
     record: Record, lines: list[Line], system_tokens: int, chance: Random
 ) -> None:
-    """On three streams, some of whose requests are answered and some of which end."""
+    """On three conversations, some of whose requests are answered and some of which end."""
     session = record(lines, system_tokens=system_tokens)
     layout, play = lay_out(session, CHATML), live(session)
     for request in session.requests():

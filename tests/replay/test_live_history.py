@@ -50,13 +50,15 @@ class Speaking:
             status, send_ns, self.clock.now_ns(), completion_tokens=told.tokens, answer=answer
         )
 
-    def prepare(self, lane: int, stream_id: str, due_ns: int, compose: Callable[[], int]) -> None:
+    def prepare(
+        self, lane: int, conversation_id: str, due_ns: int, compose: Callable[[], int]
+    ) -> None:
         """There is no connection to make."""
 
     def cut(self) -> None:
         """Nothing is in flight when these replays end."""
 
-    def stream_ended(self, stream_id: str) -> None:
+    def conversation_ended(self, conversation_id: str) -> None:
         """There is no connection to close."""
 
     async def close(self) -> None:

@@ -30,9 +30,9 @@ def played(
 
 
 def sent(of: Played, ordinal: int = 0) -> list[tuple[float, int, int]]:
-    """(second, stream, turn) of the requests of a play of lane 0."""
+    """(second, conversation, turn) of the requests of a play of lane 0."""
     return sorted(
-        (r.send_ns / S, d.stream, d.turn)
+        (r.send_ns / S, d.conversation, d.turn)
         for d, r in of.log.requests
         if (d.lane, d.ordinal) == (0, ordinal)
     )
@@ -114,7 +114,7 @@ def test_what_would_wait_for_ever_waits_for_nothing(tmp_path: Path) -> None:
 
 
 def test_a_child_that_fails_is_waited_for_no_longer(tmp_path: Path) -> None:
-    # Its one request never fits the engine: an overflow ends the stream, and the join opens.
+    # Its one request never fits the engine: an overflow ends the conversation, and the join opens.
     of = corpus(
         tmp_path,
         session(

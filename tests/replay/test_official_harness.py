@@ -69,8 +69,10 @@ def sent(real_traces: Path) -> dict[str, list[Sent]]:
     run_virtual(main())
     by_phase: dict[str, list[Sent]] = defaultdict(list)
     for dispatch, response in sorted(log.requests, key=lambda pair: pair[1].send_ns):
-        stream = plan.play(dispatch.lane, dispatch.ordinal).graph.streams[dispatch.stream]
-        suffix = "" if stream.name == "main" else f"::{stream.name}"
+        conversation = plan.play(dispatch.lane, dispatch.ordinal).graph.conversations[
+            dispatch.conversation
+        ]
+        suffix = "" if conversation.name == "main" else f"::{conversation.name}"
         by_phase[dispatch.phase].append(
             (response.send_ns / S, dispatch.lane, dispatch.session_id + suffix, dispatch.turn)
         )

@@ -85,7 +85,7 @@ def test_a_join_waits_for_all_that_the_child_spawned() -> None:
     assert play.ended(StepId(2, 0), 8 * S) == [Due(MAIN[1], 8 * S)]
 
 
-def test_a_step_waits_for_the_order_across_streams_and_adds_no_gap_after_it() -> None:
+def test_a_step_waits_for_the_order_across_conversations_and_adds_no_gap_after_it() -> None:
     spawn = Spawn(MAIN[0], at_issue=True, offset_s=0)
     child = [step(2, 0), step(3, 2)]
     play = play_of(graph([step(0, 0), step(1, 9, gap_s=1, after=[CHILD[0]])], (spawn, child)))
@@ -109,7 +109,7 @@ def test_a_background_child_holds_the_play_but_no_step() -> None:
     assert play.drained
 
 
-def test_an_overflow_ends_its_stream_and_releases_what_waited_for_it() -> None:
+def test_an_overflow_ends_its_conversation_and_releases_what_waited_for_it() -> None:
     main = [step(0, 0), step(1, 9, joins=[Join(1, 0.0)], after=[StepId(1, 2)])]
     child = [step(2, 0), step(3, 1), step(4, 2)]
     grandchild = (Spawn(CHILD[1], at_issue=False, offset_s=0), [step(5, 1)])
@@ -121,19 +121,19 @@ def test_an_overflow_ends_its_stream_and_releases_what_waited_for_it() -> None:
     play.issued(CHILD[0], 0)
     # Its two other steps, and the grandchild that the second would have spawned, never come.
     assert play.give_up(1, 5 * S) == [Due(MAIN[1], 5 * S)]
-    assert play.stream_over(1)
+    assert play.conversation_over(1)
     play.issued(MAIN[1], 5 * S)
     play.ended(MAIN[1], 6 * S)
     assert play.drained
 
 
-def test_a_stream_without_a_spawning_step_starts_with_the_play() -> None:
+def test_a_conversation_without_a_spawning_step_starts_with_the_play() -> None:
     early = Spawn(None, at_issue=False, offset_s=0.25)
     play = play_of(graph([step(0, 1)], (early, [step(1, 0.25)])))
     assert play.start(S) == [Due(MAIN[0], S), Due(CHILD[0], 1_250_000_000)]
 
 
-def test_a_play_from_t_star_resumes_each_stream_and_keeps_live_children() -> None:
+def test_a_play_from_t_star_resumes_each_conversation_and_keeps_live_children() -> None:
     main = [step(0, 0), step(1, 10), step(2, 30, joins=[Join(1, 0.0)])]
     child = (Spawn(MAIN[1], at_issue=False, offset_s=0), [step(3, 12), step(4, 25)])
     of = graph(main, child)
@@ -147,7 +147,7 @@ def test_a_play_from_t_star_resumes_each_stream_and_keeps_live_children() -> Non
     assert play.ended(CHILD[1], 3 * S) == [Due(MAIN[2], 3 * S)]
 
 
-def test_a_main_stream_over_at_t_star_leaves_its_children_in_the_slot() -> None:
+def test_a_main_conversation_over_at_t_star_leaves_its_children_in_the_slot() -> None:
     child = (Spawn(MAIN[0], at_issue=False, offset_s=0), [step(1, 5), step(2, 25)])
     of = graph([step(0, 0)], child)
     play = play_of(of, from_t_star(of, 20.0, primer_lead_s=10.0))

@@ -21,11 +21,11 @@ def test_a_first_prompt_keeps_nothing_and_the_next_what_it_begins_with() -> None
     assert sent.send(0, ids(1, 2, 9)) == Kept(2, 2)
 
 
-def test_a_stream_may_keep_what_another_stream_of_the_play_sent() -> None:
+def test_a_conversation_may_keep_what_another_conversation_of_the_play_sent() -> None:
     sent = SentBlocks()
     sent.send(0, ids(1, 2, 3))
     assert sent.send(1, ids(1, 2, 7)) == Kept(2, 0)
-    # Back on stream 0: its own last prompt began with 1, 2; stream 1 sent the 7.
+    # Back on conversation 0: its own last prompt began with 1, 2; conversation 1 sent the 7.
     assert sent.send(0, ids(1, 2, 7, 8)) == Kept(3, 2)
 
 
@@ -42,7 +42,7 @@ def test_the_blocks_that_two_prompts_have_in_common() -> None:
     assert common_blocks(ids(), ids(1)) == 0
 
 
-def test_the_idle_time_skipped_since_the_streams_previous_end_goes_with_a_request() -> None:
+def test_the_idle_time_skipped_since_the_conversations_previous_end_goes_with_a_request() -> None:
     of = graph([step(0, 0), step(1, 60, gap_s=50.0), step(2, 70, gap_s=3.0)])
     run = replay([of], scenario=replace(SCENARIO, system_idle_cap_s=10.0))
     # Ended at 1, due at 51, fired at 11: 40 s skipped. The 3 s after it are under the cap.

@@ -20,7 +20,7 @@ def test_primers_are_spread_so_that_all_t_stars_coincide() -> None:
     assert offsets_ns == [6 * S, 0, 9_500_000_000]
 
 
-def test_every_stream_with_history_and_a_future_is_primed_once_with_one_token() -> None:
+def test_every_conversation_with_history_and_a_future_is_primed_once_with_one_token() -> None:
     child = (Spawn(StepId(0, 0), at_issue=False, offset_s=0.0), [step(2, 45), step(3, 70)])
     over = (Spawn(StepId(0, 0), at_issue=False, offset_s=0.0), [step(4, 20)])
     run = replay([graph([step(0, 0), step(1, 100)], child, over)], scenario=FROM_THE_MIDDLE)
@@ -73,11 +73,11 @@ def test_pressure_counts_children_and_recycled_plays_alike() -> None:
     ]
 
 
-def test_pressure_keeps_the_order_across_streams() -> None:
+def test_pressure_keeps_the_order_across_conversations() -> None:
     scenario = dataclasses.replace(SCENARIO, warmup_requests=4)
     child = (Spawn(StepId(0, 0), at_issue=True, offset_s=0.0), [step(2, 1)])
     of = graph([step(0, 0), step(1, 50, after=[StepId(1, 0)]), step(3, 60)], child)
-    run = replay([of], scenario=scenario, seconds=lambda d: 6.0 if d.stream else 1.0)
+    run = replay([of], scenario=scenario, seconds=lambda d: 6.0 if d.conversation else 1.0)
     assert run.log.sent("pressure") == [
         (0.0, 0, 0, 0, 0),
         (0.0, 0, 0, 1, 0),

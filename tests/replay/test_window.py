@@ -75,7 +75,9 @@ def test_n_trees_are_alive_at_all_times() -> None:
 
 def test_a_slot_is_held_until_background_children_have_drained() -> None:
     background = (Spawn(StepId(0, 0), at_issue=True, offset_s=0.0), [step(1, 0)])
-    run = replay([graph([step(0, 0)], background)], seconds=lambda d: 9.0 if d.stream else 1.0)
+    run = replay(
+        [graph([step(0, 0)], background)], seconds=lambda d: 9.0 if d.conversation else 1.0
+    )
     assert run.log.sent()[:3] == [(0.0, 0, 0, 0, 0), (0.0, 0, 0, 1, 0), (9.0, 0, 1, 0, 0)]
 
 
@@ -183,7 +185,7 @@ def test_what_outlives_the_grace_is_cut_and_recorded_as_cut() -> None:
     assert run.result.window.drained_ns == 8 * S
 
 
-def test_a_failed_request_is_recorded_and_its_stream_goes_on_after_the_gap() -> None:
+def test_a_failed_request_is_recorded_and_its_conversation_goes_on_after_the_gap() -> None:
     of = graph([step(0, 0), step(1, 9, gap_s=3.0)])
     run = replay(
         [of],
@@ -196,13 +198,13 @@ def test_a_failed_request_is_recorded_and_its_stream_goes_on_after_the_gap() -> 
     ]
 
 
-def test_an_overflow_ends_the_stream_and_the_lane_takes_the_next_session() -> None:
+def test_an_overflow_ends_the_conversation_and_the_lane_takes_the_next_session() -> None:
     of = graph([step(0, 0), step(1, 9, gap_s=3.0)])
     run = replay(
         [of], scenario=dataclasses.replace(SCENARIO, window_s=1.5), status=lambda d: Status.OVERFLOW
     )
     assert run.log.sent() == [(0.0, 0, 0, 0, 0), (1.0, 0, 1, 0, 0)]
-    assert run.endpoint.ended_streams[0] == "t-c1-l0-p0-s0"
+    assert run.endpoint.ended_conversations[0] == "t-c1-l0-p0-s0"
 
 
 def test_the_run_stops_when_more_than_a_tenth_failed_of_twenty() -> None:
@@ -237,15 +239,17 @@ def test_the_same_plan_gives_the_same_requests_twice() -> None:
     assert replay(graphs, lanes=3).log.sent() == replay(graphs, lanes=3).log.sent()
 
 
-def test_a_request_names_the_stream_that_spawned_its_own() -> None:
-    """Stream 2 is spawned by the child that is stream 1, stream 3 by nobody: by the main stream."""
+def test_a_request_names_the_conversation_that_spawned_its_own() -> None:
+    """Conversation 2 is spawned by the child that is conversation 1, conversation 3 by nobody: by
+    the main conversation.
+    """
     by_main = (Spawn(StepId(0, 0), at_issue=True, offset_s=0.0), [step(1, 0)])
     by_child = (Spawn(StepId(1, 0), at_issue=True, offset_s=0.0), [step(2, 0)])
     with_play = (Spawn(None, at_issue=True, offset_s=0.0), [step(3, 0)])
     run = replay([graph([step(0, 0)], by_main, by_child, with_play)])
     first = [d for d, _ in run.log.requests if d.ordinal == 0]
     play = first[0].play_id
-    assert {d.stream: d.parent_stream_id for d in first} == {
+    assert {d.conversation: d.parent_conversation_id for d in first} == {
         0: None,
         1: f"{play}-s0",
         2: f"{play}-s1",
@@ -257,11 +261,14 @@ def test_a_request_names_the_stream_that_spawned_its_own() -> None:
 
 
 def prepared(run: Outcome) -> list[tuple[float, int, str, float]]:
-    """(second told, lane, stream, second it is due) of each call, in order."""
-    return [(at / S, lane, stream, due / S) for at, lane, stream, due in run.endpoint.prepared]
+    """(second told, lane, conversation, second it is due) of each call, in order."""
+    return [
+        (at / S, lane, conversation, due / S)
+        for at, lane, conversation, due in run.endpoint.prepared
+    ]
 
 
-def test_the_endpoint_is_told_of_each_stream_500_ms_before_its_timer() -> None:
+def test_the_endpoint_is_told_of_each_conversation_500_ms_before_its_timer() -> None:
     child = (Spawn(StepId(0, 0), at_issue=True, offset_s=4.0), [step(4, 5)])
     of = graph([step(0, 2), step(2, 30, gap_s=7.0)], child)
     run = replay([of], scenario=dataclasses.replace(SCENARIO, window_s=20.0))

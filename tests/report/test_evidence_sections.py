@@ -31,7 +31,8 @@ CASES = {
         plays=23,
         raised_outputs=4,
         conformity=replace(
-            OF, dropped_requests=7, missing_durations=105, empty_subagents=2, unawaited_streams=1
+            OF, dropped_requests=7, missing_durations=105, empty_subagents=2,
+            unawaited_conversations=1
         ),
     ),
     "idle time skipped": replace(KEPT, system_skipped_s=1234.56, tree_skipped_s=0.0),

@@ -25,12 +25,12 @@ def dispatch(prompt_tokens: int, max_tokens: int, seed: int = 0) -> Dispatch:
     return Dispatch(
         request_id="r",
         play_id="p",
-        stream_id="s",
+        conversation_id="s",
         concurrency=1,
         lane=0,
         ordinal=0,
         session_id="x",
-        stream=0,
+        conversation=0,
         turn=0,
         request_index=0,
         phase=Phase.WINDOW,
@@ -99,7 +99,7 @@ def test_a_cut_returns_what_arrived() -> None:
         assert (nothing.status, nothing.http_status) == (Status.CUT, None)
         assert len(nothing.arrival_ns) == 0
         assert endpoint.engine.running == endpoint.engine.waiting == 0
-        endpoint.stream_ended("s")
+        endpoint.conversation_ended("s")
         assert (await endpoint.send(dispatch(10, 1))).status is Status.OK
 
     with_endpoint(use)

@@ -92,7 +92,7 @@ def test_no_generated_request_exceeds_its_limits(limits: Limits, tmp_path: Path)
             assert request.block_count == request.input_tokens // 64
 
 
-def test_a_main_stream_waits_for_its_subagents_but_not_for_those_in_the_background(
+def test_a_main_conversation_waits_for_its_subagents_but_not_for_those_in_the_background(
     bundled: Corpus,
 ) -> None:
     for session in bundled.sessions:

@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 import pytest
 
+from agentx_replay.plan.conversations import build_graph
 from agentx_replay.plan.graph import OFFICIAL
-from agentx_replay.plan.streams import build_graph
 from agentx_replay.traces.corpus import read_corpus
 from agentx_replay.traces.model import Corpus, RecordedRequest, Session
 from agentx_replay.traces.statistics import CorpusStatistics, corpus_statistics
@@ -19,9 +19,9 @@ pytestmark = pytest.mark.skipif(not REAL.is_dir(), reason="no real recordings on
 
 
 def official_streams(session: Session) -> list[list[RecordedRequest]]:
-    """Return the streams of the main list, flattened agents pulled apart."""
-    streams = build_graph(session, OFFICIAL).streams
-    return [[s.request for s in each.steps] for each in streams if each.name[:3] != "sa:"]
+    """Return the conversations of the main list, flattened agents pulled apart."""
+    conversations = build_graph(session, OFFICIAL).conversations
+    return [[s.request for s in each.steps] for each in conversations if each.name[:3] != "sa:"]
 
 
 @pytest.fixture(scope="module")

@@ -72,7 +72,7 @@ def test_a_session_is_counted_with_its_subagents_its_reuse_and_its_edits() -> No
     assert (found.resets, found.edits) == (1, 3)
 
 
-def test_resets_are_counted_in_the_streams_that_the_caller_knows() -> None:
+def test_resets_are_counted_in_the_conversations_that_the_caller_knows() -> None:
     turns = session(
         "turns",
         [request(t, 640, 1, range(100 * (t % 2), 100 * (t % 2) + 10)) for t in range(4)],

@@ -1,4 +1,5 @@
-"""From a recording to a graph: which streams a session has, and what each of their steps waits for.
+"""From a recording to a graph: which conversations a session has, and what each of their steps
+waits for.
 
 ``build_graph`` is a pure function of the recording and the rules it is read by. It knows no
 clock, no lanes and no t*; who shares a prompt with whom is in ``flatten.py``, who had ended when
@@ -12,7 +13,15 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from agentx_replay.plan.flatten import keep_overlapping, split_agents
-from agentx_replay.plan.graph import GraphRules, Join, SessionGraph, Spawn, Step, StepId, Stream
+from agentx_replay.plan.graph import (
+    Conversation,
+    GraphRules,
+    Join,
+    SessionGraph,
+    Spawn,
+    Step,
+    StepId,
+)
 from agentx_replay.plan.order import ended_before
 from agentx_replay.plan.times import (
     EPSILON_S,
@@ -27,7 +36,7 @@ from agentx_replay.plan.times import (
 )
 from agentx_replay.traces.model import RecordedRequest, Session, Subagent
 
-ORPHANED = "subagents recorded before any request of the main stream"
+ORPHANED = "subagents recorded before any request of the main conversation"
 """Why requests are dropped where ``keep_early_markers`` is off."""
 
 _MAIN_SCOPE = -1
@@ -35,9 +44,10 @@ _MAIN_SCOPE = -1
 
 @dataclass(frozen=True, slots=True)
 class _Child:
-    """A child stream. ``after`` is the main turn that spawns it, None where none comes before;
-    ``join`` the one that waits for it, None where none does. Order across streams holds among
-    those of one ``scope``: the main stream and the flattened ones, or one subagent's.
+    """A child conversation. ``after`` is the main turn that spawns it, None where none comes
+    before; ``join`` the one that waits for it, None where none does. Order across conversations
+    holds among those of one ``scope``: the main conversation and the flattened ones, or one
+    subagent's.
     """
 
     name: str
@@ -50,36 +60,41 @@ class _Child:
 
 
 def build_graph(session: Session, rules: GraphRules) -> SessionGraph:
-    """Return the streams of ``session`` under ``rules``, the main one first.
+    """Return the conversations of ``session`` under ``rules``, the main one first.
 
-    Then come the subagents' streams and then the flattened agents', in the official order: by
+    Then come the subagents' conversations and then the flattened agents', in the official order: by
     branch (the children of one spawning and one joining step), branches by first appearance. A
-    subagent without requests has no stream; a session without main requests has an empty main
+    subagent without requests has no conversation; a session without main requests has an empty main
     one. Nothing waits in a circle: a step waits only for what was recorded before it.
     """
-    main, flattened = _main_streams(session, rules)
-    subagents, dropped = _subagent_streams(session, main, rules)
+    main, flattened = _main_conversations(session, rules)
+    subagents, dropped = _subagent_conversations(session, main, rules)
     branches = _branches(subagents) + _branches(flattened)
     children = [child for branch in branches for child in branch]
     after = _order([(_MAIN_SCOPE, main), *((child.scope, child.requests) for child in children)])
     predecessors = _list_predecessors(session)
     joins = _joins(main, children, rules)
-    streams = [Stream(0, "main", _steps(main, after[0], joins, predecessors, rules), None, False)]
+    conversations = [
+        Conversation(0, "main", _steps(main, after[0], joins, predecessors, rules), None, False)
+    ]
     for branch in branches:
         for child in branch:
-            index = len(streams)
+            index = len(conversations)
             steps = _steps(child.requests, after[index], {}, predecessors, rules)
             spawn = _spawn(main, branch, child, rules)
-            streams.append(Stream(index, child.name, steps, spawn, child.join is None))
+            conversations.append(Conversation(index, child.name, steps, spawn, child.join is None))
     reason = ORPHANED if dropped else ""
-    return SessionGraph(session.id, tuple(streams), dropped_requests=dropped, drop_reason=reason)
+    return SessionGraph(
+        session.id, tuple(conversations), dropped_requests=dropped, drop_reason=reason
+    )
 
 
-# -- streams ---------------------------------------------------------------------------------------
+# -- conversations
+# ---------------------------------------------------------------------------------------
 
 
-def _main_streams(session: Session, rules: GraphRules) -> tuple[list[Timed], list[_Child]]:
-    """Return the main stream and the agents flattened into its list.
+def _main_conversations(session: Session, rules: GraphRules) -> tuple[list[Timed], list[_Child]]:
+    """Return the main conversation and the agents flattened into its list.
 
     A list that holds one agent stays in file order.
     """
@@ -102,10 +117,10 @@ def _main_streams(session: Session, rules: GraphRules) -> tuple[list[Timed], lis
     return main, children
 
 
-def _subagent_streams(
+def _subagent_conversations(
     session: Session, main: Sequence[Timed], rules: GraphRules
 ) -> tuple[list[_Child], int]:
-    """Return the subagents' streams, and how many requests the rules drop."""
+    """Return the subagents' conversations, and how many requests the rules drop."""
     turns = {item.request.index: turn for turn, item in enumerate(main)}
     children: list[_Child] = []
     dropped, last_turn = 0, -1
@@ -128,7 +143,7 @@ def _subagent(
     after: int | None,
     rules: GraphRules,
 ) -> list[_Child]:
-    """Return the streams of one subagent. They start and are waited for together."""
+    """Return the conversations of one subagent. They start and are waited for together."""
     inner = inner_times(subagent, corrected=rules.corrected_spawns)
     start = spawn_s(subagent, corrected=rules.corrected_spawns)
     end = end_s(subagent, inner, corrected=rules.corrected_spawns)
@@ -149,8 +164,8 @@ def _subagent(
 
 
 def _agents(listed: Sequence[Timed], session: Session, rules: GraphRules) -> list[list[Timed]]:
-    streams = split_agents(listed, session.blocks)
-    return keep_overlapping(streams) if rules.split_only_overlapping else streams
+    conversations = split_agents(listed, session.blocks)
+    return keep_overlapping(conversations) if rules.split_only_overlapping else conversations
 
 
 def _joining_turn(main: Sequence[Timed], after: int | None, end: float) -> int | None:
@@ -199,7 +214,7 @@ def _spawn(
 def _joins(
     main: Sequence[Timed], children: Sequence[_Child], rules: GraphRules
 ) -> dict[int, tuple[Join, ...]]:
-    """Return the joins of each main turn that has any; ``children[i]`` is stream i + 1."""
+    """Return the joins of each main turn that has any; ``children[i]`` is conversation i + 1."""
     joins: dict[int, tuple[Join, ...]] = {}
     for index, child in enumerate(children, start=1):
         if child.join is not None:
@@ -210,18 +225,21 @@ def _joins(
 
 
 def _order(
-    streams: Sequence[tuple[int, Sequence[Timed]]],
+    conversations: Sequence[tuple[int, Sequence[Timed]]],
 ) -> list[list[tuple[StepId, ...]]]:
-    """Return, by stream and turn, the steps of other streams of its scope that had ended."""
+    """Return, by conversation and turn, the steps of other conversations of its scope that had
+    ended.
+    """
     scopes: dict[int, list[int]] = defaultdict(list)
-    for index, (scope, _) in enumerate(streams):
+    for index, (scope, _) in enumerate(conversations):
         scopes[scope].append(index)
-    after: list[list[tuple[StepId, ...]]] = [[] for _ in streams]
+    after: list[list[tuple[StepId, ...]]] = [[] for _ in conversations]
     for members in scopes.values():
-        edges = ended_before([streams[index][1] for index in members])
+        edges = ended_before([conversations[index][1] for index in members])
         for index, turns in zip(members, edges, strict=True):
             after[index] = [
-                tuple(StepId(members[step.stream], step.turn) for step in steps) for steps in turns
+                tuple(StepId(members[step.conversation], step.turn) for step in steps)
+                for steps in turns
             ]
     return after
 

@@ -1,4 +1,4 @@
-"""A session's graph: its streams, when each starts, what waits for what, under both readings.
+"""A session's graph: its conversations, when each starts, what waits for what, under both readings.
 
 Prompts are strings, each character one block; times are in seconds.
 """
@@ -6,17 +6,17 @@ Prompts are strings, each character one block; times are in seconds.
 import pytest
 from recordings import Marker, Sent, session
 
+from agentx_replay.plan.conversations import ORPHANED, build_graph
 from agentx_replay.plan.graph import (
     FAITHFUL,
     OFFICIAL,
+    Conversation,
     GraphRules,
     Join,
     SessionGraph,
     Spawn,
     StepId,
-    Stream,
 )
-from agentx_replay.plan.streams import ORPHANED, build_graph
 
 BOTH = pytest.mark.parametrize("rules", [OFFICIAL, FAITHFUL], ids=["official", "faithful"])
 
@@ -25,18 +25,18 @@ def graph(rules: GraphRules, *recorded: Sent | Marker) -> SessionGraph:
     return build_graph(session(*recorded), rules)
 
 
-def only_child(rules: GraphRules, *recorded: Sent | Marker) -> Stream:
-    _, child = graph(rules, *recorded).streams
+def only_child(rules: GraphRules, *recorded: Sent | Marker) -> Conversation:
+    _, child = graph(rules, *recorded).conversations
     return child
 
 
-def starts(stream: Stream) -> list[float]:
-    return [step.start_s for step in stream.steps]
+def starts(conversation: Conversation) -> list[float]:
+    return [step.start_s for step in conversation.steps]
 
 
 def joins(of: SessionGraph) -> dict[int, tuple[Join, ...]]:
-    """By turn of the main stream, where there are any."""
-    return {turn: step.joins for turn, step in enumerate(of.streams[0].steps) if step.joins}
+    """By turn of the main conversation, where there are any."""
+    return {turn: step.joins for turn, step in enumerate(of.conversations[0].steps) if step.joins}
 
 
 # -- gaps ------------------------------------------------------------------------------------------
@@ -60,8 +60,9 @@ GAPS = {
         [0, 18, 10],
         [0, 18, 10],
     ),
-    # The list is 0, 5, 30; the stream of the third request is 0, 30: its gap is 30 - (0 + 10).
-    "no think time counted from a request of another stream": (
+    # The list is 0, 5, 30; the conversation of the third request is 0, 30: its gap is 30 - (0 +
+    # 10).
+    "no think time counted from a request of another conversation": (
         [Sent(0, "ab", 10), Sent(5, "ax", 2), Sent(30, "abc", think_time_s=23)],
         [0, 20],
         [0, 20],
@@ -75,11 +76,11 @@ GAPS = {
 
 
 @pytest.mark.parametrize(("recorded", "official", "faithful"), GAPS.values(), ids=GAPS)
-def test_gaps_of_the_main_stream(
+def test_gaps_of_the_main_conversation(
     recorded: list[Sent | Marker], official: list[float], faithful: list[float]
 ) -> None:
     for rules, expected in ((OFFICIAL, official), (FAITHFUL, faithful)):
-        main = graph(rules, *recorded).streams[0]
+        main = graph(rules, *recorded).conversations[0]
         assert [step.gap_s for step in main.steps] == expected
         ends_s = [step.start_s + (step.request.duration_s or 0) for step in main.steps]
         assert [step.end_s for step in main.steps] == ends_s
@@ -98,13 +99,13 @@ def test_a_marker_at_its_completion_is_officially_read_as_the_spawn() -> None:
     )
     official = graph(OFFICIAL, *recorded)
     # At the live end, with the inner requests at 134 and 154; 134 + 126 = 260 joins the last one.
-    assert official.streams[1].spawn == Spawn(StepId(0, 0), at_issue=False, offset_s=0)
-    assert starts(official.streams[1]) == [134, 154]
+    assert official.conversations[1].spawn == Spawn(StepId(0, 0), at_issue=False, offset_s=0)
+    assert starts(official.conversations[1]) == [134, 154]
     assert joins(official) == {2: (Join(1, 0),)}
     faithful = graph(FAITHFUL, *recorded)
     # 8 - 7 = 1 s after the live end; ended at 134, joined 153 - 134 = 19 s later.
-    assert faithful.streams[1].spawn == Spawn(StepId(0, 0), at_issue=False, offset_s=1)
-    assert starts(faithful.streams[1]) == [8, 28]
+    assert faithful.conversations[1].spawn == Spawn(StepId(0, 0), at_issue=False, offset_s=1)
+    assert starts(faithful.conversations[1]) == [8, 28]
     assert joins(faithful) == {1: (Join(1, 19),)}
 
 
@@ -136,10 +137,10 @@ def test_children_of_a_branch_officially_count_from_its_first_spawn() -> None:
         Sent(20, "ab"),
     )
     official, faithful = graph(OFFICIAL, *recorded), graph(FAITHFUL, *recorded)
-    spawns = [stream.spawn for stream in official.streams[1:]]
+    spawns = [conversation.spawn for conversation in official.conversations[1:]]
     assert spawns == [Spawn(StepId(0, 0), False, 0), Spawn(StepId(0, 0), False, 4)]
     # Faithfully the wait from the end at 5 is kept: 6 - 5 and 10 - 5.
-    spawns = [stream.spawn for stream in faithful.streams[1:]]
+    spawns = [conversation.spawn for conversation in faithful.conversations[1:]]
     assert spawns == [Spawn(StepId(0, 0), False, 1), Spawn(StepId(0, 0), False, 5)]
 
 
@@ -151,11 +152,11 @@ def test_a_branch_whose_first_spawn_overlaps_is_officially_at_issue_as_a_whole()
         Sent(20, "ab"),
     )
     official, faithful = graph(OFFICIAL, *recorded), graph(FAITHFUL, *recorded)
-    assert official.streams[2].spawn == Spawn(StepId(0, 0), at_issue=True, offset_s=10)
-    assert faithful.streams[2].spawn == Spawn(StepId(0, 0), at_issue=False, offset_s=5)
+    assert official.conversations[2].spawn == Spawn(StepId(0, 0), at_issue=True, offset_s=10)
+    assert faithful.conversations[2].spawn == Spawn(StepId(0, 0), at_issue=False, offset_s=5)
 
 
-def test_streams_go_by_branch_and_branches_by_first_appearance() -> None:
+def test_conversations_go_by_branch_and_branches_by_first_appearance() -> None:
     # one and three are joined at 20, two is not joined.
     of = graph(
         OFFICIAL,
@@ -165,8 +166,13 @@ def test_streams_go_by_branch_and_branches_by_first_appearance() -> None:
         Marker(4, [Sent(4, "z")], 1, agent_id="three"),
         Sent(20, "ab"),
     )
-    assert [stream.name for stream in of.streams] == ["main", "sa:one", "sa:three", "sa:two"]
-    assert [stream.index for stream in of.streams] == [0, 1, 2, 3]
+    assert [conversation.name for conversation in of.conversations] == [
+        "main",
+        "sa:one",
+        "sa:three",
+        "sa:two",
+    ]
+    assert [conversation.index for conversation in of.conversations] == [0, 1, 2, 3]
 
 
 def test_an_inner_time_before_the_marker_officially_counts_from_it_and_no_other_does() -> None:
@@ -180,9 +186,9 @@ def test_an_inner_time_before_the_marker_officially_counts_from_it_and_no_other_
 
 
 @BOTH
-def test_a_subagent_without_requests_has_no_stream(rules: GraphRules) -> None:
+def test_a_subagent_without_requests_has_no_conversation(rules: GraphRules) -> None:
     of = graph(rules, Sent(0, "a"), Marker(2, [], 5), Sent(20, "ab"))
-    assert [stream.name for stream in of.streams] == ["main"]
+    assert [conversation.name for conversation in of.conversations] == ["main"]
     assert (joins(of), of.dropped_requests) == ({}, 0)
 
 
@@ -206,7 +212,7 @@ def test_the_first_later_request_that_starts_at_the_childs_end_or_after_joins_it
         Sent(20, "abc"),
     )
     assert list(joins(of)) == ([] if joined is None else [joined])
-    assert of.streams[1].background == (joined is None)
+    assert of.conversations[1].background == (joined is None)
 
 
 @BOTH
@@ -238,7 +244,7 @@ def test_a_pause_is_never_negative() -> None:
 
 def test_a_subagent_before_every_main_request_is_officially_dropped_and_counted() -> None:
     of = graph(OFFICIAL, Marker(0, [Sent(0, "x"), Sent(1, "xy")], 3), Sent(10, "a"))
-    assert [stream.name for stream in of.streams] == ["main"]
+    assert [conversation.name for conversation in of.conversations] == ["main"]
     assert (of.dropped_requests, of.drop_reason) == (2, ORPHANED)
 
 
@@ -250,20 +256,21 @@ def test_a_subagent_before_every_main_request_faithfully_starts_with_the_play() 
         Sent(10, "a"),
         Sent(20, "ab"),
     )
-    # A play starts with its main stream at 10: what came before is at once, the other 1 s later.
-    assert of.streams[1].spawn == Spawn(None, at_issue=False, offset_s=0)
-    assert of.streams[2].spawn == Spawn(None, at_issue=False, offset_s=1)
+    # A play starts with its main conversation at 10: what came before is at once, the other 1 s
+    # later.
+    assert of.conversations[1].spawn == Spawn(None, at_issue=False, offset_s=0)
+    assert of.conversations[2].spawn == Spawn(None, at_issue=False, offset_s=1)
     assert joins(of) == {0: (Join(1, 7),), 1: (Join(2, 8),)}
     assert (of.dropped_requests, of.drop_reason) == (0, "")
 
 
-def test_a_session_without_main_requests_has_an_empty_main_stream() -> None:
+def test_a_session_without_main_requests_has_an_empty_main_conversation() -> None:
     recorded = Marker(5, [Sent(6, "x")], 3), Marker(5, [Sent(8, "y")], 3)
-    assert graph(OFFICIAL, *recorded).streams[0].steps == ()
+    assert graph(OFFICIAL, *recorded).conversations[0].steps == ()
     assert graph(OFFICIAL, *recorded).dropped_requests == 2
     faithful = graph(FAITHFUL, *recorded)
-    assert faithful.streams[0].steps == ()
-    offsets = [s.spawn.offset_s for s in faithful.streams[1:] if s.spawn is not None]
+    assert faithful.conversations[0].steps == ()
+    offsets = [s.spawn.offset_s for s in faithful.conversations[1:] if s.spawn is not None]
     assert offsets == [0, 2]
 
 
@@ -280,23 +287,23 @@ INTERLEAVED = (
 
 
 @BOTH
-def test_agents_in_one_list_become_streams_spawned_and_joined_by_the_main_one(
+def test_agents_in_one_list_become_conversations_spawned_and_joined_by_the_main_one(
     rules: GraphRules,
 ) -> None:
     of = graph(rules, *INTERLEAVED)
-    assert [(s.name, starts(s)) for s in of.streams] == [
+    assert [(s.name, starts(s)) for s in of.conversations] == [
         ("main", [0, 12, 30]),
         ("fa:000", [5, 13]),
     ]
     # The one at 0 ran until 10 when the other began at 5.
-    assert of.streams[1].spawn == Spawn(StepId(0, 0), at_issue=True, offset_s=5)
-    assert [step.gap_s for step in of.streams[1].steps] == [0, 5]
+    assert of.conversations[1].spawn == Spawn(StepId(0, 0), at_issue=True, offset_s=5)
+    assert [step.gap_s for step in of.conversations[1].steps] == [0, 5]
     assert list(joins(of)) == [2]
 
 
 @BOTH
-def test_order_across_flattened_streams_is_kept(rules: GraphRules) -> None:
-    main, other = graph(rules, *INTERLEAVED).streams
+def test_order_across_flattened_conversations_is_kept(rules: GraphRules) -> None:
+    main, other = graph(rules, *INTERLEAVED).conversations
     # At 12 the one at 5 had ended (8); at 13 the one at 0 had (10); at 30 the one at 13 (17).
     assert [step.after for step in main.steps] == [(), (StepId(1, 0),), (StepId(1, 1),)]
     assert [step.after for step in other.steps] == [(), (StepId(0, 0),)]
@@ -307,51 +314,56 @@ def test_faithfully_the_pause_after_a_flattened_agent_counts_from_its_last_end()
     assert joins(graph(OFFICIAL, *INTERLEAVED)) == {2: (Join(1, 0),)}
 
 
-def test_streams_that_never_overlap_are_faithfully_one_agent_that_was_reset() -> None:
+def test_conversations_that_never_overlap_are_faithfully_one_agent_that_was_reset() -> None:
     recorded = Sent(0, "abcd"), Sent(10, "aX"), Sent(20, "abcde")
-    assert [starts(s) for s in graph(OFFICIAL, *recorded).streams] == [[0, 20], [10]]
-    assert [starts(s) for s in graph(FAITHFUL, *recorded).streams] == [[0, 10, 20]]
+    assert [starts(s) for s in graph(OFFICIAL, *recorded).conversations] == [[0, 20], [10]]
+    assert [starts(s) for s in graph(FAITHFUL, *recorded).conversations] == [[0, 10, 20]]
 
 
 @BOTH
 def test_a_list_that_holds_one_agent_stays_in_file_order(rules: GraphRules) -> None:
-    assert starts(graph(rules, Sent(10, "ab"), Sent(0, "a")).streams[0]) == [10, 0]
+    assert starts(graph(rules, Sent(10, "ab"), Sent(0, "a")).conversations[0]) == [10, 0]
 
 
 @BOTH
-def test_subagents_and_main_stream_are_not_ordered_but_by_spawn_and_join(
+def test_subagents_and_main_conversation_are_not_ordered_but_by_spawn_and_join(
     rules: GraphRules,
 ) -> None:
     of = graph(rules, Sent(0, "a"), Marker(5, [Sent(5, "x", 3)], 99), Sent(10, "ab"))
-    assert [[step.after for step in stream.steps] for stream in of.streams] == [[(), ()], [()]]
+    assert [[step.after for step in conversation.steps] for conversation in of.conversations] == [
+        [(), ()],
+        [()],
+    ]
 
 
 @BOTH
 def test_agents_flattened_inside_a_subagent_are_its_siblings(rules: GraphRules) -> None:
     inner = Sent(6, "xy", 10), Sent(8, "xz", 1), Sent(20, "xyw", 1)
     of = graph(rules, Sent(0, "a", 5), Marker(6, inner, 20, agent_id="A"), Sent(40, "ab"))
-    assert [(s.name, starts(s)) for s in of.streams] == [
+    assert [(s.name, starts(s)) for s in of.conversations] == [
         ("main", [0, 40]),
         ("sa:A", [6, 20]),
         ("sa:A:fa:000", [8]),
     ]
-    offsets = [s.spawn.offset_s for s in of.streams if s.spawn is not None]
+    offsets = [s.spawn.offset_s for s in of.conversations if s.spawn is not None]
     # Officially from the spawn at 6, faithfully from the end at 5.
     assert offsets == ([0, 2] if rules is OFFICIAL else [1, 3])
-    assert [join.stream for join in of.streams[0].steps[1].joins] == [1, 2]
+    assert [join.conversation for join in of.conversations[0].steps[1].joins] == [1, 2]
     # The one at 8 had ended at 9 when the one at 20 began; main and subagent are not ordered.
-    assert [[step.after for step in s.steps] for s in of.streams] == [
+    assert [[step.after for step in s.steps] for s in of.conversations] == [
         [(), ()],
         [(), (StepId(2, 0),)],
         [()],
     ]
 
 
-def test_a_subagent_among_flattened_agents_is_spawned_by_the_main_streams_last_request() -> None:
+def test_a_subagent_among_flattened_agents_is_spawned_by_the_main_conversations_last_request() -> (
+    None
+):
     # Before the marker the list holds 0, 5 (the other agent's) and 12; main's are turns 0 and 1.
     of = graph(OFFICIAL, *INTERLEAVED[:3], Marker(20, [Sent(20, "q")], 1), *INTERLEAVED[3:])
-    assert [stream.name for stream in of.streams] == ["main", "sa:a", "fa:000"]
-    assert of.streams[1].spawn == Spawn(StepId(0, 1), at_issue=False, offset_s=0)
+    assert [conversation.name for conversation in of.conversations] == ["main", "sa:a", "fa:000"]
+    assert of.conversations[1].spawn == Spawn(StepId(0, 1), at_issue=False, offset_s=0)
 
 
 # -- time out of order -----------------------------------------------------------------------------
@@ -364,4 +376,4 @@ def test_a_flattened_agent_is_spawned_by_what_was_sent_before_it_whatever_the_fi
     # By file order the request at 12 would spawn the one at 5, for which it waits.
     swapped = (INTERLEAVED[0], INTERLEAVED[2], INTERLEAVED[1], *INTERLEAVED[3:])
     of = graph(rules, *swapped)
-    assert of.streams[1].spawn == Spawn(StepId(0, 0), at_issue=True, offset_s=5)
+    assert of.conversations[1].spawn == Spawn(StepId(0, 0), at_issue=True, offset_s=5)
