@@ -147,12 +147,12 @@ def plan_of(sessions: int) -> list[tuple[Layout, list[tuple[int, RecordedRequest
 
 
 def _in_order(session: Session) -> list[tuple[int, RecordedRequest, bool]]:
-    steps = [
-        (conversation.index, step.request, step is conversation.steps[-1])
+    turns = [
+        (conversation.index, turn.request, turn is conversation.turns[-1])
         for conversation in build_graph(session, OFFICIAL).conversations
-        for step in conversation.steps
+        for turn in conversation.turns
     ]
-    return sorted(steps, key=lambda step: step[1].recorded_order)
+    return sorted(turns, key=lambda turn: turn[1].recorded_order)
 
 
 def held_by(plan: list[tuple[Layout, list[tuple[int, RecordedRequest, bool]]]]) -> Held:
@@ -167,9 +167,9 @@ def held_by(plan: list[tuple[Layout, list[tuple[int, RecordedRequest, bool]]]]) 
     most = Held(0, 0, 0, 0)
     while waiting or live:
         if waiting and len(live) < LIVE_PLAYS:
-            ordinal, (layout, steps) = waiting.popleft()
+            ordinal, (layout, turns) = waiting.popleft()
             play = PlayComposer(layout, wording, keys, lane=0, ordinal=ordinal)
-            live.append(_played(ordinal, play, steps, text))
+            live.append(_played(ordinal, play, turns, text))
             continue
         sent = next(live[0], None)
         if sent is None:
@@ -191,12 +191,12 @@ def held_by(plan: list[tuple[Layout, list[tuple[int, RecordedRequest, bool]]]]) 
 def _played(
     ordinal: int,
     play: PlayComposer,
-    steps: list[tuple[int, RecordedRequest, bool]],
+    turns: list[tuple[int, RecordedRequest, bool]],
     text: dict[int, int],
 ) -> Iterator[int]:
     """Send a play's requests one by one; keep ``text`` at the bytes of its live prompts."""
     by_conversation: dict[int, int] = {}
-    for conversation, request, ends in steps:
+    for conversation, request, ends in turns:
         size = len(play.prompt(conversation, request).messages_json())
         by_conversation[conversation] = size
         if ends:

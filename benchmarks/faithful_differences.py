@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from agentx_replay.plan.conversations import build_graph
-from agentx_replay.plan.graph import FAITHFUL, OFFICIAL, GraphRules, SessionGraph, StepId
+from agentx_replay.plan.graph import FAITHFUL, OFFICIAL, GraphRules, SessionGraph, TurnId
 from agentx_replay.plan.start import from_the_beginning
 from agentx_replay.replay.play import Due, Play
 from agentx_replay.traces.corpus import read_corpus
@@ -43,24 +43,24 @@ def starts_s(graph: SessionGraph) -> dict[int, float]:
     """
     play = Play(graph, from_the_beginning(graph))
     started: dict[int, float] = {}
-    pending: list[tuple[int, int, StepId]] = []
+    pending: list[tuple[int, int, TurnId]] = []
     issue, end = 1, 0
 
     def file(due: Iterable[Due]) -> None:
-        for step, due_ns in due:
-            heapq.heappush(pending, (due_ns, issue, step))
+        for turn, due_ns in due:
+            heapq.heappush(pending, (due_ns, issue, turn))
 
     file(play.start(0))
     while pending:
-        now_ns, what, step_id = heapq.heappop(pending)
+        now_ns, what, turn_id = heapq.heappop(pending)
         if what == end:
-            file(play.ended(step_id, now_ns))
+            file(play.ended(turn_id, now_ns))
             continue
-        step = play.step(step_id)
-        started[step.request.index] = now_ns / _NS
-        file(play.issued(step_id, now_ns))
-        taken_ns = max(0, round((step.request.duration_s or 0.0) * _NS))
-        heapq.heappush(pending, (now_ns + taken_ns, end, step_id))
+        turn = play.turn(turn_id)
+        started[turn.request.index] = now_ns / _NS
+        file(play.issued(turn_id, now_ns))
+        taken_ns = max(0, round((turn.request.duration_s or 0.0) * _NS))
+        heapq.heappush(pending, (now_ns + taken_ns, end, turn_id))
     return started
 
 

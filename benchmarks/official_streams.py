@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agentx_replay.plan.conversations import build_graph
-from agentx_replay.plan.graph import OFFICIAL, SessionGraph, Spawn, StepId
+from agentx_replay.plan.graph import OFFICIAL, SessionGraph, Spawn, TurnId
 from agentx_replay.traces.corpus import read_corpus
 from agentx_replay.traces.model import Session, Subagent
 
@@ -38,7 +38,7 @@ def differences(session: Session, official: list[dict[str, Any]]) -> Iterator[st
     graph = build_graph(session, OFFICIAL)
     at = places(session)
     ours = {
-        tuple(at[step.request.index] for step in conversation.steps): conversation.index
+        tuple(at[turn.request.index] for turn in conversation.turns): conversation.index
         for conversation in graph.conversations
     }
     index_of: dict[str, int] = {}
@@ -56,7 +56,7 @@ def differences(session: Session, official: list[dict[str, Any]]) -> Iterator[st
     yield from _names(session, graph, index_of)
     for conversation in official:
         if conversation["turns"]:
-            yield from _steps(graph, conversation, index_of)
+            yield from _turns(graph, conversation, index_of)
     yield from _spawns(graph, official, index_of)
 
 
@@ -68,19 +68,19 @@ def _names(session: Session, graph: SessionGraph, index_of: dict[str, int]) -> I
             yield f"{name}: we name it {ours}"
 
 
-def _steps(
+def _turns(
     graph: SessionGraph, official: dict[str, Any], index_of: dict[str, int]
 ) -> Iterator[str]:
-    steps = graph.conversations[index_of[official["name"]]].steps
-    for number, (step, turn) in enumerate(zip(steps, official["turns"], strict=True)):
+    turns = graph.conversations[index_of[official["name"]]].turns
+    for number, (turn, turn) in enumerate(zip(turns, official["turns"], strict=True)):
         where = f"{official['name']} turn {number}"
-        if abs(step.start_s - turn["start_ms"] / 1000) > NEAR_S:
-            yield f"{where}: starts at {step.start_s} s, officially {turn['start_ms']} ms"
-        if abs(step.gap_s - (turn["gap_ms"] or 0) / 1000) > NEAR_S:
-            yield f"{where}: gap {step.gap_s} s, officially {turn['gap_ms']} ms"
-        after = {StepId(index_of[name], at) for name, at in turn["after"]}
-        if set(step.after) != after:
-            yield f"{where}: after {step.after}, officially {sorted(after)}"
+        if abs(turn.start_s - turn["start_ms"] / 1000) > NEAR_S:
+            yield f"{where}: starts at {turn.start_s} s, officially {turn['start_ms']} ms"
+        if abs(turn.gap_s - (turn["gap_ms"] or 0) / 1000) > NEAR_S:
+            yield f"{where}: gap {turn.gap_s} s, officially {turn['gap_ms']} ms"
+        after = {TurnId(index_of[name], at) for name, at in turn["after"]}
+        if set(turn.after) != after:
+            yield f"{where}: after {turn.after}, officially {sorted(after)}"
 
 
 def _spawns(
@@ -100,7 +100,7 @@ def _spawns(
             conversation = graph.conversations[index_of[name]]
             order.append(conversation.index)
             offset_s = max(0.0, by_name[name]["turns"][0]["start_ms"] - from_ms) / 1000
-            expected = Spawn(StepId(0, spawning), at_issue, offset_s)
+            expected = Spawn(TurnId(0, spawning), at_issue, offset_s)
             if not _same_spawn(conversation.spawn, expected):
                 yield f"{name}: {conversation.spawn}, officially {expected}"
             if conversation.background != branch["background"]:
@@ -110,9 +110,9 @@ def _spawns(
                 joins[number].update(index_of[name] for name in members)
     if order != sorted(order):
         yield f"{main['name']}: conversations in the order {order}"
-    for number, step in enumerate(graph.conversations[0].steps):
-        if {join.conversation for join in step.joins} != joins[number]:
-            yield f"{main['name']} turn {number}: joins {step.joins}, officially {joins[number]}"
+    for number, turn in enumerate(graph.conversations[0].turns):
+        if {join.conversation for join in turn.joins} != joins[number]:
+            yield f"{main['name']} turn {number}: joins {turn.joins}, officially {joins[number]}"
 
 
 def _same_spawn(ours: Spawn | None, official: Spawn) -> bool:

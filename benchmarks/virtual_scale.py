@@ -28,7 +28,7 @@ from tempfile import TemporaryDirectory
 ROOT = Path(__file__).resolve().parents[1]
 sys.path += [str(ROOT), str(ROOT / "tests")]
 
-from stream_graphs import graph, step  # noqa: E402
+from stream_graphs import graph, turn  # noqa: E402
 from virtual_replay import SCENARIO, NoText, S, plan_of  # noqa: E402
 
 from agentx_replay.analysis.curve import DEFAULT_TARGETS  # noqa: E402
@@ -192,8 +192,8 @@ class _Waits:
 
 def short_session(number: int) -> SessionGraph:
     """Return a session of ``TURNS`` requests with gaps of 1 to 10 s."""
-    steps = [step(i, 5.0 * i, gap_s=1.0 + (7 * i + number) % 10) for i in range(TURNS)]
-    return graph(steps, session_id=f"s{number}")
+    turns = [turn(i, 5.0 * i, gap_s=1.0 + (7 * i + number) % 10) for i in range(TURNS)]
+    return graph(turns, session_id=f"s{number}")
 
 
 def timers(lanes: int) -> tuple[int, float]:

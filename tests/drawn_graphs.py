@@ -4,9 +4,9 @@ gaps.
 
 from random import Random
 
-from stream_graphs import graph, step
+from stream_graphs import graph, turn
 
-from agentx_replay.plan.graph import Join, SessionGraph, Spawn, Step, StepId
+from agentx_replay.plan.graph import Join, SessionGraph, Spawn, Turn, TurnId
 
 
 def _gap_s(random: Random) -> float:
@@ -14,40 +14,40 @@ def _gap_s(random: Random) -> float:
     return round(random.choice((0.0, 0.5, 1.0, 4.0, 30.0)) * random.random(), 3)
 
 
-def _steps(random: Random, first_index: int, start_s: float, number: int) -> list[Step]:
-    steps = []
+def _turns(random: Random, first_index: int, start_s: float, number: int) -> list[Turn]:
+    turns = []
     for index in range(first_index, first_index + number):
         gap_s = _gap_s(random)
         start_s += gap_s
-        steps.append(step(index, round(start_s, 3), gap_s=gap_s))
+        turns.append(turn(index, round(start_s, 3), gap_s=gap_s))
         start_s += 1.0
-    return steps
+    return turns
 
 
 def drawn_graph(random: Random, name: str) -> SessionGraph:
     """Return a main conversation of up to 8 requests and up to two subagents; some are joined, and
     some of the main conversation's requests also follow one of a subagent.
     """
-    main = _steps(random, 0, 0.0, random.randint(2, 8))
-    children: list[tuple[Spawn, list[Step]]] = []
+    main = _turns(random, 0, 0.0, random.randint(2, 8))
+    children: list[tuple[Spawn, list[Turn]]] = []
     for conversation in range(1, random.randint(1, 3)):
         after = random.randrange(len(main) - 1)
-        spawn = Spawn(StepId(0, after), at_issue=random.random() < 0.5, offset_s=_gap_s(random))
-        steps = _steps(random, 10 * conversation, main[after].start_s, random.randint(1, 4))
-        children.append((spawn, steps))
+        spawn = Spawn(TurnId(0, after), at_issue=random.random() < 0.5, offset_s=_gap_s(random))
+        turns = _turns(random, 10 * conversation, main[after].start_s, random.randint(1, 4))
+        children.append((spawn, turns))
         if random.random() < 0.6:
             turn = random.randrange(after + 1, len(main))
             gates = (
                 {"joins": (Join(conversation, 0.25),)}
                 if random.random() < 0.5
-                else {"after": (StepId(conversation, 0),)}
+                else {"after": (TurnId(conversation, 0),)}
             )
             main[turn] = _gated(main[turn], **gates)
     return graph(main, *children, session_id=name)
 
 
-def _gated(of: Step, joins: tuple[Join, ...] = (), after: tuple[StepId, ...] = ()) -> Step:
+def _gated(of: Turn, joins: tuple[Join, ...] = (), after: tuple[TurnId, ...] = ()) -> Turn:
     index, gap_s = of.request.index, of.gap_s
-    return step(
+    return turn(
         index, of.start_s, gap_s=gap_s, joins=(*of.joins, *joins), after=(*of.after, *after)
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from agentx_replay.plan.graph import Conversation, Join, SessionGraph, Spawn, Step, StepId
+from agentx_replay.plan.graph import Conversation, Join, SessionGraph, Spawn, Turn, TurnId
 from agentx_replay.traces.model import NO_BLOCK, RecordedRequest
 
 
@@ -32,18 +32,18 @@ def request(
     )
 
 
-def step(
+def turn(
     index: int,
     start_s: float,
     duration_s: float = 1.0,
     *,
     gap_s: float = 0.0,
     joins: Sequence[Join] = (),
-    after: Sequence[StepId] = (),
+    after: Sequence[TurnId] = (),
     output_tokens: int = 4,
-) -> Step:
-    """One step; ``gap_s`` counts from the predecessor's live end."""
-    return Step(
+) -> Turn:
+    """One turn; ``gap_s`` counts from the predecessor's live end."""
+    return Turn(
         request=request(index, start_s, duration_s, output_tokens=output_tokens),
         start_s=start_s,
         end_s=start_s + duration_s,
@@ -54,13 +54,13 @@ def step(
 
 
 def graph(
-    main: Sequence[Step], *children: tuple[Spawn, Sequence[Step]], session_id: str = "s"
+    main: Sequence[Turn], *children: tuple[Spawn, Sequence[Turn]], session_id: str = "s"
 ) -> SessionGraph:
     """A main conversation and its children, numbered from 1 in the order given."""
     conversations = [Conversation(0, "main", tuple(main), None, background=False)]
-    for index, (spawn, steps) in enumerate(children, start=1):
+    for index, (spawn, turns) in enumerate(children, start=1):
         joined = any(join.conversation == index for s in main for join in s.joins)
         conversations.append(
-            Conversation(index, f"sa:{index}", tuple(steps), spawn, background=not joined)
+            Conversation(index, f"sa:{index}", tuple(turns), spawn, background=not joined)
         )
     return SessionGraph(session_id, tuple(conversations))

@@ -127,7 +127,7 @@ def plan_of(graphs: Sequence[SessionGraph], lanes: int, scenario: Scenario) -> P
             64,
             0,
             0,
-            tuple(step.request for conversation in of.conversations for step in conversation.steps),
+            tuple(turn.request for conversation in of.conversations for turn in conversation.turns),
             NO_BLOCKS,
         )
         for of in graphs

@@ -56,7 +56,7 @@ def _agents_apart(session: Session) -> list[tuple[RecordedRequest, ...]]:
     from agentx_replay.plan.graph import OFFICIAL
 
     return [
-        tuple(step.request for step in conversation.steps)
+        tuple(turn.request for turn in conversation.turns)
         for conversation in build_graph(session, OFFICIAL).conversations
         if not conversation.name.startswith("sa:")
     ]

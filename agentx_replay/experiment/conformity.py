@@ -29,7 +29,7 @@ from agentx_replay.analysis.fidelity import (
 )
 from agentx_replay.analysis.window import Window
 from agentx_replay.experiment.cut_off import cut_off_plays, lanes_on_record, with_live_plays
-from agentx_replay.plan.graph import Conversation, Step, StepId
+from agentx_replay.plan.graph import Conversation, Turn, TurnId
 from agentx_replay.plan.plan import Plan, PlannedPlay
 from agentx_replay.replay.ports import Phase, Status
 from agentx_replay.replay.sent_blocks import common_blocks
@@ -159,11 +159,11 @@ def _check_play(
         if row.phase == Phase.PRIMER:
             continue
         tally.requests += 1
-        step = planned.graph.conversations[row.conversation].steps[row.turn]
-        tally.order += live.breaks_order(row, step)
-        tally.joins += live.breaks_joins(row, step)
+        turn = planned.graph.conversations[row.conversation].turns[row.turn]
+        tally.order += live.breaks_order(row, turn)
+        tally.joins += live.breaks_joins(row, turn)
         tally.spawns += live.breaks_spawn(row)
-        late_ns = live.late_ns(row, step)
+        late_ns = live.late_ns(row, turn)
         if late_ns is not None:
             tally.late_ns.append(late_ns)
     tally.abandoned_requests += live.abandoned()
@@ -180,19 +180,19 @@ def _unbroken(rows: Sequence[SentRequest]) -> list[SentRequest]:
 
 @dataclass(frozen=True, slots=True)
 class _LivePlay:
-    """A play as it was sent: its requests by step, and the last turn of each conversation given up.
+    """A play as it was sent: its requests by turn, and the last turn of each conversation given up.
 
     ``whole`` says that every request sent is on record.
     """
 
     planned: PlannedPlay
-    sent: dict[StepId, SentRequest]
+    sent: dict[TurnId, SentRequest]
     given_up: dict[int, int]
     whole: bool
 
     @classmethod
     def of(cls, planned: PlannedPlay, rows: Iterable[SentRequest], *, whole: bool) -> "_LivePlay":
-        sent = {StepId(row.conversation, row.turn): row for row in rows}
+        sent = {TurnId(row.conversation, row.turn): row for row in rows}
         given_up = {
             row.conversation: row.turn
             for row in sent.values()
@@ -204,25 +204,25 @@ class _LivePlay:
                 given_up[conversation.index] = -1
         return cls(planned, sent, given_up, whole)
 
-    def breaks_order(self, row: SentRequest, step: Step) -> bool:
-        before = (StepId(row.conversation, row.turn - 1),) if row.turn else ()
-        return not all(self._over_by(each, row.send_ns) for each in (*before, *step.after))
+    def breaks_order(self, row: SentRequest, turn: Turn) -> bool:
+        before = (TurnId(row.conversation, row.turn - 1),) if row.turn else ()
+        return not all(self._over_by(each, row.send_ns) for each in (*before, *turn.after))
 
-    def breaks_joins(self, row: SentRequest, step: Step) -> bool:
+    def breaks_joins(self, row: SentRequest, turn: Turn) -> bool:
         return not all(
-            self._over_by(StepId(join.conversation, turn), row.send_ns)
-            for join in step.joins
-            for turn in range(len(self.planned.graph.conversations[join.conversation].steps))
+            self._over_by(TurnId(join.conversation, turn), row.send_ns)
+            for join in turn.joins
+            for turn in range(len(self.planned.graph.conversations[join.conversation].turns))
         )
 
-    def _over_by(self, step: StepId, at_ns: int) -> bool:
-        """Whether a step had ended, was given up, or lies before the play's start."""
-        row = self.sent.get(step)
+    def _over_by(self, turn: TurnId, at_ns: int) -> bool:
+        """Whether a turn had ended, was given up, or lies before the play's start."""
+        row = self.sent.get(turn)
         if row is not None and row.phase != Phase.PRIMER:
             return row.end_ns <= at_ns
-        if step.turn < self.planned.start.turns[step.conversation]:
+        if turn.number < self.planned.start.turns[turn.conversation]:
             return True
-        return step.turn > self.given_up.get(step.conversation, step.turn)
+        return turn.number > self.given_up.get(turn.conversation, turn.number)
 
     def breaks_spawn(self, row: SentRequest) -> bool:
         spawn = self.planned.graph.conversations[row.conversation].spawn
@@ -234,18 +234,18 @@ class _LivePlay:
             return self.whole or not spawn.at_issue
         return row.send_ns < (parent.send_ns if spawn.at_issue else parent.end_ns)
 
-    def late_ns(self, row: SentRequest, step: Step) -> int | None:
+    def late_ns(self, row: SentRequest, turn: Turn) -> int | None:
         """Return how long after the earliest instant a request was sent.
 
         That is its predecessor's live end and the recorded gap, less what idle caps skipped, or
         the end of a request it follows. None where the predecessor ended before the window, and
         where a join holds the request.
         """
-        before = self.sent.get(StepId(row.conversation, row.turn - 1))
-        if before is None or before.phase != Phase.WINDOW or step.joins:
+        before = self.sent.get(TurnId(row.conversation, row.turn - 1))
+        if before is None or before.phase != Phase.WINDOW or turn.joins:
             return None
-        earliest_ns = before.end_ns + round(step.gap_s * _NS) - row.skipped_ns
-        followed = [self.sent[each].end_ns for each in step.after if each in self.sent]
+        earliest_ns = before.end_ns + round(turn.gap_s * _NS) - row.skipped_ns
+        followed = [self.sent[each].end_ns for each in turn.after if each in self.sent]
         return row.send_ns - max((earliest_ns, *followed))
 
     def abandoned(self) -> int:
@@ -253,11 +253,11 @@ class _LivePlay:
         overflowed.
         """
         conversations = self.planned.graph.conversations
-        return sum(len(conversations[s].steps) - 1 - turn for s, turn in self.given_up.items())
+        return sum(len(conversations[s].turns) - 1 - turn for s, turn in self.given_up.items())
 
 
 def _never_spawned(conversation: Conversation, given_up: Mapping[int, int]) -> bool:
-    """Whether the step that spawns a conversation was given up, or overflowed before it spawned
+    """Whether the turn that spawns a conversation was given up, or overflowed before it spawned
     any.
     """
     if conversation.spawn is None or conversation.spawn.after is None:
@@ -311,7 +311,7 @@ def _recorded_prefixes(
     held = np.zeros(len(session.blocks), bool)
     last: dict[int, NDArray[np.uint64]] = {}
     for row in rows:
-        request = planned.graph.conversations[row.conversation].steps[row.turn].request
+        request = planned.graph.conversations[row.conversation].turns[row.turn].request
         path = session.blocks.path(request.tip_block)[: _whole_blocks(session, request)]
         missing = np.flatnonzero(~held[path])
         kept = int(missing[0]) if len(missing) else len(path)

@@ -18,7 +18,7 @@ to 122 to 124 MB in three runs, rounded up.
 """
 
 _REQUEST_BYTES = 600
-"""A recorded request and its step, as Python objects."""
+"""A recorded request and its turn, as Python objects."""
 
 
 @dataclass(frozen=True, slots=True)

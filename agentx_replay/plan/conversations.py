@@ -1,4 +1,4 @@
-"""From a recording to a graph: which conversations a session has, and what each of their steps
+"""From a recording to a graph: which conversations a session has, and what each of their turns
 waits for.
 
 ``build_graph`` is a pure function of the recording and the rules it is read by. It knows no
@@ -19,8 +19,8 @@ from agentx_replay.plan.graph import (
     Join,
     SessionGraph,
     Spawn,
-    Step,
-    StepId,
+    Turn,
+    TurnId,
 )
 from agentx_replay.plan.order import ended_before
 from agentx_replay.plan.times import (
@@ -63,9 +63,9 @@ def build_graph(session: Session, rules: GraphRules) -> SessionGraph:
     """Return the conversations of ``session`` under ``rules``, the main one first.
 
     Then come the subagents' conversations and then the flattened agents', in the official order: by
-    branch (the children of one spawning and one joining step), branches by first appearance. A
+    branch (the children of one spawning and one joining turn), branches by first appearance. A
     subagent without requests has no conversation; a session without main requests has an empty main
-    one. Nothing waits in a circle: a step waits only for what was recorded before it.
+    one. Nothing waits in a circle: a turn waits only for what was recorded before it.
     """
     main, flattened = _main_conversations(session, rules)
     subagents, dropped = _subagent_conversations(session, main, rules)
@@ -75,14 +75,14 @@ def build_graph(session: Session, rules: GraphRules) -> SessionGraph:
     predecessors = _list_predecessors(session)
     joins = _joins(main, children, rules)
     conversations = [
-        Conversation(0, "main", _steps(main, after[0], joins, predecessors, rules), None, False)
+        Conversation(0, "main", _turns(main, after[0], joins, predecessors, rules), None, False)
     ]
     for branch in branches:
         for child in branch:
             index = len(conversations)
-            steps = _steps(child.requests, after[index], {}, predecessors, rules)
+            turns = _turns(child.requests, after[index], {}, predecessors, rules)
             spawn = _spawn(main, branch, child, rules)
-            conversations.append(Conversation(index, child.name, steps, spawn, child.join is None))
+            conversations.append(Conversation(index, child.name, turns, spawn, child.join is None))
     reason = ORPHANED if dropped else ""
     return SessionGraph(
         session.id, tuple(conversations), dropped_requests=dropped, drop_reason=reason
@@ -186,7 +186,7 @@ def _place(item: Timed) -> tuple[float, int]:
     return item.start_s, item.request.index
 
 
-# -- what steps wait for ---------------------------------------------------------------------------
+# -- what turns wait for ---------------------------------------------------------------------------
 
 
 def _spawn(
@@ -194,7 +194,7 @@ def _spawn(
 ) -> Spawn:
     """Return when ``child`` starts.
 
-    Officially at the issue of the spawning step where the branch's first spawn lies before its
+    Officially at the issue of the spawning turn where the branch's first spawn lies before its
     recorded end (which takes a recorded duration), and then as long after it as recorded; else
     at its live end, as long after it as the child started after the branch's first spawn.
     """
@@ -204,7 +204,7 @@ def _spawn(
         return Spawn(None, at_issue=False, offset_s=max(0.0, first_s - play_s))
     parent = main[child.after]
     begun_s = child.spawn_s if rules.keep_spawn_waits else min(c.spawn_s for c in branch)
-    after = StepId(0, child.after)
+    after = TurnId(0, child.after)
     if recorded_duration_s(parent.request) > 0 and begun_s * 1000.0 < end_ms(parent):
         return Spawn(after, at_issue=True, offset_s=max(0.0, first_s - parent.start_s))
     from_s = parent.end_s if rules.keep_spawn_waits else begun_s
@@ -226,20 +226,20 @@ def _joins(
 
 def _order(
     conversations: Sequence[tuple[int, Sequence[Timed]]],
-) -> list[list[tuple[StepId, ...]]]:
-    """Return, by conversation and turn, the steps of other conversations of its scope that had
+) -> list[list[tuple[TurnId, ...]]]:
+    """Return, by conversation and turn, the turns of other conversations of its scope that had
     ended.
     """
     scopes: dict[int, list[int]] = defaultdict(list)
     for index, (scope, _) in enumerate(conversations):
         scopes[scope].append(index)
-    after: list[list[tuple[StepId, ...]]] = [[] for _ in conversations]
+    after: list[list[tuple[TurnId, ...]]] = [[] for _ in conversations]
     for members in scopes.values():
         edges = ended_before([conversations[index][1] for index in members])
         for index, turns in zip(members, edges, strict=True):
             after[index] = [
-                tuple(StepId(members[step.conversation], step.turn) for step in steps)
-                for steps in turns
+                tuple(TurnId(members[each.conversation], each.number) for each in before)
+                for before in turns
             ]
     return after
 
@@ -253,24 +253,24 @@ def _list_predecessors(session: Session) -> dict[int, int]:
     }
 
 
-def _steps(
+def _turns(
     requests: Sequence[Timed],
-    after: Sequence[tuple[StepId, ...]],
+    after: Sequence[tuple[TurnId, ...]],
     joins: dict[int, tuple[Join, ...]],
     predecessors: dict[int, int],
     rules: GraphRules,
-) -> tuple[Step, ...]:
-    steps = []
+) -> tuple[Turn, ...]:
+    turns = []
     for turn, item in enumerate(requests):
         gap_s = 0.0
         if turn:
             before = requests[turn - 1]
             listed = predecessors.get(item.request.index) == before.request.index
             gap_s = _gap_s(before, item, use_think_time=rules.think_time_gaps and listed)
-        steps.append(
-            Step(item.request, item.start_s, item.end_s, gap_s, joins.get(turn, ()), after[turn])
+        turns.append(
+            Turn(item.request, item.start_s, item.end_s, gap_s, joins.get(turn, ()), after[turn])
         )
-    return tuple(steps)
+    return tuple(turns)
 
 
 def _gap_s(before: Timed, item: Timed, *, use_think_time: bool) -> float:

@@ -1,4 +1,4 @@
-"""A session as it will be replayed: conversations of steps, and what each step waits for.
+"""A session as it will be replayed: conversations of turns, and what each turn waits for.
 
 How a recording becomes one (spawn times, flattened agents, joins, order across conversations) is in
 ``conversations.py``.
@@ -13,16 +13,16 @@ from typing import NamedTuple
 from agentx_replay.traces.model import RecordedRequest
 
 
-class StepId(NamedTuple):
-    """A step by its conversation's index in the session and its turn in the conversation."""
+class TurnId(NamedTuple):
+    """A turn by its conversation's index in the session and its number in the conversation."""
 
     conversation: int
-    turn: int
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """A child conversation, and all it spawned, that must have drained before a step may fire.
+    """A child conversation, and all it spawned, that must have drained before a turn may fire.
 
     ``pause_s`` is what is waited after the child's live end (0 where the rules say so).
     """
@@ -32,12 +32,12 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Turn:
     """One request in its conversation.
 
     ``start_s`` and ``end_s`` are recorded seconds from the session's zero under the rules the
     graph was built with. ``gap_s`` (never negative) counts from the predecessor's live end; for a
-    conversation's first step it counts from the spawn. ``after`` are steps of other conversations
+    conversation's first turn it counts from the spawn. ``after`` are turns of other conversations
     that must have ended, whatever their outcome; no gap is added after them.
     """
 
@@ -46,17 +46,17 @@ class Step:
     end_s: float
     gap_s: float
     joins: tuple[Join, ...] = ()
-    after: tuple[StepId, ...] = ()
+    after: tuple[TurnId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Spawn:
-    """When a child conversation starts: at the issue or the live end of a step, plus ``offset_s``.
+    """When a child conversation starts: at the issue or the live end of a turn, plus ``offset_s``.
 
     ``after`` is None where the conversation starts with the play.
     """
 
-    after: StepId | None
+    after: TurnId | None
     at_issue: bool
     offset_s: float
 
@@ -71,7 +71,7 @@ class Conversation:
 
     index: int
     name: str
-    steps: tuple[Step, ...]
+    turns: tuple[Turn, ...]
     spawn: Spawn | None
     background: bool
 
@@ -90,9 +90,9 @@ class SessionGraph:
     drop_reason: str = ""
 
     @cached_property
-    def spawned(self) -> Mapping[StepId, list[tuple[int, Spawn]]]:
-        """The conversations that each step starts, by index."""
-        by_step: dict[StepId, list[tuple[int, Spawn]]] = defaultdict(list)
+    def spawned(self) -> Mapping[TurnId, list[tuple[int, Spawn]]]:
+        """The conversations that each turn starts, by index."""
+        by_step: dict[TurnId, list[tuple[int, Spawn]]] = defaultdict(list)
         for conversation in self.conversations:
             if conversation.spawn is not None and conversation.spawn.after is not None:
                 by_step[conversation.spawn.after].append((conversation.index, conversation.spawn))

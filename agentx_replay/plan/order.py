@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from agentx_replay.plan.graph import StepId
+from agentx_replay.plan.graph import TurnId
 from agentx_replay.plan.times import Timed, end_ms, start_ms
 
 
@@ -23,10 +23,10 @@ class _Interval(NamedTuple):
     turn: int
 
 
-def ended_before(conversations: Sequence[Sequence[Timed]]) -> list[list[tuple[StepId, ...]]]:
-    """Return, for each request of each conversation, the steps of other conversations it waits for.
+def ended_before(conversations: Sequence[Sequence[Timed]]) -> list[list[tuple[TurnId, ...]]]:
+    """Return, for each request of each conversation, the turns of other conversations it waits for.
 
-    ``StepId.conversation`` is the position in ``conversations``. Requests that overlap are not
+    ``TurnId.conversation`` is the position in ``conversations``. Requests that overlap are not
     ordered, nor are two that start together; one that starts just as another ends is. An edge that
     follows from another edge of the same request is left out.
     """
@@ -42,7 +42,7 @@ def _timeline(conversation: Sequence[Timed]) -> list[_Interval]:
     return [_Interval(end_ms(item), start_ms(item), turn) for turn, item in enumerate(conversation)]
 
 
-def _frontier(own: int, at_ms: float, by_end: Sequence[Sequence[_Interval]]) -> tuple[StepId, ...]:
+def _frontier(own: int, at_ms: float, by_end: Sequence[Sequence[_Interval]]) -> tuple[TurnId, ...]:
     latest = [
         (conversation, last)
         for conversation, intervals in enumerate(by_end)
@@ -50,7 +50,7 @@ def _frontier(own: int, at_ms: float, by_end: Sequence[Sequence[_Interval]]) -> 
     ]
     newest_ms = max((last.start_ms for _, last in latest), default=0.0)
     return tuple(
-        StepId(conversation, last.turn)
+        TurnId(conversation, last.turn)
         for conversation, last in latest
         if last.end_ms > newest_ms or last.start_ms == newest_ms
     )

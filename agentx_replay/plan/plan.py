@@ -111,13 +111,13 @@ def _conversation_facts(conversation: Conversation) -> list[Any]:
         conversation.spawn.at_issue,
         conversation.spawn.offset_s,
     ]
-    steps = [
+    turns = [
         [
-            step.request.index,
-            step.gap_s,
-            [[join.conversation, join.pause_s] for join in step.joins],
-            [[*other] for other in step.after],
+            turn.request.index,
+            turn.gap_s,
+            [[join.conversation, join.pause_s] for join in turn.joins],
+            [[*other] for other in turn.after],
         ]
-        for step in conversation.steps
+        for turn in conversation.turns
     ]
-    return [conversation.name, spawn, steps]
+    return [conversation.name, spawn, turns]

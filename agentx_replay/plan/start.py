@@ -8,17 +8,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agentx_replay.plan.graph import Conversation, SessionGraph, StepId
+from agentx_replay.plan.graph import Conversation, SessionGraph, TurnId
 
 
 @dataclass(frozen=True, slots=True)
 class Primer:
-    """A step sent once before the rest, whole prompt and one output token, to fill the cache.
+    """A turn sent once before the rest, whole prompt and one output token, to fill the cache.
 
     ``lead_s`` is how long before t* it fires.
     """
 
-    step: StepId
+    turn: TurnId
     lead_s: float
 
 
@@ -45,7 +45,7 @@ def t_star_s(graph: SessionGraph, *, seed: int, lane: int, fraction: tuple[float
     """
     digest = hashlib.sha256(f"{seed}:{graph.session_id}:{lane}".encode()).digest()
     rng = np.random.default_rng(int.from_bytes(digest[:8], "big"))
-    starts_s = [step.start_s for conversation in graph.conversations for step in conversation.steps]
+    starts_s = [turn.start_s for conversation in graph.conversations for turn in conversation.turns]
     first_s, span_s = min(starts_s), max(starts_s) - min(starts_s)
     return float(rng.uniform(first_s + fraction[0] * span_s, first_s + fraction[1] * span_s))
 
@@ -66,16 +66,16 @@ def from_t_star(graph: SessionGraph, t_star: float, *, primer_lead_s: float) -> 
     after it.
 
     A conversation with a request before t* and one left is primed with its last request before t*.
-    A child whose spawning step lies before t* is live, even if it has not started.
+    A child whose spawning turn lies before t* is live, even if it has not started.
     """
     turns = tuple(_first_turn_from(conversation, t_star) for conversation in graph.conversations)
     primers = tuple(
         Primer(
-            StepId(conversation.index, turn - 1),
-            min(t_star - conversation.steps[turn - 1].start_s, primer_lead_s),
+            TurnId(conversation.index, turn - 1),
+            min(t_star - conversation.turns[turn - 1].start_s, primer_lead_s),
         )
         for conversation, turn in zip(graph.conversations, turns, strict=True)
-        if 0 < turn < len(conversation.steps)
+        if 0 < turn < len(conversation.turns)
     )
     return StartPosition(
         turns=turns,
@@ -91,12 +91,12 @@ def _first_turn_from(conversation: Conversation, t_star: float) -> int:
     """Return the first turn that starts at or after t*; a conversation need not be in order of
     time.
     """
-    turns = (turn for turn, step in enumerate(conversation.steps) if step.start_s >= t_star)
-    return next(turns, len(conversation.steps))
+    numbers = (number for number, turn in enumerate(conversation.turns) if turn.start_s >= t_star)
+    return next(numbers, len(conversation.turns))
 
 
 def _is_live(graph: SessionGraph, turns: tuple[int, ...], conversation: int) -> bool:
     spawn = graph.conversations[conversation].spawn
     if spawn is None or spawn.after is None or turns[conversation] > 0:
         return True
-    return spawn.after.turn < turns[spawn.after.conversation]
+    return spawn.after.number < turns[spawn.after.conversation]

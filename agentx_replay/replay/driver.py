@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from agentx_replay.plan.graph import StepId
+from agentx_replay.plan.graph import TurnId
 from agentx_replay.plan.plan import Plan
 from agentx_replay.reason import Reason
 from agentx_replay.replay.lane import Lane, LaneContext, PromptSources
@@ -79,7 +79,7 @@ class Replay:
         cap_ns = round(plan.scenario.system_idle_cap_s * _NS)
         self._peers = peers or Alone(clock, cap_ns, plan.concurrency)
         self._traffic = Traffic(clock, endpoint, recorder)
-        self._timers: TimerQueue[tuple[Lane, StepId]] = TimerQueue()
+        self._timers: TimerQueue[tuple[Lane, TurnId]] = TimerQueue()
         context = LaneContext(plan, prompt_sources, run_id, self._timers)
         now_ns = clock.now_ns()
         indices = range(plan.concurrency) if lanes is None else lanes

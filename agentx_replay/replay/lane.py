@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from agentx_replay.plan.graph import StepId
+from agentx_replay.plan.graph import TurnId
 from agentx_replay.plan.plan import Plan, PlannedPlay
 from agentx_replay.replay.play import Play
 from agentx_replay.replay.ports import Dispatch, Phase, PlayRecord, PromptSource
@@ -24,7 +24,7 @@ class LaneContext:
     plan: Plan
     prompt_sources: PromptSources
     run_id: str
-    timers: "TimerQueue[tuple[Lane, StepId]]"
+    timers: "TimerQueue[tuple[Lane, TurnId]]"
 
 
 class Lane:
@@ -44,7 +44,7 @@ class Lane:
         self.planned = context.plan.play(self.index, self.ordinal)
         self.play = Play(self.planned.graph, self.planned.start)
         self.prompts = context.prompt_sources(self.planned, self.index, self.ordinal)
-        self.timers: TimerGroup[tuple[Lane, StepId]] = TimerGroup()
+        self.timers: TimerGroup[tuple[Lane, TurnId]] = TimerGroup()
         self.play_id = f"{context.run_id}-c{context.plan.concurrency}-l{self.index}-p{self.ordinal}"
         self.in_flight = 0
         self.idle_since_ns = now_ns
@@ -58,39 +58,39 @@ class Lane:
         """Return wall time in the play's own time, in which skipped seconds have passed."""
         return self._context.timers.group_time_ns(self.timers, wall_ns)
 
-    def stream_id(self, stream: int) -> str:
-        return f"{self.play_id}-s{stream}"
+    def conversation_id(self, conversation: int) -> str:
+        return f"{self.play_id}-s{conversation}"
 
-    def composing(self, step_id: StepId) -> Callable[[], int]:
-        """Return what makes the bytes of a step's prompt ahead of its dispatch."""
-        request = self.play.step(step_id).request
-        return partial(self.prompts.compose, step_id.stream, request)
+    def composing(self, turn_id: TurnId) -> Callable[[], int]:
+        """Return what makes the bytes of a turn's prompt ahead of its dispatch."""
+        request = self.play.turn(turn_id).request
+        return partial(self.prompts.compose, turn_id.conversation, request)
 
-    def dispatch(self, step_id: StepId, phase: Phase, intended_start_ns: int) -> Dispatch:
-        """Return the request of a step as it goes out now; warm-up asks for one token."""
-        step = self.play.step(step_id)
-        request = step.request
-        stream_id = self.stream_id(step_id.stream)
+    def dispatch(self, turn_id: TurnId, phase: Phase, intended_start_ns: int) -> Dispatch:
+        """Return the request of a turn as it goes out now; warm-up asks for one token."""
+        turn = self.play.turn(turn_id)
+        request = turn.request
+        conversation_id = self.conversation_id(turn_id.conversation)
         primer = "-primer" if phase is Phase.PRIMER else ""
-        prompt = self.prompts.prompt(step_id.stream, request)
-        kept = self._sent_blocks.send(step_id.stream, prompt.block_ids)
+        prompt = self.prompts.prompt(turn_id.conversation, request)
+        kept = self._sent_blocks.send(turn_id.conversation, prompt.block_ids)
         skipped_ns = self._skipped_ns()
         self._sent += 1
         self.in_flight += 1
         return Dispatch(
-            request_id=f"{stream_id}-t{step_id.turn}{primer}",
+            request_id=f"{conversation_id}-t{turn_id.number}{primer}",
             play_id=self.play_id,
-            stream_id=stream_id,
+            conversation_id=conversation_id,
             concurrency=self._context.plan.concurrency,
             lane=self.index,
             ordinal=self.ordinal,
             session_id=self.planned.session.id,
-            stream=step_id.stream,
-            turn=step_id.turn,
+            conversation=turn_id.conversation,
+            turn=turn_id.number,
             request_index=request.index,
             phase=phase,
             intended_start_ns=intended_start_ns,
-            gap_s=step.gap_s,
+            gap_s=turn.gap_s,
             recorded_input_tokens=request.input_tokens,
             recorded_output_tokens=request.output_tokens,
             shared_blocks=request.known_blocks,
@@ -98,23 +98,23 @@ class Lane:
             prompt=prompt,
             play_request=self._sent - 1,
             kept_blocks=kept.play_blocks,
-            stream_kept_blocks=kept.stream_blocks,
-            skipped_ns=skipped_ns - self._skipped_at_end_ns.get(step_id.stream, skipped_ns),
-            parent_stream_id=self._parent_stream_id(step_id.stream),
+            conversation_kept_blocks=kept.conversation_blocks,
+            skipped_ns=skipped_ns - self._skipped_at_end_ns.get(turn_id.conversation, skipped_ns),
+            parent_conversation_id=self._parent_conversation_id(turn_id.conversation),
         )
 
-    def _parent_stream_id(self, stream: int) -> str | None:
-        """Return who spawned a stream; the main stream where it starts with the play."""
-        spawn = self.planned.graph.streams[stream].spawn
+    def _parent_conversation_id(self, conversation: int) -> str | None:
+        """Return who spawned a conversation; the main one if it starts with the play."""
+        spawn = self.planned.graph.conversations[conversation].spawn
         if spawn is None:
             return None
-        return self.stream_id(0 if spawn.after is None else spawn.after.stream)
+        return self.conversation_id(0 if spawn.after is None else spawn.after.conversation)
 
-    def returned(self, step_id: StepId, now_ns: int) -> None:
+    def returned(self, turn_id: TurnId, now_ns: int) -> None:
         self.in_flight -= 1
         if not self.in_flight:
             self.idle_since_ns = now_ns
-        self._skipped_at_end_ns[step_id.stream] = self._skipped_ns()
+        self._skipped_at_end_ns[turn_id.conversation] = self._skipped_ns()
 
     def _skipped_ns(self) -> int:
         """Return what idle caps have skipped for this play and for everybody so far."""

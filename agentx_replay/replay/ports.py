@@ -62,21 +62,21 @@ class ErrorCategory(StrEnum):
 class Dispatch:
     """One request as the protocol decided to send it; docs/records.md describes what is recorded.
 
-    ``play_id`` names one live replay of a session (level, lane and ordinal), ``stream_id`` one of
-    its streams, ``parent_stream_id`` the one that spawned it (None: the main stream).
-    ``shared_blocks`` is how many leading blocks the recorded graph says were already in the play;
-    ``kept_blocks`` and ``stream_kept_blocks`` are how many the play, and the stream's last prompt,
-    had really sent.
+    ``play_id`` names one live replay of a session (level, lane and ordinal), ``conversation_id``
+    one of its conversations, ``parent_conversation_id`` the one that spawned it (None: the main
+    conversation). ``shared_blocks`` is how many leading blocks the recorded graph says were already
+    in the play; ``kept_blocks`` and ``conversation_kept_blocks`` are how many the play, and the
+    conversation's last prompt, had really sent.
     """
 
     request_id: str
     play_id: str
-    stream_id: str
+    conversation_id: str
     concurrency: int
     lane: int
     ordinal: int
     session_id: str
-    stream: int
+    conversation: int
     turn: int
     request_index: int
     phase: Phase
@@ -89,9 +89,9 @@ class Dispatch:
     prompt: Prompt
     play_request: int = 0
     kept_blocks: int = 0
-    stream_kept_blocks: int = 0
+    conversation_kept_blocks: int = 0
     skipped_ns: int = 0
-    parent_stream_id: str | None = None
+    parent_conversation_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -175,10 +175,10 @@ class Clock(Protocol):
 class PromptSource(Protocol):
     """The prompts of one play."""
 
-    def prompt(self, stream: int, request: RecordedRequest) -> Prompt:
-        """Return the prompt of a request that is about to be sent on ``stream``."""
+    def prompt(self, conversation: int, request: RecordedRequest) -> Prompt:
+        """Return the prompt of a request that is about to be sent on ``conversation``."""
 
-    def compose(self, stream: int, request: RecordedRequest) -> int:
+    def compose(self, conversation: int, request: RecordedRequest) -> int:
         """Make the bytes of a prompt that is due soon, where they are known by now; return
         how many there are.
         """
@@ -188,8 +188,8 @@ class PromptSource(Protocol):
         it ended without an answer that can be said.
         """
 
-    def forget(self, stream: int) -> None:
-        """Say that the stream has ended: its text may go."""
+    def forget(self, conversation: int) -> None:
+        """Say that the conversation has ended: its text may go."""
 
 
 class Endpoint(Protocol):
@@ -198,17 +198,19 @@ class Endpoint(Protocol):
     async def send(self, dispatch: Dispatch) -> Response:
         """Send one request and return when its response has ended, in whatever way."""
 
-    def prepare(self, lane: int, stream_id: str, due_ns: int, compose: Callable[[], int]) -> None:
-        """Say that a stream of ``lane`` will send its next request at ``due_ns``, or earlier where
-        idle time is skipped: time to connect, where that has to be done, and to ``compose`` its
-        prompt, which returns how many bytes are then kept. Never fails.
+    def prepare(
+        self, lane: int, conversation_id: str, due_ns: int, compose: Callable[[], int]
+    ) -> None:
+        """Say that a conversation of ``lane`` will send its next request at ``due_ns``, or earlier
+        where idle time is skipped: time to connect, where that has to be done, and to ``compose``
+        its prompt, which returns how many bytes are then kept. Never fails.
         """
 
     def cut(self) -> None:
         """End every response in flight now: each ``send`` returns ``CUT`` with what arrived."""
 
-    def stream_ended(self, stream_id: str) -> None:
-        """Say that no further request of the stream will come: its connection may close."""
+    def conversation_ended(self, conversation_id: str) -> None:
+        """Say that no further request of the conversation will come: its connection may close."""
 
     async def close(self) -> None:
         """Close every connection."""

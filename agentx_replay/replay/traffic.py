@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
-from agentx_replay.plan.graph import StepId
+from agentx_replay.plan.graph import TurnId
 from agentx_replay.replay.lane import Lane
 from agentx_replay.replay.ports import Clock, Dispatch, Endpoint, Phase, Recorder, Response
 
-OnEnded = Callable[[Lane, StepId, Dispatch, Response], None]
-"""What a phase does when a request of a lane's step has ended."""
+OnEnded = Callable[[Lane, TurnId, Dispatch, Response], None]
+"""What a phase does when a request of a lane's turn has ended."""
 
 
 class Traffic:
@@ -27,19 +27,19 @@ class Traffic:
         self._tasks: set[asyncio.Task[Response]] = set()
         self._settled: asyncio.Future[None] | None = None
 
-    def send(self, lane: Lane, step: StepId, phase: Phase, intended_start_ns: int) -> None:
-        dispatch = lane.dispatch(step, phase, intended_start_ns)
+    def send(self, lane: Lane, turn: TurnId, phase: Phase, intended_start_ns: int) -> None:
+        dispatch = lane.dispatch(turn, phase, intended_start_ns)
         self.in_flight += 1
         task = asyncio.get_running_loop().create_task(self.endpoint.send(dispatch))
         self._tasks.add(task)
-        task.add_done_callback(partial(self._ended, lane, step, dispatch))
+        task.add_done_callback(partial(self._ended, lane, turn, dispatch))
 
     def _ended(
-        self, lane: Lane, step: StepId, dispatch: Dispatch, task: asyncio.Task[Response]
+        self, lane: Lane, turn: TurnId, dispatch: Dispatch, task: asyncio.Task[Response]
     ) -> None:
         self._tasks.discard(task)
         self.in_flight -= 1
-        lane.returned(step, self.clock.now_ns())
+        lane.returned(turn, self.clock.now_ns())
         try:
             response = task.result()
             self.recorder.record(dispatch, response)
@@ -47,7 +47,7 @@ class Traffic:
                 # One token of the warm-up is no answer.
                 lane.prompts.answered(dispatch.request_index, response.answer)
             if self.on_ended is not None:
-                self.on_ended(lane, step, dispatch, response)
+                self.on_ended(lane, turn, dispatch, response)
         except BaseException as error:
             self.fail(error)
             raise

@@ -8,7 +8,7 @@ no part here.
 
 from dataclasses import dataclass
 
-from agentx_replay.plan.graph import StepId
+from agentx_replay.plan.graph import TurnId
 from agentx_replay.reason import Reason
 from agentx_replay.replay.lane import Lane
 from agentx_replay.replay.peers import too_many_failed
@@ -74,7 +74,7 @@ class WarmUp:
         def fire() -> None:
             for lane, primer in self._primers:
                 when_ns = start_ns + primer_offset_ns(primer.lead_s, longest_s)
-                self._fire_primer(lane, primer.step, when_ns)
+                self._fire_primer(lane, primer.turn, when_ns)
 
         await self._traffic.settled(fire)
         self._refuse_all_failed()
@@ -93,13 +93,13 @@ class WarmUp:
             pressure=len(self._lanes) * self._requests_per_lane,
         )
 
-    def _fire_primer(self, lane: Lane, step: StepId, when_ns: int) -> None:
+    def _fire_primer(self, lane: Lane, turn: TurnId, when_ns: int) -> None:
         def send() -> None:
-            self._traffic.send(lane, step, Phase.PRIMER, when_ns)
+            self._traffic.send(lane, turn, Phase.PRIMER, when_ns)
 
         self._traffic.clock.call_at(when_ns, self._traffic.guard(send))
 
-    def _primer_ended(self, _: Lane, __: StepId, dispatch: Dispatch, response: Response) -> None:
+    def _primer_ended(self, _: Lane, __: TurnId, dispatch: Dispatch, response: Response) -> None:
         if self._spoiled(dispatch, response):
             return
         self._primers_left -= 1
@@ -112,16 +112,16 @@ class WarmUp:
         self._traffic.settle_if_quiet()
 
     def _pressure_ended(
-        self, lane: Lane, step: StepId, dispatch: Dispatch, response: Response
+        self, lane: Lane, turn: TurnId, dispatch: Dispatch, response: Response
     ) -> None:
         if self._spoiled(dispatch, response):
             return
         self._pressure_done += 1
         now_ns = self._now_ns(lane)
         if response.status is Status.OVERFLOW:
-            due = lane.play.give_up(step.conversation, now_ns)
+            due = lane.play.give_up(turn.conversation, now_ns)
         else:
-            due = lane.play.ended(step, now_ns)
+            due = lane.play.ended(turn, now_ns)
         self._issue(lane, due)
         while lane.play.drained:
             wall_ns = self._traffic.clock.now_ns()
@@ -134,10 +134,10 @@ class WarmUp:
         """Send what is due without its gap, up to the lane's number; the rest waits."""
         waiting = list(due)
         while waiting and lane.warmup_issued < self._requests_per_lane:
-            step = waiting.pop(0).step
+            turn = waiting.pop(0).turn
             lane.warmup_issued += 1
-            self._traffic.send(lane, step, Phase.PRESSURE, self._traffic.clock.now_ns())
-            waiting += lane.play.issued(step, self._now_ns(lane))
+            self._traffic.send(lane, turn, Phase.PRESSURE, self._traffic.clock.now_ns())
+            waiting += lane.play.issued(turn, self._now_ns(lane))
 
     def _spoiled(self, dispatch: Dispatch, response: Response) -> bool:
         """Whether too many requests have failed, by the rule of the window over these lanes; that

@@ -9,7 +9,7 @@ import heapq
 import math
 from dataclasses import dataclass, field
 
-from agentx_replay.plan.graph import StepId
+from agentx_replay.plan.graph import TurnId
 from agentx_replay.reason import Reason
 from agentx_replay.replay.idle import WorkerState, idle_since_ns, tree_shift_ns
 from agentx_replay.replay.lane import Lane
@@ -45,7 +45,7 @@ class WindowResult:
 class ResumeOffset:
     """How long after t* a head starts in the recording, and whether a join holds it."""
 
-    step: StepId
+    turn: TurnId
     offset_s: float
     joining: bool
 
@@ -56,11 +56,11 @@ def resume_offsets(lane: Lane) -> list[ResumeOffset]:
     """
     planned = lane.planned
     t_star_s = planned.start.t_star_s
-    origin_s = planned.graph.conversations[0].steps[0].start_s if t_star_s is None else t_star_s
+    origin_s = planned.graph.conversations[0].turns[0].start_s if t_star_s is None else t_star_s
     return [
         ResumeOffset(
-            head.step,
-            max(0.0, lane.play.step(head.step).start_s - origin_s),
+            head.turn,
+            max(0.0, lane.play.turn(head.turn).start_s - origin_s),
             head.joining,
         )
         for head in lane.play.heads()
@@ -85,7 +85,7 @@ class _LeftIdle:
 
     at_ns: int
     next_due_ns: int | None
-    capped: list[TimerGroup[tuple[Lane, StepId]]] = field(default_factory=list)
+    capped: list[TimerGroup[tuple[Lane, TurnId]]] = field(default_factory=list)
 
 
 class Window:
@@ -96,7 +96,7 @@ class Window:
         lanes: list[Lane],
         traffic: Traffic,
         scenario: Scenario,
-        timers: TimerQueue[tuple[Lane, StepId]],
+        timers: TimerQueue[tuple[Lane, TurnId]],
         peers: Peers,
     ) -> None:
         self._lanes = {lane.index: lane for lane in lanes}
@@ -154,7 +154,7 @@ class Window:
         for lane in self._lanes.values():
             self._lane_is_idle(lane, self._idle_from_ns(lane))
             due_ns = {
-                offset.step: self._open_ns + max(0, round((offset.offset_s - earliest_s) * _NS))
+                offset.turn: self._open_ns + max(0, round((offset.offset_s - earliest_s) * _NS))
                 for offset in resume_offsets(lane)
             }
             self._file(lane, lane.play.resume(due_ns, lane.own_time_ns(self._open_ns)))
@@ -186,11 +186,11 @@ class Window:
 
     # -- events ------------------------------------------------------------------------------
 
-    def _on_ended(self, lane: Lane, step: StepId, dispatch: Dispatch, response: Response) -> None:
+    def _on_ended(self, lane: Lane, turn: TurnId, dispatch: Dispatch, response: Response) -> None:
         self._count(response)
         if self.is_open:
             now_ns = self._clock.now_ns()
-            self._advance(lane, step, dispatch, response, now_ns)
+            self._advance(lane, turn, dispatch, response, now_ns)
             if not self._traffic.in_flight:
                 self._idle_since_ns = now_ns
                 self._left_idle = None
@@ -207,15 +207,15 @@ class Window:
             self.stop(failing)
 
     def _advance(
-        self, lane: Lane, step: StepId, dispatch: Dispatch, response: Response, now_ns: int
+        self, lane: Lane, turn: TurnId, dispatch: Dispatch, response: Response, now_ns: int
     ) -> None:
         own_now_ns = lane.own_time_ns(now_ns)
         if response.status is Status.OVERFLOW:
-            self._file(lane, lane.play.give_up(step.conversation, own_now_ns))
+            self._file(lane, lane.play.give_up(turn.conversation, own_now_ns))
         else:
-            self._file(lane, lane.play.ended(step, own_now_ns))
-        if lane.play.conversation_over(step.conversation):
-            lane.prompts.forget(step.conversation)
+            self._file(lane, lane.play.ended(turn, own_now_ns))
+        if lane.play.conversation_over(turn.conversation):
+            lane.prompts.forget(turn.conversation)
             self._traffic.endpoint.conversation_ended(dispatch.conversation_id)
         while lane.play.drained:
             self._traffic.recorder.record_play(lane.record(now_ns))
@@ -223,8 +223,8 @@ class Window:
             self._file(lane, lane.play.start(lane.own_time_ns(now_ns)))
 
     def _file(self, lane: Lane, due: list[Due]) -> None:
-        for step, due_ns in due:
-            self._timers.add(lane.timers, due_ns, (lane, step))
+        for turn, due_ns in due:
+            self._timers.add(lane.timers, due_ns, (lane, turn))
 
     # -- timers and caps ---------------------------------------------------------------------
 
@@ -236,9 +236,9 @@ class Window:
         was_idle, next_due_ns = not self._traffic.in_flight, self._timers.next_due_ns()
         capped = self._apply_tree_cap(now_ns)
         while (due := self._timers.pop_due(now_ns)) is not None:
-            due_ns, (lane, step) = due
-            self._traffic.send(lane, step, Phase.WINDOW, due_ns)
-            self._file(lane, lane.play.issued(step, lane.own_time_ns(now_ns)))
+            due_ns, (lane, turn) = due
+            self._traffic.send(lane, turn, Phase.WINDOW, due_ns)
+            self._file(lane, lane.play.issued(turn, lane.own_time_ns(now_ns)))
         if was_idle and self._traffic.in_flight:
             self._left_idle = _LeftIdle(now_ns, next_due_ns)
         if self._left_idle is not None:
@@ -250,7 +250,7 @@ class Window:
         lane.idle_since_ns = now_ns
         heapq.heappush(self._tree_deadlines, (now_ns + self._tree_cap_ns, lane.index, now_ns))
 
-    def _apply_tree_cap(self, now_ns: int) -> list[TimerGroup[tuple[Lane, StepId]]]:
+    def _apply_tree_cap(self, now_ns: int) -> list[TimerGroup[tuple[Lane, TurnId]]]:
         """Return the timers of the trees that it moved."""
         moved = []
         deadlines = self._tree_deadlines
@@ -313,9 +313,9 @@ class Window:
         """Tell the endpoint which conversations send soon. Decides nothing and moves no timer."""
         until_ns = self._clock.now_ns() + PREPARE_AHEAD_NS
         while (soon := self._timers.foresee(until_ns)) is not None:
-            due_ns, (lane, step) = soon
-            compose = lane.composing(step)
+            due_ns, (lane, turn) = soon
+            compose = lane.composing(turn)
             self._traffic.endpoint.prepare(
-                lane.index, lane.conversation_id(step.conversation), due_ns, compose
+                lane.index, lane.conversation_id(turn.conversation), due_ns, compose
             )
         self._arm_ahead()

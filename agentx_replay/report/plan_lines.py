@@ -77,19 +77,19 @@ def lane_plan(lane: int, planned: PlannedPlay) -> LanePlan:
         lane=lane,
         session_id=planned.session.id,
         t_star_s=start.t_star_s or 0.0,
-        primers=tuple(_named(planned, p.step.conversation, p.step.turn) for p in start.primers),
+        primers=tuple(_named(planned, p.turn.conversation, p.turn.number) for p in start.primers),
         first=tuple(
             _named(planned, conversation.index, start.turns[conversation.index])
             for conversation in conversations
             if start.live[conversation.index]
-            and start.turns[conversation.index] < len(conversation.steps)
+            and start.turns[conversation.index] < len(conversation.turns)
         ),
     )
 
 
 def _named(planned: PlannedPlay, conversation: int, turn: int) -> tuple[str, int, int]:
     of = planned.graph.conversations[conversation]
-    return of.name, turn, of.steps[turn].request.input_tokens
+    return of.name, turn, of.turns[turn].request.input_tokens
 
 
 def level_plan(plan: Plan, *, live_history: bool = False) -> LevelPlan:
@@ -131,9 +131,9 @@ def level_plan(plan: Plan, *, live_history: bool = False) -> LevelPlan:
 def _ahead(planned: PlannedPlay) -> list[RecordedRequest]:
     """Return a play's requests from where it starts."""
     return [
-        step.request
+        turn.request
         for conversation in planned.graph.conversations
-        for step in conversation.steps[planned.start.turns[conversation.index] :]
+        for turn in conversation.turns[planned.start.turns[conversation.index] :]
     ]
 
 
@@ -226,12 +226,12 @@ def lane_lines(level: LevelPlan) -> list[str]:
         lines.append(
             f"  lane {lane.lane:>4}  {lane.session_id[:32]:<32}  t* {lane.t_star_s:>11,.1f} s"
         )
-        lines += [_step_line("primer", *primer) for primer in lane.primers]
-        lines += [_step_line("from", *first) for first in lane.first]
+        lines += [_turn_line("primer", *primer) for primer in lane.primers]
+        lines += [_turn_line("from", *first) for first in lane.first]
     return lines
 
 
-def _step_line(what: str, conversation: str, turn: int, tokens: int) -> str:
+def _turn_line(what: str, conversation: str, turn: int, tokens: int) -> str:
     return f"      {what:<6} {conversation[:40]:<40} turn {turn:>4}, {tokens:>9,} tokens in"
 
 

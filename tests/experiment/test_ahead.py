@@ -3,13 +3,13 @@
 import threading
 
 import pytest
-from stream_graphs import graph, step
+from stream_graphs import graph, turn
 from virtual_replay import SCENARIO, NoText, plan_of
 
 from agentx_replay.experiment.part import prepared_ahead
 from agentx_replay.plan.plan import PlannedPlay
 
-GRAPHS = [graph([step(0, 0)], session_id=name) for name in "abc"]
+GRAPHS = [graph([turn(0, 0)], session_id=name) for name in "abc"]
 
 
 @pytest.mark.parametrize("fails", [False, True])

@@ -12,12 +12,12 @@ import pytest
 from record_cases import request_table
 from small_corpus import Run as LevelRun
 from small_corpus import corpus, planned, replay_all, request, session, subagent
-from stream_graphs import graph, step
+from stream_graphs import graph, turn
 from virtual_replay import SCENARIO, S, plan_of, replay
 
 from agentx_replay.analysis.fidelity import COLUMNS, Conformity
 from agentx_replay.experiment.conformity import conformity
-from agentx_replay.plan.graph import Join, SessionGraph, Spawn, StepId
+from agentx_replay.plan.graph import Join, SessionGraph, Spawn, TurnId
 from agentx_replay.plan.plan import Plan
 from agentx_replay.replay.ports import Dispatch, Response, Status
 from agentx_replay.scenario import Scenario, load_scenario
@@ -26,15 +26,15 @@ from agentx_replay.traces.corpus import read_corpus
 Pair = tuple[Dispatch, Response]
 Change = Callable[[Dispatch, Response], Pair]
 
-# Main: 0, then a step that joins the child and follows its first request; 0 spawns the child.
+# Main: 0, then a turn that joins the child and follows its first request; 0 spawns the child.
 FAMILY = graph(
-    [step(0, 0), step(1, 9, gap_s=1.0, joins=[Join(1, 0.0)]), step(2, 20, gap_s=2.0)],
-    (Spawn(StepId(0, 0), at_issue=False, offset_s=0.0), [step(3, 1), step(4, 3, gap_s=1.0)]),
+    [turn(0, 0), turn(1, 9, gap_s=1.0, joins=[Join(1, 0.0)]), turn(2, 20, gap_s=2.0)],
+    (Spawn(TurnId(0, 0), at_issue=False, offset_s=0.0), [turn(3, 1), turn(4, 3, gap_s=1.0)]),
 )
 # Two flattened conversations; the main one's second request follows the other's first.
 PAIR = graph(
-    [step(0, 0), step(1, 5, gap_s=0.5, after=[StepId(1, 0)]), step(2, 9, gap_s=1.0)],
-    (Spawn(StepId(0, 0), at_issue=True, offset_s=0.0), [step(3, 0)]),
+    [turn(0, 0), turn(1, 5, gap_s=0.5, after=[TurnId(1, 0)]), turn(2, 9, gap_s=1.0)],
+    (Spawn(TurnId(0, 0), at_issue=True, offset_s=0.0), [turn(3, 0)]),
 )
 
 
@@ -57,7 +57,7 @@ def checked(
 
 
 def at(conversation: int, turn: int, **stamps: int) -> Change:
-    """Change the stamps of one step of the lane's first play."""
+    """Change the stamps of one turn of the lane's first play."""
 
     def change(sent: Dispatch, came: Response) -> Pair:
         if (sent.ordinal, sent.conversation, sent.turn) != (0, conversation, turn):
@@ -84,7 +84,7 @@ def test_a_replay_keeps_order_joins_spawns_and_gaps(of: SessionGraph, fraction: 
 
 
 def test_capped_gaps_are_held_against_what_the_caps_left_of_them() -> None:
-    idle = graph([step(0, 0), step(1, 60, gap_s=50.0), step(2, 70, gap_s=3.0)])
+    idle = graph([turn(0, 0), turn(1, 60, gap_s=50.0), turn(2, 70, gap_s=3.0)])
     found = checked(idle, scenario=replace(SCENARIO, system_idle_cap_s=10.0))
     assert breaches(found) == (0, 0, 0, 0)
     assert found.gaps is not None
@@ -125,7 +125,7 @@ def test_a_conversation_whose_spawning_request_was_never_sent_is_found() -> None
 
 
 def test_a_conversation_that_starts_with_the_play_waits_for_no_request() -> None:
-    early = graph([step(0, 0)], (Spawn(None, at_issue=False, offset_s=5.0), [step(1, 5)]))
+    early = graph([turn(0, 0)], (Spawn(None, at_issue=False, offset_s=5.0), [turn(1, 5)]))
     assert checked(early).spawns == 0
     # Sent or not yet: nobody has to have spawned it.
     run = replay([early], scenario=replace(SCENARIO, window_s=2.0))

@@ -8,22 +8,22 @@ import pytest
 from record_cases import play_table, request_table
 from small_corpus import Run as LevelRun
 from small_corpus import corpus, planned, replay_all, request, session, subagent
-from stream_graphs import graph, step
+from stream_graphs import graph, turn
 from virtual_replay import SCENARIO, S, plan_of, replay
 
 from agentx_replay.analysis.fidelity import COLUMNS, Conformity
 from agentx_replay.experiment.conformity import conformity
 from agentx_replay.experiment.cut_off import cut_off_plays, lanes_on_record, with_live_plays
-from agentx_replay.plan.graph import Join, Spawn, StepId
+from agentx_replay.plan.graph import Join, Spawn, TurnId
 from agentx_replay.plan.plan import Plan
 from agentx_replay.replay.ports import Dispatch, PlayRecord, Response
 
 # Main 0 spawns the child as it is issued; main 1 joins it, and a third conversation spawned at its
 # end.
 TREE = graph(
-    [step(0, 0), step(1, 9, gap_s=1.0, joins=[Join(1, 0.0), Join(2, 0.0)])],
-    (Spawn(StepId(0, 0), at_issue=True, offset_s=0.0), [step(2, 1), step(3, 3, gap_s=0.1)]),
-    (Spawn(StepId(0, 0), at_issue=False, offset_s=0.0), [step(4, 4)]),
+    [turn(0, 0), turn(1, 9, gap_s=1.0, joins=[Join(1, 0.0), Join(2, 0.0)])],
+    (Spawn(TurnId(0, 0), at_issue=True, offset_s=0.0), [turn(2, 1), turn(3, 3, gap_s=0.1)]),
+    (Spawn(TurnId(0, 0), at_issue=False, offset_s=0.0), [turn(4, 4)]),
 )
 
 
@@ -103,7 +103,7 @@ def test_what_was_kept_of_a_prompt_in_flight_is_not_judged(tmp_path: Path) -> No
 
 
 def sent(lane: int, ordinal: int, at_s: int) -> tuple[Dispatch, Response]:
-    run = replay([graph([step(0, 0)])])
+    run = replay([graph([turn(0, 0)])])
     (dispatch, response), *_ = run.log.requests
     name = f"l{lane}-p{ordinal}"
     return (

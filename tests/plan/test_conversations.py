@@ -15,7 +15,7 @@ from agentx_replay.plan.graph import (
     Join,
     SessionGraph,
     Spawn,
-    StepId,
+    TurnId,
 )
 
 BOTH = pytest.mark.parametrize("rules", [OFFICIAL, FAITHFUL], ids=["official", "faithful"])
@@ -31,12 +31,14 @@ def only_child(rules: GraphRules, *recorded: Sent | Marker) -> Conversation:
 
 
 def starts(conversation: Conversation) -> list[float]:
-    return [step.start_s for step in conversation.steps]
+    return [turn.start_s for turn in conversation.turns]
 
 
 def joins(of: SessionGraph) -> dict[int, tuple[Join, ...]]:
     """By turn of the main conversation, where there are any."""
-    return {turn: step.joins for turn, step in enumerate(of.conversations[0].steps) if step.joins}
+    return {
+        number: turn.joins for number, turn in enumerate(of.conversations[0].turns) if turn.joins
+    }
 
 
 # -- gaps ------------------------------------------------------------------------------------------
@@ -81,9 +83,9 @@ def test_gaps_of_the_main_conversation(
 ) -> None:
     for rules, expected in ((OFFICIAL, official), (FAITHFUL, faithful)):
         main = graph(rules, *recorded).conversations[0]
-        assert [step.gap_s for step in main.steps] == expected
-        ends_s = [step.start_s + (step.request.duration_s or 0) for step in main.steps]
-        assert [step.end_s for step in main.steps] == ends_s
+        assert [turn.gap_s for turn in main.turns] == expected
+        ends_s = [turn.start_s + (turn.request.duration_s or 0) for turn in main.turns]
+        assert [turn.end_s for turn in main.turns] == ends_s
 
 
 # -- subagents: spawn ------------------------------------------------------------------------------
@@ -99,12 +101,12 @@ def test_a_marker_at_its_completion_is_officially_read_as_the_spawn() -> None:
     )
     official = graph(OFFICIAL, *recorded)
     # At the live end, with the inner requests at 134 and 154; 134 + 126 = 260 joins the last one.
-    assert official.conversations[1].spawn == Spawn(StepId(0, 0), at_issue=False, offset_s=0)
+    assert official.conversations[1].spawn == Spawn(TurnId(0, 0), at_issue=False, offset_s=0)
     assert starts(official.conversations[1]) == [134, 154]
     assert joins(official) == {2: (Join(1, 0),)}
     faithful = graph(FAITHFUL, *recorded)
     # 8 - 7 = 1 s after the live end; ended at 134, joined 153 - 134 = 19 s later.
-    assert faithful.conversations[1].spawn == Spawn(StepId(0, 0), at_issue=False, offset_s=1)
+    assert faithful.conversations[1].spawn == Spawn(TurnId(0, 0), at_issue=False, offset_s=1)
     assert starts(faithful.conversations[1]) == [8, 28]
     assert joins(faithful) == {1: (Join(1, 19),)}
 
@@ -114,7 +116,7 @@ def test_a_spawn_before_the_spawning_requests_end_is_at_its_issue_as_late_as_rec
     rules: GraphRules,
 ) -> None:
     child = only_child(rules, Sent(10, "a", 5), Marker(14, [Sent(14.5, "x")], 1))
-    assert child.spawn == Spawn(StepId(0, 0), at_issue=True, offset_s=4.5)
+    assert child.spawn == Spawn(TurnId(0, 0), at_issue=True, offset_s=4.5)
 
 
 @BOTH
@@ -125,7 +127,7 @@ def test_a_spawn_at_the_spawning_requests_end_or_after_it_is_at_the_live_end(
     rules: GraphRules, duration_s: float | None, marker_s: float
 ) -> None:
     recorded = Sent(10, "a", duration_s), Marker(marker_s, [Sent(marker_s, "x")], 1)
-    assert only_child(rules, *recorded).spawn == Spawn(StepId(0, 0), at_issue=False, offset_s=0)
+    assert only_child(rules, *recorded).spawn == Spawn(TurnId(0, 0), at_issue=False, offset_s=0)
 
 
 def test_children_of_a_branch_officially_count_from_its_first_spawn() -> None:
@@ -138,10 +140,10 @@ def test_children_of_a_branch_officially_count_from_its_first_spawn() -> None:
     )
     official, faithful = graph(OFFICIAL, *recorded), graph(FAITHFUL, *recorded)
     spawns = [conversation.spawn for conversation in official.conversations[1:]]
-    assert spawns == [Spawn(StepId(0, 0), False, 0), Spawn(StepId(0, 0), False, 4)]
+    assert spawns == [Spawn(TurnId(0, 0), False, 0), Spawn(TurnId(0, 0), False, 4)]
     # Faithfully the wait from the end at 5 is kept: 6 - 5 and 10 - 5.
     spawns = [conversation.spawn for conversation in faithful.conversations[1:]]
-    assert spawns == [Spawn(StepId(0, 0), False, 1), Spawn(StepId(0, 0), False, 5)]
+    assert spawns == [Spawn(TurnId(0, 0), False, 1), Spawn(TurnId(0, 0), False, 5)]
 
 
 def test_a_branch_whose_first_spawn_overlaps_is_officially_at_issue_as_a_whole() -> None:
@@ -152,8 +154,8 @@ def test_a_branch_whose_first_spawn_overlaps_is_officially_at_issue_as_a_whole()
         Sent(20, "ab"),
     )
     official, faithful = graph(OFFICIAL, *recorded), graph(FAITHFUL, *recorded)
-    assert official.conversations[2].spawn == Spawn(StepId(0, 0), at_issue=True, offset_s=10)
-    assert faithful.conversations[2].spawn == Spawn(StepId(0, 0), at_issue=False, offset_s=5)
+    assert official.conversations[2].spawn == Spawn(TurnId(0, 0), at_issue=True, offset_s=10)
+    assert faithful.conversations[2].spawn == Spawn(TurnId(0, 0), at_issue=False, offset_s=5)
 
 
 def test_conversations_go_by_branch_and_branches_by_first_appearance() -> None:
@@ -266,10 +268,10 @@ def test_a_subagent_before_every_main_request_faithfully_starts_with_the_play() 
 
 def test_a_session_without_main_requests_has_an_empty_main_conversation() -> None:
     recorded = Marker(5, [Sent(6, "x")], 3), Marker(5, [Sent(8, "y")], 3)
-    assert graph(OFFICIAL, *recorded).conversations[0].steps == ()
+    assert graph(OFFICIAL, *recorded).conversations[0].turns == ()
     assert graph(OFFICIAL, *recorded).dropped_requests == 2
     faithful = graph(FAITHFUL, *recorded)
-    assert faithful.conversations[0].steps == ()
+    assert faithful.conversations[0].turns == ()
     offsets = [s.spawn.offset_s for s in faithful.conversations[1:] if s.spawn is not None]
     assert offsets == [0, 2]
 
@@ -296,8 +298,8 @@ def test_agents_in_one_list_become_conversations_spawned_and_joined_by_the_main_
         ("fa:000", [5, 13]),
     ]
     # The one at 0 ran until 10 when the other began at 5.
-    assert of.conversations[1].spawn == Spawn(StepId(0, 0), at_issue=True, offset_s=5)
-    assert [step.gap_s for step in of.conversations[1].steps] == [0, 5]
+    assert of.conversations[1].spawn == Spawn(TurnId(0, 0), at_issue=True, offset_s=5)
+    assert [turn.gap_s for turn in of.conversations[1].turns] == [0, 5]
     assert list(joins(of)) == [2]
 
 
@@ -305,8 +307,8 @@ def test_agents_in_one_list_become_conversations_spawned_and_joined_by_the_main_
 def test_order_across_flattened_conversations_is_kept(rules: GraphRules) -> None:
     main, other = graph(rules, *INTERLEAVED).conversations
     # At 12 the one at 5 had ended (8); at 13 the one at 0 had (10); at 30 the one at 13 (17).
-    assert [step.after for step in main.steps] == [(), (StepId(1, 0),), (StepId(1, 1),)]
-    assert [step.after for step in other.steps] == [(), (StepId(0, 0),)]
+    assert [turn.after for turn in main.turns] == [(), (TurnId(1, 0),), (TurnId(1, 1),)]
+    assert [turn.after for turn in other.turns] == [(), (TurnId(0, 0),)]
 
 
 def test_faithfully_the_pause_after_a_flattened_agent_counts_from_its_last_end() -> None:
@@ -330,7 +332,7 @@ def test_subagents_and_main_conversation_are_not_ordered_but_by_spawn_and_join(
     rules: GraphRules,
 ) -> None:
     of = graph(rules, Sent(0, "a"), Marker(5, [Sent(5, "x", 3)], 99), Sent(10, "ab"))
-    assert [[step.after for step in conversation.steps] for conversation in of.conversations] == [
+    assert [[turn.after for turn in conversation.turns] for conversation in of.conversations] == [
         [(), ()],
         [()],
     ]
@@ -348,11 +350,11 @@ def test_agents_flattened_inside_a_subagent_are_its_siblings(rules: GraphRules) 
     offsets = [s.spawn.offset_s for s in of.conversations if s.spawn is not None]
     # Officially from the spawn at 6, faithfully from the end at 5.
     assert offsets == ([0, 2] if rules is OFFICIAL else [1, 3])
-    assert [join.conversation for join in of.conversations[0].steps[1].joins] == [1, 2]
+    assert [join.conversation for join in of.conversations[0].turns[1].joins] == [1, 2]
     # The one at 8 had ended at 9 when the one at 20 began; main and subagent are not ordered.
-    assert [[step.after for step in s.steps] for s in of.conversations] == [
+    assert [[turn.after for turn in s.turns] for s in of.conversations] == [
         [(), ()],
-        [(), (StepId(2, 0),)],
+        [(), (TurnId(2, 0),)],
         [()],
     ]
 
@@ -363,7 +365,7 @@ def test_a_subagent_among_flattened_agents_is_spawned_by_the_main_conversations_
     # Before the marker the list holds 0, 5 (the other agent's) and 12; main's are turns 0 and 1.
     of = graph(OFFICIAL, *INTERLEAVED[:3], Marker(20, [Sent(20, "q")], 1), *INTERLEAVED[3:])
     assert [conversation.name for conversation in of.conversations] == ["main", "sa:a", "fa:000"]
-    assert of.conversations[1].spawn == Spawn(StepId(0, 1), at_issue=False, offset_s=0)
+    assert of.conversations[1].spawn == Spawn(TurnId(0, 1), at_issue=False, offset_s=0)
 
 
 # -- time out of order -----------------------------------------------------------------------------
@@ -376,4 +378,4 @@ def test_a_flattened_agent_is_spawned_by_what_was_sent_before_it_whatever_the_fi
     # By file order the request at 12 would spawn the one at 5, for which it waits.
     swapped = (INTERLEAVED[0], INTERLEAVED[2], INTERLEAVED[1], *INTERLEAVED[3:])
     of = graph(rules, *swapped)
-    assert of.conversations[1].spawn == Spawn(StepId(0, 0), at_issue=True, offset_s=5)
+    assert of.conversations[1].spawn == Spawn(TurnId(0, 0), at_issue=True, offset_s=5)

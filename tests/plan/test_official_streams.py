@@ -55,8 +55,8 @@ def test_what_the_official_harness_sent_is_in_our_conversations_at_the_same_turn
         for conversation in build_graph(session, OFFICIAL).conversations:
             name = official_name(session.id, conversation.name)
             ours.update(
-                ((name, turn), at[step.request.index])
-                for turn, step in enumerate(conversation.steps)
+                ((name, number), at[turn.request.index])
+                for number, turn in enumerate(conversation.turns)
             )
     sent = json.loads(_SENT.read_bytes())
     assert len(sent) == 95

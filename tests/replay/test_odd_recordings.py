@@ -42,7 +42,7 @@ def test_a_request_recorded_before_its_predecessor_ended_is_another_agents(
     tmp_path: Path,
 ) -> None:
     # Recorded at 2 while the first took until 5. It goes out 2 s after the first does, whatever
-    # becomes of that one. A step has begun, so it takes the next, from 3 to 4; the third, which
+    # becomes of that one. A turn has begun, so it takes the next, from 3 to 4; the third, which
     # continues it, follows after 4 − (2 + 1) = 1 s of gap.
     found = played(
         tmp_path,

@@ -1,15 +1,15 @@
-"""Which step of a session tree is due when. Instants are seconds, in ns, worked out by hand."""
+"""Which turn of a session tree is due when. Instants are seconds, in ns, worked out by hand."""
 
 import pytest
-from stream_graphs import graph, step
+from stream_graphs import graph, turn
 
-from agentx_replay.plan.graph import Join, SessionGraph, Spawn, StepId
+from agentx_replay.plan.graph import Join, SessionGraph, Spawn, TurnId
 from agentx_replay.plan.start import StartPosition, from_t_star, from_the_beginning
 from agentx_replay.replay.play import Due, Head, Play
 
 S = 1_000_000_000
-MAIN = [StepId(0, turn) for turn in range(5)]
-CHILD = [StepId(1, turn) for turn in range(5)]
+MAIN = [TurnId(0, turn) for turn in range(5)]
+CHILD = [TurnId(1, turn) for turn in range(5)]
 
 
 def play_of(of: SessionGraph, start: StartPosition | None = None) -> Play:
@@ -17,7 +17,7 @@ def play_of(of: SessionGraph, start: StartPosition | None = None) -> Play:
 
 
 def test_a_gap_counts_from_the_live_end_of_the_predecessor() -> None:
-    play = play_of(graph([step(0, 0), step(1, 10, gap_s=2.5)]))
+    play = play_of(graph([turn(0, 0), turn(1, 10, gap_s=2.5)]))
     assert play.start(0) == [Due(MAIN[0], 0)]
     assert play.issued(MAIN[0], 0) == []
     # It ended 7 s late in live time; the next is due 2.5 s after that, wherever it was recorded.
@@ -25,7 +25,7 @@ def test_a_gap_counts_from_the_live_end_of_the_predecessor() -> None:
 
 
 def test_a_play_drains_when_its_last_step_has_ended() -> None:
-    play = play_of(graph([step(0, 0)]))
+    play = play_of(graph([turn(0, 0)]))
     play.start(0)
     play.issued(MAIN[0], 0)
     assert not play.drained
@@ -35,14 +35,14 @@ def test_a_play_drains_when_its_last_step_has_ended() -> None:
 
 def test_a_child_spawned_at_issue_starts_with_its_parent_still_running() -> None:
     spawn = Spawn(MAIN[0], at_issue=True, offset_s=0.5)
-    play = play_of(graph([step(0, 0)], (spawn, [step(1, 1)])))
+    play = play_of(graph([turn(0, 0)], (spawn, [turn(1, 1)])))
     play.start(0)
     assert play.issued(MAIN[0], 3 * S) == [Due(CHILD[0], 3_500_000_000)]
 
 
 def test_a_child_spawned_at_the_end_starts_an_offset_after_it() -> None:
     spawn = Spawn(MAIN[0], at_issue=False, offset_s=0.5)
-    play = play_of(graph([step(0, 0), step(1, 9, gap_s=2)], (spawn, [step(2, 1)])))
+    play = play_of(graph([turn(0, 0), turn(1, 9, gap_s=2)], (spawn, [turn(2, 1)])))
     play.start(0)
     assert play.issued(MAIN[0], 0) == []
     assert play.ended(MAIN[0], 4 * S) == [Due(CHILD[0], 4_500_000_000), Due(MAIN[1], 6 * S)]
@@ -60,9 +60,9 @@ def test_a_child_spawned_at_the_end_starts_an_offset_after_it() -> None:
 def test_a_joined_step_fires_at_the_later_of_its_gap_and_the_childs_end(
     child_ends_s: float, pause_s: float, fires_s: float
 ) -> None:
-    joined = step(1, 9, gap_s=5, joins=[Join(1, pause_s)])
+    joined = turn(1, 9, gap_s=5, joins=[Join(1, pause_s)])
     spawn = Spawn(MAIN[0], at_issue=True, offset_s=0)
-    play = play_of(graph([step(0, 0), joined], (spawn, [step(2, 0)])))
+    play = play_of(graph([turn(0, 0), joined], (spawn, [turn(2, 0)])))
     play.start(0)
     play.issued(MAIN[0], 0)
     play.issued(CHILD[0], 0)
@@ -72,23 +72,23 @@ def test_a_joined_step_fires_at_the_later_of_its_gap_and_the_childs_end(
 
 
 def test_a_join_waits_for_all_that_the_child_spawned() -> None:
-    main = [step(0, 0), step(1, 9, joins=[Join(1, 0.0)])]
-    child = (Spawn(MAIN[0], at_issue=True, offset_s=0), [step(2, 0)])
-    grandchild = (Spawn(CHILD[0], at_issue=False, offset_s=0), [step(3, 1)])
+    main = [turn(0, 0), turn(1, 9, joins=[Join(1, 0.0)])]
+    child = (Spawn(MAIN[0], at_issue=True, offset_s=0), [turn(2, 0)])
+    grandchild = (Spawn(CHILD[0], at_issue=False, offset_s=0), [turn(3, 1)])
     play = play_of(graph(main, child, grandchild))
     play.start(0)
     play.issued(MAIN[0], 0)
     play.ended(MAIN[0], S)
     play.issued(CHILD[0], 0)
-    assert play.ended(CHILD[0], 2 * S) == [Due(StepId(2, 0), 2 * S)]
-    play.issued(StepId(2, 0), 2 * S)
-    assert play.ended(StepId(2, 0), 8 * S) == [Due(MAIN[1], 8 * S)]
+    assert play.ended(CHILD[0], 2 * S) == [Due(TurnId(2, 0), 2 * S)]
+    play.issued(TurnId(2, 0), 2 * S)
+    assert play.ended(TurnId(2, 0), 8 * S) == [Due(MAIN[1], 8 * S)]
 
 
 def test_a_step_waits_for_the_order_across_conversations_and_adds_no_gap_after_it() -> None:
     spawn = Spawn(MAIN[0], at_issue=True, offset_s=0)
-    child = [step(2, 0), step(3, 2)]
-    play = play_of(graph([step(0, 0), step(1, 9, gap_s=1, after=[CHILD[0]])], (spawn, child)))
+    child = [turn(2, 0), turn(3, 2)]
+    play = play_of(graph([turn(0, 0), turn(1, 9, gap_s=1, after=[CHILD[0]])], (spawn, child)))
     play.start(0)
     play.issued(MAIN[0], 0)
     play.issued(CHILD[0], 0)
@@ -99,7 +99,7 @@ def test_a_step_waits_for_the_order_across_conversations_and_adds_no_gap_after_i
 
 def test_a_background_child_holds_the_play_but_no_step() -> None:
     spawn = Spawn(MAIN[0], at_issue=True, offset_s=0)
-    play = play_of(graph([step(0, 0)], (spawn, [step(1, 0)])))
+    play = play_of(graph([turn(0, 0)], (spawn, [turn(1, 0)])))
     play.start(0)
     play.issued(MAIN[0], 0)
     play.issued(CHILD[0], 0)
@@ -110,16 +110,16 @@ def test_a_background_child_holds_the_play_but_no_step() -> None:
 
 
 def test_an_overflow_ends_its_conversation_and_releases_what_waited_for_it() -> None:
-    main = [step(0, 0), step(1, 9, joins=[Join(1, 0.0)], after=[StepId(1, 2)])]
-    child = [step(2, 0), step(3, 1), step(4, 2)]
-    grandchild = (Spawn(CHILD[1], at_issue=False, offset_s=0), [step(5, 1)])
+    main = [turn(0, 0), turn(1, 9, joins=[Join(1, 0.0)], after=[TurnId(1, 2)])]
+    child = [turn(2, 0), turn(3, 1), turn(4, 2)]
+    grandchild = (Spawn(CHILD[1], at_issue=False, offset_s=0), [turn(5, 1)])
     spawn = Spawn(MAIN[0], at_issue=True, offset_s=0)
     play = play_of(graph(main, (spawn, child), grandchild))
     play.start(0)
     play.issued(MAIN[0], 0)
     play.ended(MAIN[0], S)
     play.issued(CHILD[0], 0)
-    # Its two other steps, and the grandchild that the second would have spawned, never come.
+    # Its two other turns, and the grandchild that the second would have spawned, never come.
     assert play.give_up(1, 5 * S) == [Due(MAIN[1], 5 * S)]
     assert play.conversation_over(1)
     play.issued(MAIN[1], 5 * S)
@@ -129,13 +129,13 @@ def test_an_overflow_ends_its_conversation_and_releases_what_waited_for_it() -> 
 
 def test_a_conversation_without_a_spawning_step_starts_with_the_play() -> None:
     early = Spawn(None, at_issue=False, offset_s=0.25)
-    play = play_of(graph([step(0, 1)], (early, [step(1, 0.25)])))
+    play = play_of(graph([turn(0, 1)], (early, [turn(1, 0.25)])))
     assert play.start(S) == [Due(MAIN[0], S), Due(CHILD[0], 1_250_000_000)]
 
 
 def test_a_play_from_t_star_resumes_each_conversation_and_keeps_live_children() -> None:
-    main = [step(0, 0), step(1, 10), step(2, 30, joins=[Join(1, 0.0)])]
-    child = (Spawn(MAIN[1], at_issue=False, offset_s=0), [step(3, 12), step(4, 25)])
+    main = [turn(0, 0), turn(1, 10), turn(2, 30, joins=[Join(1, 0.0)])]
+    child = (Spawn(MAIN[1], at_issue=False, offset_s=0), [turn(3, 12), turn(4, 25)])
     of = graph(main, child)
     play = play_of(of, from_t_star(of, 20.0, primer_lead_s=10.0))
     assert play.start(0) == [Due(CHILD[1], 0)]
@@ -148,8 +148,8 @@ def test_a_play_from_t_star_resumes_each_conversation_and_keeps_live_children() 
 
 
 def test_a_main_conversation_over_at_t_star_leaves_its_children_in_the_slot() -> None:
-    child = (Spawn(MAIN[0], at_issue=False, offset_s=0), [step(1, 5), step(2, 25)])
-    of = graph([step(0, 0)], child)
+    child = (Spawn(MAIN[0], at_issue=False, offset_s=0), [turn(1, 5), turn(2, 25)])
+    of = graph([turn(0, 0)], child)
     play = play_of(of, from_t_star(of, 20.0, primer_lead_s=10.0))
     assert play.start(0) == [Due(CHILD[1], 0)]
     play.issued(CHILD[1], 0)
@@ -158,14 +158,14 @@ def test_a_main_conversation_over_at_t_star_leaves_its_children_in_the_slot() ->
 
 
 def test_children_that_were_over_at_t_star_hold_nothing() -> None:
-    main = [step(0, 0), step(1, 30, joins=[Join(1, 9.0)])]
-    of = graph(main, (Spawn(MAIN[0], at_issue=True, offset_s=0), [step(2, 1)]))
+    main = [turn(0, 0), turn(1, 30, joins=[Join(1, 9.0)])]
+    of = graph(main, (Spawn(MAIN[0], at_issue=True, offset_s=0), [turn(2, 1)]))
     play = play_of(of, from_t_star(of, 20.0, primer_lead_s=10.0))
     assert play.start(0) == [Due(MAIN[1], 0)]
 
 
 def test_the_window_gives_the_heads_new_instants() -> None:
-    main = [step(0, 0), step(1, 10, gap_s=4)]
+    main = [turn(0, 0), turn(1, 10, gap_s=4)]
     play = play_of(graph(main))
     play.start(0)
     play.issued(MAIN[0], 0)

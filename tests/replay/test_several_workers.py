@@ -10,11 +10,11 @@ from collections.abc import Callable
 from zlib import crc32
 
 import pytest
-from stream_graphs import graph, step
+from stream_graphs import graph, turn
 from virtual_replay import SCENARIO, S, replay
 from virtual_workers import SHORT, from_each_start, shared_replay
 
-from agentx_replay.plan.graph import Join, SessionGraph, Spawn, StepId
+from agentx_replay.plan.graph import Join, SessionGraph, Spawn, TurnId
 from agentx_replay.replay.coordinator import Coordinator, hung
 from agentx_replay.replay.page import page_bytes, rows_of
 from agentx_replay.replay.peers import Member
@@ -34,13 +34,13 @@ FROM_THE_MIDDLE = dataclasses.replace(
 
 def tree(number: int) -> SessionGraph:
     """A session with a joined child, gaps long enough for both caps, and a length of its own."""
-    child = (Spawn(StepId(0, 1), at_issue=True, offset_s=2.0), [step(20, 12), step(21, 20)])
+    child = (Spawn(TurnId(0, 1), at_issue=True, offset_s=2.0), [turn(20, 12), turn(21, 20)])
     main = [
-        step(0, 0.0, gap_s=0.0),
-        step(1, 10.0, gap_s=3.0 + number),
-        step(2, 40.0, gap_s=1.0, joins=[Join(1, 0.5)]),
-        step(3, 120.0 + 7 * number, gap_s=60.0 + 11 * number),
-        step(4, 300.0, gap_s=20.0),
+        turn(0, 0.0, gap_s=0.0),
+        turn(1, 10.0, gap_s=3.0 + number),
+        turn(2, 40.0, gap_s=1.0, joins=[Join(1, 0.5)]),
+        turn(3, 120.0 + 7 * number, gap_s=60.0 + 11 * number),
+        turn(4, 300.0, gap_s=20.0),
     ]
     return graph(main, child, session_id=f"s{number}")
 
@@ -66,8 +66,8 @@ def test_any_number_of_workers_sends_the_same_at_the_same_time(workers: int) -> 
 
 def test_primers_count_from_the_longest_lead_of_all_lanes() -> None:
     scenario = dataclasses.replace(SHORT, start_fraction=(0.5, 0.5))
-    near = graph([step(0, 47), step(1, 53)], session_id="near")  # t* = 50, lead 3
-    far = graph([step(0, 0), step(1, 100)], session_id="far")  # t* = 50, lead 10, the most there is
+    near = graph([turn(0, 47), turn(1, 53)], session_id="near")  # t* = 50, lead 3
+    far = graph([turn(0, 0), turn(1, 100)], session_id="far")  # t* = 50, lead 10, the most there is
     run = shared_replay([near, far], lanes=2, workers=2, scenario=scenario)
     assert [(row[0] / S, row[2]) for row in from_each_start(run.log)["primer"]] == [(0, 1), (7, 0)]
 
@@ -75,7 +75,7 @@ def test_primers_count_from_the_longest_lead_of_all_lanes() -> None:
 def test_the_window_opens_for_all_when_the_slowest_has_warmed_up() -> None:
     scenario = dataclasses.replace(SHORT, warmup_requests=1)
     run = shared_replay(
-        [graph([step(i, i) for i in range(200)])] * 2,
+        [graph([turn(i, i) for i in range(200)])] * 2,
         lanes=2,
         workers=2,
         scenario=scenario,
@@ -89,8 +89,8 @@ def test_the_window_opens_for_all_when_the_slowest_has_warmed_up() -> None:
 
 
 def test_one_common_shift_moves_the_timers_of_every_worker() -> None:
-    a = graph([step(0, 0), step(1, 60, gap_s=50.0)], session_id="a")
-    b = graph([step(0, 0), step(1, 70, gap_s=57.0)], session_id="b")
+    a = graph([turn(0, 0), turn(1, 60, gap_s=50.0)], session_id="a")
+    b = graph([turn(0, 0), turn(1, 70, gap_s=57.0)], session_id="b")
     scenario = dataclasses.replace(SHORT, system_idle_cap_s=10.0)
     run = shared_replay([a, b], lanes=2, workers=2, scenario=scenario)
     sent = from_each_start(run.log)["window"]
@@ -100,8 +100,8 @@ def test_one_common_shift_moves_the_timers_of_every_worker() -> None:
 
 
 def test_a_request_in_flight_at_one_worker_keeps_the_cap_from_all() -> None:
-    a = graph([step(0, 0), step(1, 60, gap_s=50.0)], session_id="a")
-    b = graph([step(0, 0)], session_id="b")
+    a = graph([turn(0, 0), turn(1, 60, gap_s=50.0)], session_id="a")
+    b = graph([turn(0, 0)], session_id="b")
     run = shared_replay(
         [a, b],
         lanes=2,
@@ -113,7 +113,7 @@ def test_a_request_in_flight_at_one_worker_keeps_the_cap_from_all() -> None:
 
 
 def test_the_failures_of_all_workers_together_stop_the_level() -> None:
-    of = graph([step(i, i) for i in range(50)])
+    of = graph([turn(i, i) for i in range(50)])
     run = shared_replay(
         [of, of],
         lanes=2,
@@ -199,7 +199,7 @@ def test_a_worker_that_is_slow_does_not_hang() -> None:
 
 
 def test_a_stop_reaches_every_worker_in_the_window() -> None:
-    of = graph([step(i, i, gap_s=0.0) for i in range(50)])
+    of = graph([turn(i, i, gap_s=0.0) for i in range(50)])
     run = shared_replay([of, of], lanes=2, workers=2, stop_at_s=5.5)
     assert run.reason == INTERRUPTED
     assert all(result.interrupted and result.window for result in run.results)
@@ -209,7 +209,7 @@ def test_a_stop_reaches_every_worker_in_the_window() -> None:
 def test_a_stop_ends_a_warm_up_at_once_also_for_who_waits_at_the_barrier() -> None:
     scenario = dataclasses.replace(SHORT, warmup_requests=1)
     run = shared_replay(
-        [graph([step(0, 0), step(1, 500, gap_s=500.0)])] * 2,
+        [graph([turn(0, 0), turn(1, 500, gap_s=500.0)])] * 2,
         lanes=2,
         workers=2,
         scenario=scenario,

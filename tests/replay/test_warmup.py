@@ -4,10 +4,10 @@ import dataclasses
 import re
 
 import pytest
-from stream_graphs import graph, step
+from stream_graphs import graph, turn
 from virtual_replay import SCENARIO, S, replay
 
-from agentx_replay.plan.graph import Join, Spawn, StepId
+from agentx_replay.plan.graph import Join, Spawn, TurnId
 from agentx_replay.replay.ports import Status
 from agentx_replay.replay.warmup import Warmed, primer_offset_ns
 
@@ -21,16 +21,16 @@ def test_primers_are_spread_so_that_all_t_stars_coincide() -> None:
 
 
 def test_every_conversation_with_history_and_a_future_is_primed_once_with_one_token() -> None:
-    child = (Spawn(StepId(0, 0), at_issue=False, offset_s=0.0), [step(2, 45), step(3, 70)])
-    over = (Spawn(StepId(0, 0), at_issue=False, offset_s=0.0), [step(4, 20)])
-    run = replay([graph([step(0, 0), step(1, 100)], child, over)], scenario=FROM_THE_MIDDLE)
+    child = (Spawn(TurnId(0, 0), at_issue=False, offset_s=0.0), [turn(2, 45), turn(3, 70)])
+    over = (Spawn(TurnId(0, 0), at_issue=False, offset_s=0.0), [turn(4, 20)])
+    run = replay([graph([turn(0, 0), turn(1, 100)], child, over)], scenario=FROM_THE_MIDDLE)
     # t* = 50: main's primer has lead min(50, 10), the child's 5.
     assert run.log.sent("primer") == [(0.0, 0, 0, 0, 0), (5.0, 0, 0, 1, 0)]
     assert [d.max_tokens for d, _ in run.log.requests if d.phase == "primer"] == [1, 1]
 
 
 def test_the_window_opens_when_all_have_returned_and_asks_for_the_recorded_tokens() -> None:
-    run = replay([graph([step(0, 0), step(1, 100, output_tokens=7)])], scenario=FROM_THE_MIDDLE)
+    run = replay([graph([turn(0, 0), turn(1, 100, output_tokens=7)])], scenario=FROM_THE_MIDDLE)
     assert run.result.window is not None
     assert run.result.window.open_ns == 1 * S
     window = [d for d, _ in run.log.requests if d.phase == "window"]
@@ -39,7 +39,7 @@ def test_the_window_opens_when_all_have_returned_and_asks_for_the_recorded_token
 
 def test_pressure_removes_gaps_counts_per_lane_and_holds_the_next_for_the_window() -> None:
     scenario = dataclasses.replace(SCENARIO, warmup_requests=3)
-    of = graph([step(i, 10.0 * i, gap_s=9.0) for i in range(9)])
+    of = graph([turn(i, 10.0 * i, gap_s=9.0) for i in range(9)])
     run = replay([of, of], lanes=2, scenario=scenario)
     assert run.log.sent("pressure") == [
         (t, lane, 0, 0, int(t)) for t in (0.0, 1.0, 2.0) for lane in (0, 1)
@@ -51,7 +51,7 @@ def test_pressure_removes_gaps_counts_per_lane_and_holds_the_next_for_the_window
 
 def test_a_look_tells_what_has_returned_of_all() -> None:
     scenario = dataclasses.replace(FROM_THE_MIDDLE, warmup_requests=3)
-    of = graph([step(i, 10.0 * i, gap_s=9.0) for i in range(9)])
+    of = graph([turn(i, 10.0 * i, gap_s=9.0) for i in range(9)])
     run = replay([of, of], lanes=2, scenario=scenario, look_at_s=[0.5, 2.5, 4.5])
     # Both lanes' primers return at 1 s, their pressure requests at 2, 3 and 4 s.
     assert [look.warmed for look in run.looks] == [Warmed(0, 2, 0, 6), Warmed(2, 2, 2, 6), None]
@@ -59,8 +59,8 @@ def test_a_look_tells_what_has_returned_of_all() -> None:
 
 def test_pressure_counts_children_and_recycled_plays_alike() -> None:
     scenario = dataclasses.replace(SCENARIO, warmup_requests=5)
-    child = (Spawn(StepId(0, 0), at_issue=True, offset_s=30.0), [step(2, 30)])
-    of = graph([step(0, 0), step(1, 50, gap_s=20.0, joins=[Join(1, 0.0)])], child)
+    child = (Spawn(TurnId(0, 0), at_issue=True, offset_s=30.0), [turn(2, 30)])
+    of = graph([turn(0, 0), turn(1, 50, gap_s=20.0, joins=[Join(1, 0.0)])], child)
     run = replay([of], scenario=scenario)
     # Play 0: main 0 and its child at once (its offset is a gap too), main 1 after the join;
     # then the tree has drained and the next play's first two fill the lane's five.
@@ -75,8 +75,8 @@ def test_pressure_counts_children_and_recycled_plays_alike() -> None:
 
 def test_pressure_keeps_the_order_across_conversations() -> None:
     scenario = dataclasses.replace(SCENARIO, warmup_requests=4)
-    child = (Spawn(StepId(0, 0), at_issue=True, offset_s=0.0), [step(2, 1)])
-    of = graph([step(0, 0), step(1, 50, after=[StepId(1, 0)]), step(3, 60)], child)
+    child = (Spawn(TurnId(0, 0), at_issue=True, offset_s=0.0), [turn(2, 1)])
+    of = graph([turn(0, 0), turn(1, 50, after=[TurnId(1, 0)]), turn(3, 60)], child)
     run = replay([of], scenario=scenario, seconds=lambda d: 6.0 if d.conversation else 1.0)
     assert run.log.sent("pressure") == [
         (0.0, 0, 0, 0, 0),
@@ -88,8 +88,8 @@ def test_pressure_keeps_the_order_across_conversations() -> None:
 
 def test_a_play_begun_in_the_warm_up_resumes_from_its_own_start() -> None:
     scenario = dataclasses.replace(SCENARIO, warmup_requests=3)
-    a = graph([step(0, 0), step(1, 1)], session_id="a")
-    b = graph([step(0, 100), step(1, 130, gap_s=29.0)], session_id="b")
+    a = graph([turn(0, 0), turn(1, 1)], session_id="a")
+    b = graph([turn(0, 100), turn(1, 130, gap_s=29.0)], session_id="b")
     run = replay([a, b], lanes=1, scenario=scenario)
     # Two of a, the first of b; the second of b starts 30 s after b's start, and is the earliest.
     assert run.log.sent()[0] == (3.0, 0, 1, 0, 1)
@@ -97,7 +97,7 @@ def test_a_play_begun_in_the_warm_up_resumes_from_its_own_start() -> None:
 
 def test_a_warm_up_of_failed_requests_alone_aborts_the_run_before_the_window() -> None:
     run = replay(
-        [graph([step(0, 0), step(1, 100)])],
+        [graph([turn(0, 0), turn(1, 100)])],
         scenario=FROM_THE_MIDDLE,
         status=lambda d: Status.FAILED,
     )
@@ -111,7 +111,7 @@ def test_a_warm_up_of_failed_requests_alone_aborts_the_run_before_the_window() -
 def test_failed_warm_ups_are_results_and_nothing_reaches_the_loops_error_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    of = graph([step(0, 0), step(1, 100)])
+    of = graph([turn(0, 0), turn(1, 100)])
     run = replay([of, of], lanes=2, scenario=FROM_THE_MIDDLE, status=lambda _: Status.FAILED)
     assert run.result.failure is not None
     assert [d.lane for d, _ in run.log.requests] == [0, 1]
@@ -123,7 +123,7 @@ def test_over_a_tenth_of_the_requests_must_fail_to_end_a_warm_up(
     failed: int, goes_on: bool
 ) -> None:
     # One primer a lane: 24 requests, of which 2.4 may fail once as many as lanes have ended.
-    of = [graph([step(0, 0), step(1, 100)])] * 24
+    of = [graph([turn(0, 0), turn(1, 100)])] * 24
     run = replay(
         of,
         lanes=24,
@@ -136,7 +136,7 @@ def test_over_a_tenth_of_the_requests_must_fail_to_end_a_warm_up(
 
 def test_a_warm_up_that_hangs_aborts_the_run_and_records_what_was_cut() -> None:
     scenario = dataclasses.replace(FROM_THE_MIDDLE, warmup_timeout_s=60.0)
-    run = replay([graph([step(0, 0), step(1, 100)])], scenario=scenario, seconds=lambda d: 1e6)
+    run = replay([graph([turn(0, 0), turn(1, 100)])], scenario=scenario, seconds=lambda d: 1e6)
     assert run.result.failure is not None
     assert run.result.failure.code == "warm-up-timed-out"
     assert re.findall(r"\d+ \w+", run.result.failure.text) == ["1 request", "60 s"]
@@ -145,7 +145,7 @@ def test_a_warm_up_that_hangs_aborts_the_run_and_records_what_was_cut() -> None:
 
 def test_stopping_in_the_warm_up_ends_at_once() -> None:
     run = replay(
-        [graph([step(0, 0), step(1, 100)])],
+        [graph([turn(0, 0), turn(1, 100)])],
         scenario=FROM_THE_MIDDLE,
         seconds=lambda d: 500.0,
         stop_at_s=3.0,
@@ -156,5 +156,5 @@ def test_stopping_in_the_warm_up_ends_at_once() -> None:
 
 
 def test_unfinished_plays_are_recorded_without_an_end() -> None:
-    run = replay([graph([step(0, 0), step(1, 900, gap_s=899.0)])])
+    run = replay([graph([turn(0, 0), turn(1, 900, gap_s=899.0)])])
     assert [(p.ordinal, p.end_ns, p.requests_sent) for p in run.log.plays] == [(0, None, 1)]

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(not REAL.is_dir(), reason="no real recordings on
 def official_streams(session: Session) -> list[list[RecordedRequest]]:
     """Return the conversations of the main list, flattened agents pulled apart."""
     conversations = build_graph(session, OFFICIAL).conversations
-    return [[s.request for s in each.steps] for each in conversations if each.name[:3] != "sa:"]
+    return [[s.request for s in each.turns] for each in conversations if each.name[:3] != "sa:"]
 
 
 @pytest.fixture(scope="module")
