@@ -54,6 +54,24 @@ def slow_server() -> Iterator[str]:
     process.close()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _bundled_sessions_are_read_once() -> Iterator[None]:
+    """Parse the bundled sessions, which nobody changes, for the first run of this process alone."""
+    from agentx_replay.experiment import sessions
+    from agentx_replay.shipped import shipped_directory
+    from agentx_replay.traces.corpus import read_corpus
+
+    bundled = cache(read_corpus)
+
+    def read(path: Path, *, skip_bad: bool = False) -> object:
+        known = path == shipped_directory("traces")
+        return (bundled if known else read_corpus)(path, skip_bad=skip_bad)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sessions, "read_corpus", read)
+        yield
+
+
 @pytest.fixture(scope="session")
 def small_traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory of three sessions of a hundred turns, to be read in a moment."""
