@@ -40,7 +40,7 @@ from agentx_replay.shipped import shipped_directory
 LANES = 6
 BUNDLED = shipped_directory("traces")
 SCENARIO = load_scenario("quick").override(
-    window_s=1.5, grace_s=2.0, warmup_requests=3, primer_lead_s=0.2
+    window_s=1.0, grace_s=2.0, warmup_requests=3, primer_lead_s=0.2
 )
 
 
@@ -50,7 +50,7 @@ def _endpoint_can_be_imported_by_a_worker(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("PYTHONPATH", f"{tests.parent}{os.pathsep}{tests}")
 
 
-def parts(traces: Path, workers: int, orders: Orders, *, window_s: float = 1.5) -> list[Part]:
+def parts(traces: Path, workers: int, orders: Orders, *, window_s: float = 1.0) -> list[Part]:
     source = SessionSource(traces, False, None, "session", None)
     calibration = assumed("test", "chat")
     prompting = Prompting(wording_of(calibration, chat=True), calibration.cost, "salt", "session")
@@ -112,11 +112,8 @@ def run(
         return runner.run(main())
 
 
-def sent_by(tmp_path: Path, workers: int) -> tuple[dict[str, str], set[str]]:
+def sent_by(level: Played, directory: Path) -> tuple[dict[str, str], set[str]]:
     """Every request's bytes, and which were warm-up."""
-    directory = tmp_path / str(workers)
-    directory.mkdir()
-    level = run(parts(BUNDLED, workers, Orders(directory)))
     assert level.result.failure is None
     rows = REQUESTS.read(directory, ("request_id", "phase")).to_pylist()
     sent = sent_bytes(directory)
@@ -124,35 +121,33 @@ def sent_by(tmp_path: Path, workers: int) -> tuple[dict[str, str], set[str]]:
     return sent, {row["request_id"] for row in rows if row["phase"] != "window"}
 
 
-def test_one_two_and_three_processes_send_the_same_bytes(tmp_path: Path) -> None:
-    one, one_warm_up = sent_by(tmp_path, 1)
-    assert len(one_warm_up) > 3 * LANES
-    for workers in (2, 3):
-        several, warm_up = sent_by(tmp_path, workers)
-        assert warm_up == one_warm_up
-        # How far the window comes in 1.5 s is the machine's affair; what both sent is equal.
-        common = one.keys() & several.keys()
-        assert len(common) > len(warm_up)
-        assert {name: several[name] for name in common} == {name: one[name] for name in common}
-
-
-def test_each_lane_is_played_by_one_worker_and_all_in_one_window(
-    tmp_path: Path, small_traces: Path
+def test_three_processes_play_a_lane_each_in_one_window_and_send_the_bytes_of_one(
+    tmp_path: Path,
 ) -> None:
-    level = run(parts(small_traces, 3, Orders(tmp_path)))
+    alone, three = tmp_path / "1", tmp_path / "3"
+    alone.mkdir()
+    three.mkdir()
+    one, one_warm_up = sent_by(run(parts(BUNDLED, 1, Orders(alone))), alone)
+    assert len(one_warm_up) > 3 * LANES
+    level = run(parts(BUNDLED, 3, Orders(three)))
+    several, warm_up = sent_by(level, three)
+    assert warm_up == one_warm_up
+    # How far the window comes in a second is the machine's affair; what both sent is equal.
+    common = one.keys() & several.keys()
+    assert len(common) > len(warm_up)
+    assert {name: several[name] for name in common} == {name: one[name] for name in common}
+
     opened = {result.window and result.window.open_ns for result in level.workers if result}
     assert level.result.window is not None
     assert opened == {level.result.window.open_ns}
     lanes: dict[int, set[int]] = {}
-    for path in REQUESTS.files(tmp_path):  # on a slow machine a worker writes several
+    for path in REQUESTS.files(three):  # on a slow machine a worker writes several
         mine = lanes.setdefault(int(path.name.split("-")[1]), set())
         mine.update(row["lane"] for table in REQUESTS.groups([path]) for row in table.to_pylist())
     assert lanes == {0: {0, 3}, 1: {1, 4}, 2: {2, 5}}
-    samples = INSTRUMENT.read(tmp_path)
-    assert set(samples["worker"].to_pylist()) == {0, 1, 2}
-    requests = REQUESTS.read(tmp_path, ("start",))
-    assert set(samples["start"].to_pylist()) == set(requests["start"].to_pylist()) == {2}
-    REQUESTS.compact(tmp_path)
+    assert set(INSTRUMENT.read(three)["worker"].to_pylist()) == {0, 1, 2}
+    assert set(REQUESTS.read(three, ("start",))["start"].to_pylist()) == {2}
+    REQUESTS.compact(three)
 
 
 def test_a_stop_reaches_every_worker(tmp_path: Path, small_traces: Path) -> None:
