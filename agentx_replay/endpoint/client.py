@@ -192,7 +192,7 @@ class Client:
             if timer is not None:
                 timer.cancel()
             if exchange.ending is None:
-                connection.abort()
+                connection.give_up()
         return exchange
 
     # --- connections --------------------------------------------------------------------------
@@ -251,12 +251,12 @@ class Client:
         for address in tuple(addresses):
             try:
                 sock = await connect(self.wire, address, self._tls, self._settings.url.host)
+                connection = Connection(self.wire, sock, keeps_answers=self._settings.keeps_answers)
             except OSError as error:  # of which ssl.SSLError is one
                 failure = error
                 continue
             addresses.remove(address)
             addresses.insert(0, address)
-            connection = Connection(self.wire, sock, keeps_answers=self._settings.keeps_answers)
             made = _Made(connection, Connected(start_ns, self._now_ns()))
             self._open.add(connection)
             connection.closed.add_done_callback(partial(self._forget, made))

@@ -118,6 +118,13 @@ class Connection:
         self._stop(ending, time.monotonic_ns())
         self.abort()
 
+    def give_up(self) -> None:
+        """Close at once, and parse nothing more of a response that nobody waits for."""
+        if self._passage is not None:
+            self._leave_the_loop(self._passage)
+            self._passage = None
+        self.abort()
+
     def abort(self) -> None:
         self._reusable = False
         self._sock.close()

@@ -188,6 +188,8 @@ class HttpResponse:
 
     def _failed(self, error: Exception) -> None:
         """Say why the bytes are no such response; after its end they matter no more."""
+        if isinstance(error, httptools.HttpParserCallbackError) and error.__context__ is not None:
+            raise error.__context__  # of our own code, or Ctrl-C that came within it
         if self.complete_at is not None:
             self.excess = True
         elif isinstance(error, httptools.HttpParserUpgrade):

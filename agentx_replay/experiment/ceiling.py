@@ -17,7 +17,7 @@ from agentx_replay.endpoint.kernel_stamps import Timestamps
 from agentx_replay.endpoint.requests import Requests, head_start
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.endpoint.url import parse_base_url
-from agentx_replay.experiment.open_files import raise_open_files
+from agentx_replay.experiment.open_files import SPARE_FILES, raise_open_files
 from agentx_replay.replay.ports import Status
 
 _NS = 1_000_000_000
@@ -25,7 +25,6 @@ _MESSAGES = b'[{"role":"user","content":"x"}]'
 _LEAD_S = 0.2
 """From the first request to the first token: every stream has asked by then."""
 _LEAD_A_STREAM_S = 0.001
-_SPARE_DESCRIPTORS = 64
 _FIRST_STREAMS = 256
 _MOST_STREAMS = 4096
 
@@ -119,7 +118,7 @@ async def find_ceiling(url: str, rate: float, budget_s: float, timestamps: Times
     Twice, since what else a machine does in one second makes one trial fail that the next passes.
     """
     until_s = time.monotonic() + budget_s
-    most = min(_MOST_STREAMS, raise_open_files() - _SPARE_DESCRIPTORS)
+    most = min(_MOST_STREAMS, raise_open_files() - SPARE_FILES)
     reached, streams = 0, min(_FIRST_STREAMS, most)
     limits: tuple[str, ...] = ()
     while 0 < streams <= most:

@@ -19,6 +19,7 @@ from agentx_replay import __version__
 from agentx_replay.analysis.facts import Conduct, Rules
 from agentx_replay.endpoint.kernel_stamps import granted_buffer_bytes
 from agentx_replay.experiment.interrupts import Interrupts
+from agentx_replay.experiment.open_files import refuse_too_few
 from agentx_replay.experiment.prompting import calibration_for, prompting_of
 from agentx_replay.experiment.resumption import Earlier, earlier_run, resumed
 from agentx_replay.experiment.settings import Screen, Settings, Target
@@ -108,6 +109,9 @@ class Sweep:
 
         interrupts = Interrupts(screen.say)
         points = list(self.kept_points)
+        if not self._target.virtual:
+            for plan in self.due:
+                refuse_too_few(plan.concurrency, self._workers(plan))
         for plan in self.due:
             part, facts = self._part(plan), self._facts(plan)
             starts = self._settings.starts
@@ -132,8 +136,11 @@ class Sweep:
             attempt=attempt,
             run_id=settings.salt[:8] + later + (f"-a{attempt}" if attempt else ""),
             open=self._target.open,
-            workers=workers_for(plan.concurrency, settings.workers, self._target.timestamps),
+            workers=self._workers(plan),
         )
+
+    def _workers(self, plan: Plan) -> int:
+        return workers_for(plan.concurrency, self._settings.workers, self._target.timestamps)
 
     def _facts(self, plan: Plan) -> PointFacts:
         """Return what is known of a level before it runs."""

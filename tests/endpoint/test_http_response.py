@@ -4,6 +4,7 @@ import gzip
 
 import pytest
 from http_reads import NEVER_NS, parsed
+from stamped_stream import prompt_reads
 
 from agentx_replay.endpoint.http_response import MAX_TEXT_BYTES, Head, HttpResponse
 
@@ -155,3 +156,14 @@ def test_a_second_response_in_the_same_read_is_not_taken_for_the_body() -> None:
     response = parsed(CHUNKED + CHUNKS + OK + b"Content-Length: 3\r\n\r\nxyz")
     assert response.excess
     assert text(response) == b"abc0123456789"
+
+
+def test_an_interrupt_within_the_parser_is_no_fault_of_the_response() -> None:
+    class Interrupted(HttpResponse):
+        def on_chunk_header(self) -> None:
+            raise KeyboardInterrupt
+
+    response = Interrupted(prompt_reads([0, 1]), streamed=True, keeps_answer=False)
+    response.add([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"3\r\n:\n\n\r\n"])
+    with pytest.raises(KeyboardInterrupt):
+        response.run(NEVER_NS)

@@ -1,6 +1,8 @@
 """What is found out about a server before a run, and what is said where no run is possible."""
 
 import asyncio
+import errno
+import resource
 import ssl
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -26,6 +28,7 @@ from scripted_server import (
 )
 
 from agentx_replay.endpoint.asking import Limits
+from agentx_replay.endpoint.connect_error import connect_error
 from agentx_replay.endpoint.readiness import ServedModel, ServerFacts, ask_server, models_in
 from agentx_replay.endpoint.settings import EndpointSettings, TlsSettings
 from agentx_replay.endpoint.url import BaseUrl, parse_base_url
@@ -369,3 +372,13 @@ def test_what_is_wrong_with_tls_is_told(
 def test_words_of_https_are_no_proof_of_it(said: bytes) -> None:
     with refuses("model-not-listed"):
         ask([[answer("400 Bad Request", said)]])
+
+
+def test_a_client_without_files_for_connections_is_told_how_many_it_needs() -> None:
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    failure = connect_error(
+        parse_base_url("http://127.0.0.1:1"), OSError(errno.EMFILE, "Too many open files"), 7
+    )
+    # 7 connections, the one that failed, and 64 files of its own
+    assert f"{limit} may be, and 7 connections need 72" in failure.text
+    assert failure.way_out.endswith("72 or more with ulimit -n")
