@@ -220,13 +220,12 @@ class Connection:
             self._look_in_time(passage)
 
     def _take_head(self, exchange: Exchange, response: HttpResponse) -> None:
-        head = response.head
-        if head is None or exchange.http_status is not None:
+        if response.status is None or exchange.http_status is not None:
             return
-        exchange.http_status, exchange.headers = head.status, head.headers
-        self._reusable = self._reusable and head.keep_alive and exchange.sent_ns is not None
+        exchange.http_status, exchange.headers = response.status, response.headers
+        self._reusable = self._reusable and response.keep_alive and exchange.sent_ns is not None
         self._sock.stop_sending()  # no more of a request that is answered already
-        self.keep_alive_s = announced_keep_alive_s(head.headers.get(b"keep-alive", b""))
+        self.keep_alive_s = announced_keep_alive_s(response.headers.get(b"keep-alive", b""))
 
     def _look_in_time(self, passage: _Passage) -> None:
         """Have the socket show the first bytes of the body, and the end that no empty line will."""

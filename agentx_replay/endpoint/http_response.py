@@ -45,38 +45,22 @@ class Body:
     malformed: str | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Head:
-    """What a response's head says; ``headers`` have lower-case names."""
-
-    status: int
-    headers: dict[bytes, bytes]
-    keep_alive: bool
-
-    @property
-    def chunked(self) -> bool:
-        return self.headers.get(b"transfer-encoding", b"").lower().endswith(b"chunked")
-
-    @property
-    def length(self) -> int | None:
-        """The body's bytes, None if its framing is another."""
-        length = self.headers.get(b"content-length", b"")
-        sized = length.isdigit() and not self.headers.get(b"transfer-encoding")
-        return int(length) if sized else None
-
-
 class HttpResponse:
     """One response: ``add`` its reads, ``run`` the parser over them, and take the ``body``.
 
-    ``streamed`` is whether a success must be an event stream. ``head`` is the final one, None
-    until it has come; ``begun`` is whether bytes of the body have. ``fault`` says why what came is
-    no such response. ``complete_at`` is the place of the read that completed it; ``excess`` whether
-    bytes came after its end.
+    ``streamed`` is whether a success must be an event stream. ``status`` is that of the final head,
+    None until it has come, as are ``headers`` (lower-case names) and ``length`` (None if the body
+    is framed otherwise, ``ends_by_close`` if by the close); ``begun`` is whether bytes of the body
+    have come. ``fault`` says why what came is no such response. ``complete_at`` is the place of the
+    read that completed it; ``excess`` whether bytes came after its end.
     """
 
     def __init__(self, times: ReadTimes, *, streamed: bool, keeps_answer: bool) -> None:
         self.times = times
-        self.head: Head | None = None
+        self.status: int | None = None
+        self.headers: dict[bytes, bytes] = {}
+        self.length: int | None = None
+        self.keep_alive = self.ends_by_close = False
         self.begun = False
         self.fault: str | None = None
         self.complete_at: int | None = None
@@ -96,7 +80,6 @@ class HttpResponse:
         self._inside_read = False
         self._start = b""
         self._head_bytes = self._body_bytes = 0
-        self._headers: dict[bytes, bytes] = {}
         self._step_bytes = _STEP_BYTES
         self._flows = self._between_chunks = False
         self._alike_chunks = AlikeChunks()
@@ -109,10 +92,11 @@ class HttpResponse:
     @property
     def over(self) -> bool:
         """Whether nothing that may still come matters."""
-        if self._stream is not None and self._stream.finished:
-            return True
-        faulty = self.fault is not None or self._malformed is not None
-        return faulty or len(self._text) > MAX_TEXT_BYTES
+        return self.fault is not None or self._has_enough()
+
+    def _has_enough(self) -> bool:
+        finished = self._stream is not None and self._stream.finished
+        return finished or self._malformed is not None or len(self._text) > MAX_TEXT_BYTES
 
     @property
     def done(self) -> bool:
@@ -122,13 +106,7 @@ class HttpResponse:
     @property
     def missing_bytes(self) -> int | None:
         """How many bytes of the body are still to come; None where that is not known."""
-        length = self.head.length if self.head is not None else None
-        return None if length is None else length - self._body_bytes
-
-    @property
-    def ends_by_close(self) -> bool:
-        """Whether the close of the connection is the proper end of the body."""
-        return self.head is not None and not self.head.chunked and self.head.length is None
+        return None if self.length is None else self.length - self._body_bytes
 
     def add(self, reads: Sequence[bytes]) -> int:
         """Take the next reads, in order; return how many bytes they are."""
@@ -194,7 +172,7 @@ class HttpResponse:
             self.excess = True
         elif isinstance(error, httptools.HttpParserUpgrade):
             self.fault = "the server changed to another protocol"
-        elif self.head is None:
+        elif self.status is None:
             self.fault = f"a response head that is not HTTP ({error})"
         else:
             self.fault = f"a body that is not framed as HTTP says ({error})"
@@ -208,7 +186,7 @@ class HttpResponse:
         if self.complete_at is not None:
             self.excess = True
             return False
-        if self.head is None and self.fault is None:
+        if self.status is None and self.fault is None:
             if len(self._start) < len(_PROTOCOL):
                 self._start = (self._start + bytes(data[: len(_PROTOCOL)]))[: len(_PROTOCOL)]
             if not _PROTOCOL.startswith(self._start):
@@ -225,16 +203,21 @@ class HttpResponse:
         self.excess = self.excess or self.complete_at is not None
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self.head is None:  # trailers come here, too
-            self._headers[name.lower()] = value
+        if self.status is None:  # trailers come here, too
+            self.headers[name.lower()] = value
 
     def on_headers_complete(self) -> None:
         """Set up for the body; an interim answer says nothing."""
-        status = self._parser.get_status_code()
-        headers, self._headers = self._headers, {}
-        if status < _OK or self.head is not None:
+        status, headers = self._parser.get_status_code(), self.headers
+        if status < _OK:
+            self.headers = {}
+        if status < _OK or self.status is not None:
             return
-        self.head = Head(status, headers, self._parser.should_keep_alive())
+        self.status, self.keep_alive = status, self._parser.should_keep_alive()
+        framing, length = headers.get(b"transfer-encoding"), headers.get(b"content-length", b"")
+        self.length = int(length) if length.isdigit() and not framing else None
+        chunked = (framing or b"").lower().endswith(b"chunked")
+        self.ends_by_close = not chunked and self.length is None
         encoding = headers.get(b"content-encoding", b"").strip().lower()
         if encoding in (b"gzip", b"x-gzip", b"deflate"):
             self._inflate = inflater(gzip=encoding != b"deflate")
@@ -259,7 +242,7 @@ class HttpResponse:
 
     def on_message_complete(self) -> None:
         """Note where the response ended; what may follow is not its body."""
-        if self.head is not None and self.complete_at is None:
+        if self.status is not None and self.complete_at is None:
             self._feed()
             self.complete_at = self._place
             self._flows = self._between_chunks = False
@@ -267,26 +250,21 @@ class HttpResponse:
     def _feed(self) -> None:
         """Hand on the pieces of the body that the parser has found; what follows is not body."""
         pieces = self._pieces
-        if pieces and self.complete_at is None:
+        for piece in pieces if self.complete_at is None else ():
             self.begun = True
-            for piece in pieces:
-                self._body_bytes += len(piece)
-                if self._inflate is None:
-                    self._feed_plain(piece)
-                elif self._malformed is None:
-                    self._feed_inflated(self._inflate, piece)
+            self._body_bytes += len(piece)
+            try:
+                for part in (piece,) if self._inflate is None else self._inflate(piece):
+                    if (
+                        self._has_enough()
+                    ):  # asked for each: a read can inflate to a thousand pieces
+                        break
+                    self._feed_part(part)
+            except zlib.error as error:
+                self._malformed = f"a compressed body that does not unpack ({error})"
         pieces.clear()
 
-    def _feed_inflated(self, inflate: Callable[[bytes], Iterator[bytes]], piece: bytes) -> None:
-        try:
-            for inflated in inflate(piece):
-                if self.over:  # asked for each: a read can inflate to a thousand pieces
-                    return
-                self._feed_plain(inflated)
-        except zlib.error as error:
-            self._malformed = f"a compressed body that does not unpack ({error})"
-
-    def _feed_plain(self, piece: bytes) -> None:
+    def _feed_part(self, piece: bytes) -> None:
         """Hand on a piece. What a body is whose type is not an event stream's, its first byte says:
         a proxy may call a stream JSON, or nothing.
         """
@@ -295,7 +273,7 @@ class HttpResponse:
             self._begin_body(streamed=start not in b"{[<")
         if self._stream is not None:
             self._stream.feed(piece, self._place)
-        elif len(self._text) <= MAX_TEXT_BYTES:
+        else:
             self._text += piece
 
     # --- the end ------------------------------------------------------------------------------
@@ -306,7 +284,7 @@ class HttpResponse:
         """
         self._parser = None  # it holds this object: a cycle, and no collector runs in a window
         stream = self._stream
-        if self.head is None:
+        if self.status is None:
             return None
         if stream is None:
             large = len(self._text) > MAX_TEXT_BYTES

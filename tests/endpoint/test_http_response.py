@@ -6,7 +6,7 @@ import pytest
 from http_reads import NEVER_NS, parsed
 from stamped_stream import prompt_reads
 
-from agentx_replay.endpoint.http_response import MAX_TEXT_BYTES, Head, HttpResponse
+from agentx_replay.endpoint.http_response import MAX_TEXT_BYTES, HttpResponse
 
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -70,19 +70,17 @@ def test_a_body_until_close_has_no_end_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("headers", "chunked", "length"),
+    ("headers", "by_close", "length"),
     [
-        ({b"transfer-encoding": b"Chunked"}, True, None),
-        ({b"transfer-encoding": b"chunked", b"content-length": b"3"}, True, None),
-        ({b"content-length": b"3"}, False, 3),
-        ({}, False, None),
+        (b"Transfer-Encoding: Chunked\r\n", False, None),
+        (b"Transfer-Encoding: chunked\r\nContent-Length: 3\r\n", False, None),
+        (b"Content-Length: 3\r\n", False, 3),
+        (b"", True, None),
     ],
 )
-def test_the_head_announces_the_framing(
-    headers: dict[bytes, bytes], chunked: bool, length: int | None
-) -> None:
-    head = Head(200, headers, keep_alive=True)
-    assert (head.chunked, head.length) == (chunked, length)
+def test_the_head_announces_the_framing(headers: bytes, by_close: bool, length: int | None) -> None:
+    response = parsed(OK + headers + b"\r\n")
+    assert (response.ends_by_close, response.length) == (by_close, length)
 
 
 def test_chunks_win_over_a_length_that_is_also_told() -> None:
@@ -101,8 +99,7 @@ def test_a_length_that_is_no_number_is_a_fault() -> None:
 
 def test_an_interim_answer_says_nothing() -> None:
     response = parsed(b"HTTP/1.1 100 Continue\r\n\r\n", OK + b"Content-Length: 1\r\n\r\n", b"a")
-    assert response.head is not None
-    assert (response.head.status, response.complete_at) == (200, 2)
+    assert (response.status, response.complete_at) == (200, 2)
     assert text(response) == b"a"
 
 
