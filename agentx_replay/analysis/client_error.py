@@ -14,7 +14,7 @@ from agentx_replay.analysis.instrument import Timestamps
 
 _NS = 1_000_000_000
 MIN_ACHIEVED_SHARE = 0.97
-"""Of the planned tokens/s; below it server and client did not get the machine they needed."""
+"""Of the planned tokens/s, by the server's own log; below it the server was not fast enough."""
 
 Stamps = tuple[int, NDArray[np.int64]]
 """One response on one side: when its request was there, and each of its tokens, in ns."""
@@ -70,9 +70,8 @@ class Driven:
         if self.cpu_share > MAX_CPU_SHARE:
             told.append(f"the client used {self.cpu_share:.0%} of a core")
         if self.tokens_per_s < MIN_ACHIEVED_SHARE * self.planned_tokens_per_s:
-            told.append(
-                f"{self.tokens_per_s:,.0f} of {self.planned_tokens_per_s:,.0f} tok/s were reached"
-            )
+            sent = f"{self.tokens_per_s:,.0f} of {self.planned_tokens_per_s:,.0f} tok/s"
+            told.append(f"the server of this check sent {sent}: its limit, maybe not the client's")
         return tuple(told)
 
 

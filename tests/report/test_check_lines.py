@@ -51,7 +51,7 @@ def test_the_clients_own_error(goldens: Goldens) -> None:
     """
     process = replace(DRIVEN, timestamps="process", itl_error=0.03, late_event_share=0.2)
     failed = Driven(64, False, 3200.0, 3190.0, 12.34, 0.04, failed=2)
-    too_much = ("52,000 of 102,400 tok/s were reached",)
+    too_much = ("the server of this check sent 52,000 of 102,400 tok/s",)
     ended = Ceiling(512, ended="the 20 s for looking were used up", timestamps="kernel")
     lines = [
         client_line("kernel"),
