@@ -110,7 +110,7 @@ class Connection:
             self._stop(Ending.LOST, exchange.send_ns)
         else:
             sock.send(request)
-            exchange.send_uncertainty_ns += time.monotonic_ns() - exchange.send_ns
+            exchange.send_uncertainty_ns = time.monotonic_ns() - exchange.send_ns
         return exchange
 
     def stop(self, ending: Ending) -> None:
