@@ -81,11 +81,6 @@ class EngineModel:
             )
         )
 
-    def output_blocks(self, prompt_tokens: int, max_tokens: int) -> int:
-        """Return how many blocks after the prompt's whole ones an output fills up."""
-        computed = prompt_tokens + max_tokens - 1
-        return computed // self.block_tokens - prompt_tokens // self.block_tokens
-
     def overflow(self, prompt_tokens: int, max_tokens: int) -> str | None:
         """Return why a request can never run, in the words engines use, or None where it can."""
         limit = self.context_limit_tokens
@@ -192,20 +187,9 @@ class Engine:
         ``block_ids`` (uint64) name the contents of the prompt's whole blocks, in order;
         ``output_ids`` those of the next, which the output fills up but for its last token (which
         is never computed upon): they are in the cache when it has ended. Without, what is
-        generated is found by nobody. Raises
-        ValueError for a request that ``EngineModel.overflow`` refuses, for lengths below 1 and
-        for more ids than the prompt has whole blocks.
+        generated is found by nobody. The request must be one that ``EngineModel.overflow`` lets
+        pass.
         """
-        if prompt_tokens < 1 or max_tokens < 1:
-            raise ValueError("a request has at least one prompt token and one output token")
-        if self.model.overflow(prompt_tokens, max_tokens):
-            raise ValueError("the request is larger than the engine's context")
-        if len(block_ids) > prompt_tokens // self.model.block_tokens:
-            raise ValueError("more block ids than the prompt has whole blocks")
-        if output_ids is not None and len(output_ids) > self.model.output_blocks(
-            prompt_tokens, max_tokens
-        ):
-            raise ValueError("more block ids than the output fills up")
         sequence = Sequence(
             prompt_tokens, max_tokens, block_ids, _no_ids() if output_ids is None else output_ids
         )

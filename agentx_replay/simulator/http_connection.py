@@ -32,10 +32,7 @@ _REASONS = {
     400: b"Bad Request",
     404: b"Not Found",
     405: b"Method Not Allowed",
-    413: b"Content Too Large",
-    431: b"Request Header Fields Too Large",
 }
-_MAX_HEADER_BYTES = 64 * 1024
 _MAX_UNSENT_BYTES = 16 * 1024 * 1024
 _READ_BYTES = 256 * 1024
 _LINGER_S = 2.0
@@ -71,25 +68,18 @@ class Handler(Protocol):
         """Nothing more can be written to the connection."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How long an idle connection is kept, in s, and how large a body may be."""
-
-    keep_alive_s: float
-    max_body_bytes: int
-
-
 class Connection:
     """One client's connection, on an accepted socket."""
 
-    def __init__(self, handler: Handler, limits: Limits, accepted: socket.socket) -> None:
+    def __init__(self, handler: Handler, keep_alive_s: float, accepted: socket.socket) -> None:
         self._handler = handler
-        self._limits = limits
+        self._keep_alive_s = keep_alive_s
         self._socket = accepted
         self._loop = asyncio.get_running_loop()
         self._parser = httptools.HttpRequestParser(self)
-        self._waiting: deque[HttpRequest | bytes] = deque()  # bytes: the refusal of the rest
-        self._refused = self._busy = self._lost = False
+        self._requests: deque[HttpRequest] = deque()
+        self._refusal: bytes | None = None
+        self._busy = self._lost = False
         self._open = True  # may be written to
         self._unsent = bytearray()
         self._timer: asyncio.TimerHandle | None = None
@@ -113,7 +103,7 @@ class Connection:
             data = b""
         if not data:
             self._lose()
-        elif not self._refused:
+        elif self._refusal is None:
             self._parse(data)
 
     def _parse(self, data: bytes) -> None:
@@ -121,8 +111,9 @@ class Connection:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
             self._parser = httptools.HttpRequestParser(self)  # stay with HTTP/1.1
-        except httptools.HttpParserError as error:
-            self._refuse(400, f"The request is not HTTP: {error}")
+        except httptools.HttpParserError as error:  # where the next begins is not known
+            body = error_body(400, f"The request is not HTTP: {error}", "BadRequestError")
+            self._refusal = http_response(400, body, keep_alive=False)
         if not self._busy:
             self._await_request()
             self._next()
@@ -131,62 +122,41 @@ class Connection:
         self._between_requests = False
         self._received_ns = self._read_ns
         self._url = self._request_id = b""
-        self._header_bytes = 0
-        self._body = bytearray()
+        self._body: list[bytes] = []
 
     def on_url(self, url: bytes) -> None:
         self._url += url
-        self._count_header(len(url))
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._count_header(len(name) + len(value))
         if name.lower() == b"x-request-id":
             self._request_id = value
 
     def on_body(self, body: bytes) -> None:
-        if len(self._body) + len(body) > self._limits.max_body_bytes:
-            self._refuse(413, f"The body is over {self._limits.max_body_bytes} bytes.")
-        else:
-            self._body += body
+        self._body.append(body)
 
     def on_message_complete(self) -> None:
         self._between_requests = True
-        if self._refused:
-            return
-        self._waiting.append(
+        self._requests.append(
             HttpRequest(
                 method=self._parser.get_method().decode("ascii"),
                 path=self._url.partition(b"?")[0].decode("latin-1"),
-                body=bytes(self._body),
+                body=b"".join(self._body),
                 request_id=self._request_id.decode("latin-1"),
                 keep_alive=self._parser.should_keep_alive(),
                 received_ns=self._received_ns,
             )
         )
 
-    def _count_header(self, length: int) -> None:
-        self._header_bytes += length
-        if self._header_bytes > _MAX_HEADER_BYTES:
-            self._refuse(431, f"The headers are over {_MAX_HEADER_BYTES} bytes.")
-
-    def _refuse(self, status: int, message: str) -> None:
-        """Answer, in its turn, what cannot be a request; where the next begins is not known."""
-        if not self._refused:
-            self._refused = True
-            body = error_body(status, message, "BadRequestError")
-            self._waiting.append(http_response(status, body, keep_alive=False))
-
     def _next(self) -> None:
-        if self._busy or not self._open or not self._waiting:
+        if self._busy or not self._open:
             return
-        asked = self._waiting.popleft()
-        if isinstance(asked, bytes):
-            self.send(asked)
-            self.close()
-        else:
+        if self._requests:
             self._busy = True
             self._set_timer(None)
-            self._handler.handle(self, asked)
+            self._handler.handle(self, self._requests.popleft())
+        elif self._refusal is not None:
+            self.send(self._refusal)
+            self.close()
 
     # --- what goes ----------------------------------------------------------------------------
 
@@ -265,7 +235,7 @@ class Connection:
 
     def _await_request(self) -> None:
         if self._open:
-            self._set_timer(self._limits.keep_alive_s, self.close)
+            self._set_timer(self._keep_alive_s, self.close)
 
     def _set_timer(self, delay_s: float | None, call: Callable[[], None] = lambda: None) -> None:
         """Have a call made in so many seconds in place of the one that was to be, None for none."""

@@ -34,7 +34,6 @@ from agentx_replay.simulator.http_connection import (
     JSON_TYPE,
     Connection,
     HttpRequest,
-    Limits,
     http_response,
     listening,
 )
@@ -61,7 +60,6 @@ class ServerConfig:
     model: str = "simulated"
     engine: EngineModel = field(default_factory=EngineModel)
     keep_alive_s: float = 65.0
-    max_body_bytes: int = 64 * 1024 * 1024
     truth_bytes: int = 0
 
     def __post_init__(self) -> None:
@@ -97,7 +95,6 @@ class Server:
         self.engine = Engine(config.engine)
         self.truth = TruthLog(config.truth_bytes)
         self._config = config
-        self._limits = Limits(config.keep_alive_s, config.max_body_bytes)
         self._clock = clock
         self._renderer = renderer
         self._hook = hook
@@ -110,7 +107,7 @@ class Server:
         self._streaming: dict[Sequence, Answer] = {}
 
     def connect(self, accepted: socket.socket) -> None:
-        self._connections.add(Connection(self, self._limits, accepted))
+        self._connections.add(Connection(self, self._config.keep_alive_s, accepted))
 
     def disconnect(self) -> None:
         for connection in list(self._connections):

@@ -23,7 +23,6 @@ from agentx_replay.simulator.http_connection import (
     LAST_CHUNK,
     Connection,
     HttpRequest,
-    Limits,
     chunk,
     http_response,
     listening,
@@ -32,7 +31,7 @@ from agentx_replay.simulator.http_connection import (
 from agentx_replay.simulator.process import SimulatorProcess, launch, serve_as_child
 from agentx_replay.simulator.truth import ResponseTruth, TruthLog
 
-_LIMITS = Limits(keep_alive_s=60.0, max_body_bytes=4_000_000)
+_KEEP_ALIVE_S = 60.0
 _TRUTH_BYTES = 64_000_000
 _EVENTS = Events("chatcmpl-truth", "truth", 1_790_000_000, chat=True)
 _TOKEN = chunk(_EVENTS.tokens(1))
@@ -59,7 +58,7 @@ class TruthServer:
         self._requests = 0
 
     def connect(self, accepted: socket.socket) -> None:
-        Connection(self, _LIMITS, accepted)
+        Connection(self, _KEEP_ALIVE_S, accepted)
 
     def handle(self, connection: Connection, request: HttpRequest) -> None:
         """Begin to answer a completion, or tell the truth so far and forget it."""

@@ -266,28 +266,6 @@ def test_what_a_cut_request_had_generated_is_not_cached() -> None:
     assert again.cached_tokens == 64
 
 
-def test_an_output_fills_no_block_with_its_last_token() -> None:
-    engine = Engine(FLAT)
-    with pytest.raises(ValueError, match="more block ids than the output fills up"):
-        engine.submit(0, blocks(1), 100, 92, blocks(2, first=1))
-
-
-@pytest.mark.parametrize(
-    ("ids", "prompt_tokens", "max_tokens", "reason"),
-    [
-        (0, 0, 1, "at least one"),
-        (0, 1, 0, "at least one"),
-        (0, 1_048_576, 1, "larger than"),
-        (2, 127, 1, "more block ids"),
-    ],
-)
-def test_what_can_never_run_is_not_taken(
-    ids: int, prompt_tokens: int, max_tokens: int, reason: str
-) -> None:
-    with pytest.raises(ValueError, match=reason):
-        Engine(EngineModel()).submit(0, blocks(ids), prompt_tokens, max_tokens)
-
-
 def test_the_context_is_the_models_or_the_whole_cache() -> None:
     assert EngineModel(max_model_len=1000).context_limit_tokens == 1000
     assert EngineModel(max_model_len=1000, cache_blocks=2).context_limit_tokens == 128

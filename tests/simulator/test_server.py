@@ -12,7 +12,6 @@ import orjson
 import pytest
 import uvloop
 from raw_http import Answer, RawClient, connected, get, post
-from refusals import refuses
 
 from agentx_replay.errors import UsageError
 from agentx_replay.simulator.engine import EngineModel
@@ -49,22 +48,6 @@ def ask(request: bytes, config: ServerConfig | None = None) -> Answer:
 
 def chat(words: str = "two words", **more: Any) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": words}], **more}
-
-
-def test_the_model_and_its_context_are_told() -> None:
-    answer = ask(get("/v1/models"))
-    (model,) = answer.json()["data"]
-    assert answer.status == 200
-    assert (model["id"], model["object"]) == ("simulated", "model")
-    assert model["max_model_len"] == 10_000
-
-
-def test_it_names_itself() -> None:
-    assert ask(get("/v1/models")).headers["server"] == "agentx-replay-simulator/0.1.0"
-
-
-def test_health_is_ok() -> None:
-    assert ask(get("/health?verbose=1")).status == 200
 
 
 def test_a_chat_answer_in_one_piece() -> None:
@@ -123,13 +106,6 @@ def test_a_text_stream() -> None:
     assert [event["choices"][0]["text"] for event in answer.objects] == [" word", " word"]
 
 
-@pytest.mark.parametrize("prompt", ["one two three", [5, 6, 7], ["one two three"], [[5, 6, 7]]])
-def test_a_text_prompt_is_text_or_token_ids_without_a_template(prompt: object) -> None:
-    answer = ask(post(TEXT, {"prompt": prompt, "max_tokens": 1}))
-    assert answer.json()["usage"]["prompt_tokens"] == 3
-    assert answer.json()["choices"][0]["text"] == " word"
-
-
 def test_several_tokens_a_step_come_in_one_event() -> None:
     config = ServerConfig(engine=EngineModel(step_base_ms=1, tokens_per_step=2))
     answer = ask(post(CHAT, chat(max_tokens=4, stream=True)), config)
@@ -183,61 +159,6 @@ def test_an_answer_is_found_in_the_prompt_that_says_it_again() -> None:
     with_server(use)
 
 
-def test_a_prompt_over_the_context_is_refused_as_vllm_does() -> None:
-    config = ServerConfig(engine=EngineModel(max_model_len=20))
-    answer = ask(post(CHAT, chat(max_tokens=11)), config)
-    error = answer.json()["error"]
-    assert answer.status == error["code"] == 400
-    assert (error["type"], error["param"]) == ("BadRequestError", "input_tokens")
-    assert "maximum context length is 20 tokens" in error["message"]
-
-
-@pytest.mark.parametrize(
-    ("request_bytes", "status"),
-    [
-        (post(CHAT, chat(model="other")), 404),
-        (post("/v2/chat", chat()), 404),
-        (get("/v1/nothing"), 404),
-        (get(CHAT), 405),
-        (post("/v1/models", b""), 405),
-        (post(CHAT, b"{not json"), 400),
-        (post(CHAT, b"[]"), 400),
-        (post(CHAT, b""), 400),
-        (post(CHAT, {"messages": []}), 400),
-        (post(CHAT, {"messages": "hello"}), 400),
-        (post(CHAT, {"messages": ["hello"]}), 400),
-        (post(CHAT, chat(tools={"name": "one"})), 400),
-        (post(CHAT, chat(n=2)), 400),
-        (post(CHAT, chat(max_tokens=0)), 400),
-        (post(CHAT, chat(max_tokens="9")), 400),
-        (post(CHAT, chat(max_tokens=True)), 400),
-        (post(CHAT, chat(stream_options=[1])), 400),
-        (post(TEXT, {}), 400),
-        (post(TEXT, {"prompt": ""}), 400),
-        (post(TEXT, {"prompt": ["a", "b"]}), 400),
-        (post(TEXT, {"prompt": [1, -1]}), 400),
-        (post(TEXT, {"prompt": [1, 1.5]}), 400),
-        (b"NOT HTTP AT ALL\r\n\r\n", 400),
-        (get("/health", "x-long: " + "y" * 70_000), 431),
-    ],
-)
-def test_what_cannot_be_served_is_refused_with_a_reason(request_bytes: bytes, status: int) -> None:
-    answer = ask(request_bytes)
-    assert answer.status == status
-    assert answer.json()["error"]["code"] == status
-    assert answer.json()["error"]["message"]
-
-
-def test_a_body_over_the_limit_is_refused_and_the_refusal_can_be_read() -> None:
-    async def use(client: RawClient, _: RunningServer) -> None:
-        answer = await client.ask(post(CHAT, b"x" * 5_000_000))
-        assert answer.status == 413
-        assert answer.headers["connection"] == "close"
-        assert await client.read() == b""
-
-    with_server(use, ServerConfig(max_body_bytes=1000))
-
-
 def test_a_chunked_body_is_read() -> None:
     body = orjson.dumps(chat(max_tokens=1))
     request = (
@@ -278,11 +199,6 @@ def test_a_client_that_asks_for_it_gets_its_connection_closed() -> None:
                     assert await other.read() == b""
 
     with_server(use)
-
-
-def test_an_upgrade_is_declined_by_answering() -> None:
-    answer = ask(get("/health", "connection: upgrade", "upgrade: h2c"))
-    assert answer.status == 200
 
 
 def test_an_idle_connection_is_closed_after_the_keep_alive() -> None:
@@ -410,14 +326,6 @@ def test_the_truth_keeps_the_newest_responses_within_its_bound() -> None:
     with_server(use, ServerConfig(engine=QUICK, truth_bytes=1_100))
 
 
-def test_nothing_is_kept_unless_asked_for() -> None:
-    async def use(client: RawClient, _: RunningServer) -> None:
-        await client.ask(post(CHAT, chat()))
-        assert (await client.ask(get("/truth"))).json() == {"responses": []}
-
-    with_server(use)
-
-
 def test_many_streams_at_once_are_all_whole() -> None:
     async def one(running: RunningServer, tokens: int) -> None:
         async with connected(running.port) as client:
@@ -438,11 +346,6 @@ def test_a_taken_port_is_one_clear_sentence() -> None:
                 raise AssertionError
 
     with_server(use)
-
-
-def test_a_port_that_cannot_be_is_one_clear_sentence() -> None:
-    with refuses("port-out-of-range", "70000"):
-        ServerConfig(port=70_000)
 
 
 def test_only_the_loopback_is_served_unless_told_otherwise() -> None:
