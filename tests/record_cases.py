@@ -79,6 +79,14 @@ def response(**changes: Any) -> Response:
     return replace(usual, **changes)
 
 
+class Nowhere:
+    """A recorder that keeps nothing."""
+
+    def record(self, dispatch: Dispatch, response: Response) -> None: ...
+
+    def record_play(self, play: PlayRecord) -> None: ...
+
+
 def recorded(pairs: Iterable[tuple[Dispatch, Response]]) -> Records:
     """What the analysis sees of these, without a file in between."""
     table = request_table(pairs)

@@ -3,22 +3,12 @@
 from typing import Any
 
 import pytest
-from record_cases import MS, SECOND, dispatch, recorded, response
+from record_cases import MS, SECOND, Nowhere, dispatch, recorded, response
 
 from agentx_replay.analysis.latency import present, response_itl
 from agentx_replay.experiment.live_view import live_itls_s
-from agentx_replay.replay.ports import Dispatch, PlayRecord, Response
+from agentx_replay.replay.ports import Response
 from agentx_replay.results.recent import Recent, snapshot_of
-
-
-class Nowhere:
-    """A recorder that keeps nothing."""
-
-    def record(self, dispatch: Dispatch, response: Response) -> None:
-        pass
-
-    def record_play(self, play: PlayRecord) -> None:
-        pass
 
 
 def at_ms(*times_ms: float, **more: Any) -> Response:

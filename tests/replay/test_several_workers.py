@@ -7,61 +7,17 @@ server. Metrics are functions of the records, so equal records are equal metrics
 import asyncio
 import dataclasses
 from collections.abc import Callable
-from zlib import crc32
 
-import pytest
 from stream_graphs import graph, turn
-from virtual_replay import SCENARIO, S, replay
+from virtual_replay import SCENARIO, S
 from virtual_workers import SHORT, from_each_start, shared_replay
 
-from agentx_replay.plan.graph import Join, SessionGraph, Spawn, TurnId
 from agentx_replay.replay.coordinator import Coordinator, hung
 from agentx_replay.replay.page import page_bytes, rows_of
 from agentx_replay.replay.peers import Member
-from agentx_replay.replay.ports import Dispatch, Status
+from agentx_replay.replay.ports import Status
 from agentx_replay.replay.virtual_time import run_virtual, virtual_clock
 from agentx_replay.replay.window import INTERRUPTED
-
-FROM_THE_MIDDLE = dataclasses.replace(
-    SCENARIO,
-    start_fraction=(0.25, 0.75),
-    warmup_requests=4,
-    window_s=150.0,
-    system_idle_cap_s=10.0,
-    tree_idle_cap_s=25.0,
-)
-
-
-def tree(number: int) -> SessionGraph:
-    """A session with a joined child, gaps long enough for both caps, and a length of its own."""
-    child = (Spawn(TurnId(0, 1), at_issue=True, offset_s=2.0), [turn(20, 12), turn(21, 20)])
-    main = [
-        turn(0, 0.0, gap_s=0.0),
-        turn(1, 10.0, gap_s=3.0 + number),
-        turn(2, 40.0, gap_s=1.0, joins=[Join(1, 0.5)]),
-        turn(3, 120.0 + 7 * number, gap_s=60.0 + 11 * number),
-        turn(4, 300.0, gap_s=20.0),
-    ]
-    return graph(main, child, session_id=f"s{number}")
-
-
-def some_seconds(dispatch: Dispatch) -> float:
-    """Between 0.5 and 8 s, drawn from the request's name."""
-    return 0.5 + crc32(dispatch.request_id.encode()) % 7501 / 1000
-
-
-@pytest.mark.parametrize("workers", [2, 3])
-def test_any_number_of_workers_sends_the_same_at_the_same_time(workers: int) -> None:
-    graphs = [tree(number) for number in range(9)]
-    one = replay(graphs, lanes=7, scenario=FROM_THE_MIDDLE, seconds=some_seconds)
-    several = shared_replay(
-        graphs, lanes=7, workers=workers, scenario=FROM_THE_MIDDLE, seconds=some_seconds
-    )
-    assert from_each_start(several.log) == from_each_start(one.log)
-    assert one.result.window is not None
-    assert one.result.window.system_skipped_s > 0
-    skipped_s = {r.window.system_skipped_s for r in several.results if r.window is not None}
-    assert skipped_s == {one.result.window.system_skipped_s}
 
 
 def test_primers_count_from_the_longest_lead_of_all_lanes() -> None:

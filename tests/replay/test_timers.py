@@ -6,6 +6,10 @@ from agentx_replay.replay.timers import Alarm, TimerGroup, TimerQueue
 from agentx_replay.replay.virtual_time import run_virtual, virtual_clock
 
 
+def timers() -> tuple[TimerQueue[str], TimerGroup[str], TimerGroup[str]]:
+    return TimerQueue(), TimerGroup(), TimerGroup()
+
+
 def taken(queue: TimerQueue[str], now_ns: int) -> list[tuple[int, str]]:
     out = []
     while (due := queue.pop_due(now_ns)) is not None:
@@ -14,8 +18,7 @@ def taken(queue: TimerQueue[str], now_ns: int) -> list[tuple[int, str]]:
 
 
 def test_timers_come_by_due_time_and_ties_in_the_order_filed() -> None:
-    queue: TimerQueue[str] = TimerQueue()
-    group: TimerGroup[str] = TimerGroup()
+    queue, group, _ = timers()
     for due_ns, name in [(30, "c"), (10, "a"), (10, "b")]:
         queue.add(group, due_ns, name)
     assert queue.next_due_ns() == 10
@@ -25,8 +28,7 @@ def test_timers_come_by_due_time_and_ties_in_the_order_filed() -> None:
 
 
 def test_a_common_shift_moves_all_and_later_timers_count_from_shifted_time() -> None:
-    queue: TimerQueue[str] = TimerQueue()
-    group: TimerGroup[str] = TimerGroup()
+    queue, group, _ = timers()
     queue.add(group, 100, "a")
     queue.skip(60)
     assert queue.next_due_ns() == 40
@@ -36,9 +38,7 @@ def test_a_common_shift_moves_all_and_later_timers_count_from_shifted_time() -> 
 
 
 def test_a_groups_shift_moves_its_own_timers_alone() -> None:
-    queue: TimerQueue[str] = TimerQueue()
-    one: TimerGroup[str] = TimerGroup()
-    other: TimerGroup[str] = TimerGroup()
+    queue, one, other = timers()
     queue.add(one, 100, "one")
     queue.add(one, 130, "one later")
     queue.add(other, 100, "other")
@@ -49,8 +49,7 @@ def test_a_groups_shift_moves_its_own_timers_alone() -> None:
 
 
 def test_shifts_of_both_kinds_add_up() -> None:
-    queue: TimerQueue[str] = TimerQueue()
-    group: TimerGroup[str] = TimerGroup()
+    queue, group, _ = timers()
     queue.add(group, 100, "a")
     queue.skip_group(group, 30)
     queue.skip(20)
@@ -69,8 +68,7 @@ def foreseen(queue: TimerQueue[str], until_ns: int) -> list[tuple[int, str]]:
 
 
 def test_a_timer_is_foreseen_once_and_stays_pending() -> None:
-    queue: TimerQueue[str] = TimerQueue()
-    group: TimerGroup[str] = TimerGroup()
+    queue, group, _ = timers()
     queue.add(group, 100, "a")
     queue.add(group, 150, "b")
     queue.add(group, 300, "c")
@@ -82,17 +80,15 @@ def test_a_timer_is_foreseen_once_and_stays_pending() -> None:
 
 
 def test_a_timer_that_was_taken_is_not_foreseen_any_more() -> None:
-    queue: TimerQueue[str] = TimerQueue()
-    queue.add(TimerGroup(), 100, "a")
+    queue, group, _ = timers()
+    queue.add(group, 100, "a")
     assert taken(queue, 100) == [(100, "a")]
     assert queue.next_unforeseen_ns() is None
     assert foreseen(queue, 100) == []
 
 
 def test_shifts_move_what_is_foreseen_and_no_timer_is_told_twice_for_them() -> None:
-    queue: TimerQueue[str] = TimerQueue()
-    group: TimerGroup[str] = TimerGroup()
-    other: TimerGroup[str] = TimerGroup()
+    queue, group, other = timers()
     queue.add(group, 100, "a")
     queue.add(group, 400, "b")
     queue.add(other, 500, "c")
@@ -104,31 +100,27 @@ def test_shifts_move_what_is_foreseen_and_no_timer_is_told_twice_for_them() -> N
     assert taken(queue, 460) == [(10, "a"), (310, "b"), (460, "c")]
 
 
-def test_an_alarm_rings_once_at_the_earliest_instant_asked_for() -> None:
-    async def rung_at(*asked_ns: int | None) -> list[int]:
+def rung_at(*asked_ns: int | str | None) -> list[int]:
+    """When an alarm rings that is asked for these instants, cancelled, or waited for 1 s."""
+
+    async def main() -> list[int]:
         clock = virtual_clock()
         rings: list[int] = []
         alarm = Alarm(clock, lambda: rings.append(clock.now_ns()))
-        for at_ns in asked_ns:
-            alarm.by(at_ns)
-        await asyncio.sleep(1.0)
-        return rings
-
-    assert run_virtual(rung_at(300, 200, None, 250)) == [200]
-    assert run_virtual(rung_at(None)) == []
-
-
-def test_an_alarm_that_was_cancelled_can_be_set_again_for_later() -> None:
-    async def rung_at() -> list[int]:
-        clock = virtual_clock()
-        rings: list[int] = []
-        alarm = Alarm(clock, lambda: rings.append(clock.now_ns()))
-        alarm.by(100)
-        alarm.cancel()
-        alarm.by(400)
-        await asyncio.sleep(1.0)
-        alarm.by(2_000_000_000)
+        for asked in asked_ns:
+            if asked == "cancel":
+                alarm.cancel()
+            elif asked == "wait":
+                await asyncio.sleep(1.0)
+            elif not isinstance(asked, str):
+                alarm.by(asked)
         await asyncio.sleep(2.0)
         return rings
 
-    assert run_virtual(rung_at()) == [400, 2_000_000_000]
+    return run_virtual(main())
+
+
+def test_an_alarm_rings_once_at_the_earliest_instant_asked_for() -> None:
+    assert rung_at(300, 200, None, 250) == [200]
+    assert rung_at(None) == []
+    assert rung_at(100, "cancel", 400, "wait", 2_000_000_000) == [400, 2_000_000_000]

@@ -1,46 +1,34 @@
 """The first prompt lengths that a server reports are held against the plan while a level runs."""
 
-from record_cases import dispatch, prompt, response
+import pytest
+from record_cases import Nowhere, dispatch, prompt, response
 
-from agentx_replay.replay.ports import Dispatch, Phase, PlayRecord, Response
+from agentx_replay.replay.ports import Phase
 from agentx_replay.results.recent import Recent, snapshot_of
 
 
-class Nowhere:
-    """A recorder that keeps nothing."""
-
-    def record(self, dispatch: Dispatch, response: Response) -> None:
-        pass
-
-    def record_play(self, play: PlayRecord) -> None:
-        pass
-
-
-def errors_of(*counted: int | None, planned: int = 100) -> tuple[int, ...]:
+def recent_of(*counted: int | None) -> Recent:
     recent = Recent(Nowhere(), lambda _: (), lambda: 0)
     for tokens in counted:
-        sent = dispatch(prompt=prompt(planned), phase=Phase.PRIMER)
+        sent = dispatch(prompt=prompt(100), phase=Phase.PRIMER)
         recent.record(sent, response(prompt_tokens=tokens))
-    return recent.glimpse().length_errors
+    return recent
 
 
-def test_an_error_is_what_was_counted_less_what_was_planned() -> None:
-    assert errors_of(100, 101, 98) == (0, 1, -2)
-
-
-def test_a_response_without_usage_tells_nothing() -> None:
-    assert errors_of(None, 100) == (0,)
-
-
-def test_only_the_first_twenty_are_looked_at() -> None:
-    assert errors_of(*[100] * 20, 117) == (0,) * 20
+@pytest.mark.parametrize(
+    ("counted", "errors"),
+    [
+        ((100, 101, 98), (0, 1, -2)),
+        ((None, 100), (0,)),
+        ((*[100] * 20, 117), (0,) * 20),  # the first twenty are enough
+    ],
+)
+def test_an_error_is_what_was_counted_less_what_was_planned(
+    counted: tuple[int | None, ...], errors: tuple[int, ...]
+) -> None:
+    assert recent_of(*counted).glimpse().length_errors == errors
 
 
 def test_all_workers_errors_come_together() -> None:
-    one, other = (
-        Recent(Nowhere(), lambda _: (), lambda: 0),
-        Recent(Nowhere(), lambda _: (), lambda: 0),
-    )
-    one.record(dispatch(), response(prompt_tokens=100))
-    other.record(dispatch(), response(prompt_tokens=103))
-    assert snapshot_of([one.glimpse(), other.glimpse()]).length_errors == (0, 3)
+    glimpses = [recent_of(100).glimpse(), recent_of(103).glimpse()]
+    assert snapshot_of(glimpses).length_errors == (0, 3)

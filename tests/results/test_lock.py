@@ -1,5 +1,6 @@
 """A run directory is one process's, and its end, however it comes, frees it."""
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -7,7 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from command_line import ROOT, finished, finished_alone
+from command_line import ROOT, finished
+from made_runs import Level, make_run
 from refusals import refuses
 
 from agentx_replay.results.run_directory import RunDirectory
@@ -57,9 +59,7 @@ def test_what_was_only_locked_is_an_empty_directory(tmp_path: Path) -> None:
 
 
 def test_a_report_may_be_made_meanwhile(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    ran = finished_alone("run", "--virtual", "--concurrency", "2", "--out", out)
-    assert ran.returncode == 0
+    made = make_run(tmp_path / "made", [Level(2, 60.0, 1000.0)])  # and locked by this process
+    out = shutil.copytree(made, tmp_path / "out")
     with held(out):
-        ended = finished("report", str(out))
-    assert ended.returncode == 0
+        assert finished("report", str(out)).returncode == 0
