@@ -99,6 +99,7 @@ class PlayComposer:
             reusable_tokens=known * self._layout.block_size,
             block_ids=ids,
             messages_json=partial(self._messages_json, conversation, laid),
+            block_tokens=self._layout.block_size,
             declared_blocks=path.system_blocks,
             declared_tokens=path.system_blocks * self._layout.block_size,
         )

@@ -14,7 +14,7 @@ class Prompt:
     """What one request says.
 
     ``tokens`` is the length the server should count, chat template included. ``block_ids``
-    (uint64, shape ``(whole blocks,)``) identifies the content of each whole block: two prompts
+    (uint64, shape ``(whole blocks,)``) identifies each whole block of ``block_tokens``: two prompts
     hold the same block at the same place if and only if the ids are equal, so an engine that has
     no wire needs no text. ``reusable_tokens`` is how many leading tokens an unlimited prefix
     cache would already hold, given what the same play sent before. The first ``declared_blocks``
@@ -31,6 +31,7 @@ class Prompt:
     reusable_tokens: int
     block_ids: NDArray[np.uint64]
     messages_json: Callable[[], bytes]
+    block_tokens: int = 64
     declared_blocks: int = 0
     declared_tokens: int = 0
     says_answer: bool | None = None

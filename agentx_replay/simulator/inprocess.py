@@ -8,8 +8,12 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
+from agentx_replay.prompts.keys import GOLDEN, mix64
 from agentx_replay.replay.ports import Clock, Dispatch, ErrorCategory, Response, Status
 from agentx_replay.simulator.engine import Engine, EngineModel, Sequence
+from agentx_replay.simulator.prefix_cache import Ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +25,7 @@ class _Flight:
 
 
 class InProcessEndpoint:
-    """``Endpoint`` over an ``EngineModel`` on the given clock.
-
-    The model's ``block_tokens`` must be the block size of the prompts' ids.
-    """
+    """``Endpoint`` over an ``EngineModel`` on the given clock."""
 
     def __init__(self, clock: Clock, model: EngineModel) -> None:
         self.engine = Engine(model)
@@ -42,7 +43,8 @@ class InProcessEndpoint:
         refusal = self.engine.model.overflow(prompt.tokens, dispatch.max_tokens)
         if refusal is not None:
             return _overflow(now_ns, refusal)
-        sequence = self.engine.submit(now_ns, prompt.block_ids, prompt.tokens, dispatch.max_tokens)
+        ids = regrouped(prompt.block_ids, prompt.block_tokens, self.engine.model.block_tokens)
+        sequence = self.engine.submit(now_ns, ids, prompt.tokens, dispatch.max_tokens)
         flight = _Flight(now_ns, asyncio.get_running_loop().create_future())
         self._flights[sequence] = flight
         self._time_step()
@@ -105,6 +107,20 @@ class InProcessEndpoint:
         )
         if not flight.answer.done():  # a caller just cancelled has not run yet
             flight.answer.set_result(response)
+
+
+def regrouped(ids: Ids, block_tokens: int, engine_block_tokens: int) -> Ids:
+    """Return the ids of the engine's whole blocks in a prompt of blocks of another size: equal for
+    two prompts where all tokens of the engine's block are.
+    """
+    if block_tokens == engine_block_tokens:
+        return ids
+    places = np.arange(block_tokens, dtype=np.uint64) * GOLDEN
+    tokens = mix64(ids[:, np.newaxis] + places).ravel()
+    blocks = len(tokens) // engine_block_tokens
+    in_blocks = tokens[: blocks * engine_block_tokens].reshape(blocks, engine_block_tokens)
+    odd = np.arange(1, 2 * engine_block_tokens, 2, dtype=np.uint64)
+    return mix64((in_blocks * odd).sum(axis=1, dtype=np.uint64))
 
 
 def _overflow(now_ns: int, message: str) -> Response:

@@ -4,16 +4,19 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
+import small_corpus
 from client_cases import dispatch as any_dispatch
 
 from agentx_replay.prompts.prompt import Prompt
 from agentx_replay.replay.ports import Dispatch, ErrorCategory, Response, Status
 from agentx_replay.replay.virtual_time import run_virtual, virtual_clock
+from agentx_replay.scenario import load_scenario
 from agentx_replay.simulator.engine import EngineModel
-from agentx_replay.simulator.inprocess import InProcessEndpoint
+from agentx_replay.simulator.inprocess import InProcessEndpoint, regrouped
 
 _MINUTE_NS = 60_000_000_000
 
@@ -173,3 +176,39 @@ def test_a_quarter_of_the_needed_capacity_loses_a_fifth_of_the_hits() -> None:
     unlimited = hit_rate(closed_loop(8, EngineModel(cache_blocks=100 * needed)))
     quarter = hit_rate(closed_loop(8, EngineModel(cache_blocks=needed // 4)))
     assert quarter < 0.8 * unlimited
+
+
+@pytest.mark.parametrize(
+    ("block_tokens", "shared", "expected"),
+    # Of 260 tokens the first so many blocks are shared: engine blocks of 64 tokens within them.
+    [(1, 200, 3), (1, 63, 0), (3, 64, 3), (63, 2, 1), (100, 2, 3), (130, 1, 2)],
+)
+def test_prompts_of_other_blocks_share_the_engines_blocks_that_are_alike(
+    block_tokens: int, shared: int, expected: int
+) -> None:
+    rng = np.random.default_rng(5)
+    one, other = rng.integers(0, 1 << 63, (2, 260 // block_tokens), dtype=np.uint64)
+    other[:shared] = one[:shared]
+    found = [regrouped(ids, block_tokens, 64).tolist() for ids in (one, other)]
+    alike = [mine == its for mine, its in zip(*found, strict=True)]
+    assert alike == [place < expected for place in range(len(alike))]
+    assert len(alike) == 260 // block_tokens * block_tokens // 64
+    swapped = regrouped(one[::-1].copy(), block_tokens, 64).tolist()
+    assert not set(swapped) & set(found[0])
+
+
+@pytest.mark.parametrize("block_size", [1, 16, 63, 65, 1000, 65_536])
+def test_a_corpus_of_any_block_size_is_replayed_and_cached(block_size: int, tmp_path: Path) -> None:
+    """Prompts grow by 137 tokens; what a cache finds is whole blocks of the trace's and of 64."""
+    requests = [
+        small_corpus.request(t, range((300 + 137 * t) // block_size), in_=300 + 137 * t)
+        for t in range(6)
+    ]
+    value = small_corpus.session("s", *requests) | {"block_size": block_size}
+    of = small_corpus.corpus(tmp_path, value)
+    scenario = load_scenario("quick").override(start_fraction=(0.0, 0.0), warmup_requests=0)
+    plan = small_corpus.planned(of, scenario, 1)
+    [played] = small_corpus.replay_all(small_corpus.Run(plan, "salt"))
+    found = {turn: cached for _, ordinal, _, turn, cached in played.cached() if not ordinal}
+    known = [(300 + 137 * (t - 1)) // block_size * block_size for t in range(1, 6)]
+    assert [found[t] for t in range(1, 6)] == [tokens // 64 * 64 for tokens in known]
