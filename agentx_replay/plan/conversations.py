@@ -26,15 +26,15 @@ from agentx_replay.plan.order import ended_before
 from agentx_replay.plan.times import (
     EPSILON_S,
     Timed,
-    end_ms,
     end_s,
     inner_times,
-    last_end_s,
     recorded_duration_s,
+    recorded_order,
     spawn_s,
     timed,
 )
 from agentx_replay.traces.model import RecordedRequest, Session, Subagent
+from agentx_replay.traces.weka import request_lists
 
 ORPHANED = "subagents recorded before any request of the main conversation"
 """Why requests are dropped where ``keep_early_markers`` is off."""
@@ -108,8 +108,8 @@ def _main_conversations(session: Session, rules: GraphRules) -> tuple[list[Timed
         return listed, []
     children = []
     for number, requests in enumerate(others):
-        end = last_end_s(requests)
-        after = bisect_left(main, _place(requests[0]), key=_place) - 1
+        end = max(item.end_s for item in requests)
+        after = bisect_left(main, recorded_order(requests[0]), key=recorded_order) - 1
         join = _joining_turn(main, after, end)
         name = f"fa:{number:03d}"
         start = requests[0].start_s
@@ -169,7 +169,6 @@ def _agents(listed: Sequence[Timed], session: Session, rules: GraphRules) -> lis
 
 
 def _joining_turn(main: Sequence[Timed], after: int | None, end: float) -> int | None:
-    """Return the first main turn after the spawning one that started at or after ``end``."""
     first = 0 if after is None else after + 1
     waiting = (turn for turn in range(first, len(main)) if main[turn].start_s + EPSILON_S >= end)
     return next(waiting, None)
@@ -180,10 +179,6 @@ def _branches(children: Iterable[_Child]) -> list[list[_Child]]:
     for child in children:
         branches[child.after, child.join].append(child)
     return list(branches.values())
-
-
-def _place(item: Timed) -> tuple[float, int]:
-    return item.start_s, item.request.index
 
 
 # -- what turns wait for ---------------------------------------------------------------------------
@@ -205,7 +200,7 @@ def _spawn(
     parent = main[child.after]
     begun_s = child.spawn_s if rules.keep_spawn_waits else min(c.spawn_s for c in branch)
     after = TurnId(0, child.after)
-    if recorded_duration_s(parent.request) > 0 and begun_s * 1000.0 < end_ms(parent):
+    if recorded_duration_s(parent.request) > 0 and begun_s * 1000.0 < parent.end_ms:
         return Spawn(after, at_issue=True, offset_s=max(0.0, first_s - parent.start_s))
     from_s = parent.end_s if rules.keep_spawn_waits else begun_s
     return Spawn(after, at_issue=False, offset_s=max(0.0, first_s - from_s))
@@ -246,11 +241,8 @@ def _order(
 
 def _list_predecessors(session: Session) -> dict[int, int]:
     """Return, by request index, the request before it in its list (a session's or a subagent's)."""
-    lists = [[entry for entry in session.entries if isinstance(entry, RecordedRequest)]]
-    lists += [list(e.requests) for e in session.entries if isinstance(e, Subagent)]
-    return {
-        request.index: before.index for requests in lists for before, request in pairwise(requests)
-    }
+    lists = request_lists(session.entries)
+    return {after.index: before.index for each in lists for before, after in pairwise(each)}
 
 
 def _turns(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from agentx_replay.plan.times import EPSILON_S, Timed
+from agentx_replay.plan.times import EPSILON_S, Timed, recorded_order
 from agentx_replay.traces.model import NO_BLOCK, BlockTrie, RecordedRequest
 
 RESUMED_WITHIN_S = 3600.0
@@ -33,7 +33,7 @@ def split_agents(requests: Sequence[Timed], blocks: BlockTrie) -> list[list[Time
     nothing of whose it is and stays on the main conversation. No requests make one empty
     conversation.
     """
-    ordered = sorted(requests, key=_recorded_order)
+    ordered = sorted(requests, key=recorded_order)
     telling = [_Prompted(item, _Path.of(item.request, blocks)) for item in ordered]
     telling = [item for item in telling if item.blocks]
     aside = [item for item in ordered if not item.request.block_count]
@@ -41,8 +41,8 @@ def split_agents(requests: Sequence[Timed], blocks: BlockTrie) -> list[list[Time
         aside.append(telling.pop(0).timed)
     main, *others = _Splitting.of(telling).conversations() if telling else [[]]
     return [
-        sorted(aside + main, key=_recorded_order),
-        *sorted(others, key=lambda conversation: _recorded_order(conversation[0])),
+        sorted(aside + main, key=recorded_order),
+        *sorted(others, key=lambda conversation: recorded_order(conversation[0])),
     ]
 
 
@@ -59,7 +59,7 @@ def keep_overlapping(conversations: Sequence[Sequence[Timed]]) -> list[list[Time
         for request in conversation
     ]
     others = [list(conversation) for i, conversation in enumerate(conversations) if i in apart]
-    return [sorted(main, key=_recorded_order), *others]
+    return [sorted(main, key=recorded_order), *others]
 
 
 def _overlapping(conversations: Sequence[Sequence[Timed]]) -> set[int]:
@@ -68,7 +68,7 @@ def _overlapping(conversations: Sequence[Sequence[Timed]]) -> set[int]:
     """
     owned = sorted(
         ((request, i) for i, conversation in enumerate(conversations) for request in conversation),
-        key=lambda item: _recorded_order(item[0]),
+        key=lambda item: recorded_order(item[0]),
     )
     running: list[tuple[float, int]] = []
     found: set[int] = set()
@@ -79,10 +79,6 @@ def _overlapping(conversations: Sequence[Sequence[Timed]]) -> set[int]:
             found |= others | {own}
         running.append((request.end_s, own))
     return found - {0}
-
-
-def _recorded_order(item: Timed) -> tuple[float, int]:
-    return item.start_s, item.request.index
 
 
 class _Path(NamedTuple):
@@ -185,7 +181,6 @@ class _Splitting:
         return splitting
 
     def conversations(self) -> list[list[Timed]]:
-        """Return the first request's conversation, which none can take over, then the rest."""
         return [[item.timed for item in c.items] for c in self.chains if not c.spliced]
 
     # -- forwards: extend a chain, or fork one ---------------------------------------------------

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from agentx_replay.plan.graph import TurnId
-from agentx_replay.plan.times import Timed, end_ms, start_ms
+from agentx_replay.plan.times import Timed
 
 
 class _Interval(NamedTuple):
@@ -39,7 +39,7 @@ def ended_before(conversations: Sequence[Sequence[Timed]]) -> list[list[tuple[Tu
 
 
 def _timeline(conversation: Sequence[Timed]) -> list[_Interval]:
-    return [_Interval(end_ms(item), start_ms(item), turn) for turn, item in enumerate(conversation)]
+    return [_Interval(item.end_ms, item.start_ms, turn) for turn, item in enumerate(conversation)]
 
 
 def _frontier(own: int, at_ms: float, by_end: Sequence[Sequence[_Interval]]) -> tuple[TurnId, ...]:

@@ -62,7 +62,6 @@ class Plan:
         return self.scenario.seed + self.start - 1
 
     def play(self, lane: int, ordinal: int) -> PlannedPlay:
-        """Return the ``ordinal``-th play of ``lane``; the first starts at t*."""
         selection = self.library.selection
         index = session_of(
             lane,

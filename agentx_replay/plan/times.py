@@ -1,8 +1,7 @@
 """When each recorded request started and ended, under one reading of the recording.
 
 The official harness and the corrected rules read a subagent's times differently; everything
-after this module compares the instants made here and never a file's own ``t`` again. Recorded
-time only: nothing here knows of a replay.
+after this module compares the instants made here and never a file's own ``t`` again.
 """
 
 from collections.abc import Iterable
@@ -15,11 +14,28 @@ EPSILON_S = 1e-6
 
 
 class Timed(NamedTuple):
-    """A request with its recorded start and end, in seconds from the session's zero."""
+    """A request with its recorded start and end, in seconds from the session's zero.
+
+    The official harness compares some instants in ms: 100 + 7.34 and 107.34 are the same there and
+    not in s.
+    """
 
     request: RecordedRequest
     start_s: float
     end_s: float
+
+    @property
+    def start_ms(self) -> float:
+        return self.start_s * 1000.0
+
+    @property
+    def end_ms(self) -> float:
+        return self.start_s * 1000.0 + recorded_duration_s(self.request) * 1000.0
+
+
+def recorded_order(item: Timed) -> tuple[float, int]:
+    """Sort by start, then by place in the file."""
+    return item.start_s, item.request.index
 
 
 def recorded_duration_s(request: RecordedRequest) -> float:
@@ -28,21 +44,7 @@ def recorded_duration_s(request: RecordedRequest) -> float:
 
 
 def timed(request: RecordedRequest, start_s: float) -> Timed:
-    """Return the request as starting at ``start_s``."""
     return Timed(request, start_s, start_s + recorded_duration_s(request))
-
-
-def start_ms(item: Timed) -> float:
-    """Return the start in ms, for comparisons that must fall as the official ones do.
-
-    It compares some instants in ms: 100 + 7.34 and 107.34 are the same there and not in s.
-    """
-    return item.start_s * 1000.0
-
-
-def end_ms(item: Timed) -> float:
-    """Return the end in ms, for the same comparisons."""
-    return item.start_s * 1000.0 + recorded_duration_s(item.request) * 1000.0
 
 
 def inner_times(subagent: Subagent, *, corrected: bool) -> tuple[Timed, ...]:
@@ -72,10 +74,5 @@ def end_s(subagent: Subagent, inner: Iterable[Timed], *, corrected: bool) -> flo
     ``inner`` has at least one request. A negative duration is 0.
     """
     if subagent.duration_s is None:
-        return last_end_s(inner)
+        return max(item.end_s for item in inner)
     return spawn_s(subagent, corrected=corrected) + max(subagent.duration_s, 0.0)
-
-
-def last_end_s(requests: Iterable[Timed]) -> float:
-    """Return the latest end of ``requests``, of which there is at least one."""
-    return max(item.end_s for item in requests)

@@ -65,7 +65,6 @@ class Calibration:
 
     @property
     def exact(self) -> bool:
-        """Whether every probe had the length predicted."""
         return self.verification.exact == self.verification.probes > 0
 
     def with_probe(self, error_tokens: int) -> "Calibration":
@@ -159,7 +158,6 @@ def _errors(cost: TemplateCost, counted: _Counted) -> list[int]:
 
 
 def _recentred(cost: TemplateCost, counted: _Counted) -> TemplateCost:
-    """Return the cost with each kind of conversation's constant moved by its median error."""
 
     def constant(has_system: bool) -> int:
         mine = [(probe, count) for probe, count in counted if probe.has_system == has_system]
@@ -208,7 +206,6 @@ def random_id_lists(ids: Sequence[int], rng: random.Random, room: Room) -> list[
 
 
 def _random_lengths(rng: random.Random, room: Room) -> list[int]:
-    """Return ``PROBES`` lengths, the first the longest allowed."""
     usual = min(room.longest, _USUAL_WORDS)
     return [room.longest, *(rng.randint(0, usual) for _ in range(PROBES - 1))]
 

@@ -85,7 +85,6 @@ class PlayComposer:
         self._rendered: dict[int, _Rendered] = {}
 
     def prompt(self, conversation: int, request: RecordedRequest) -> Prompt:
-        """Return the prompt of ``request``, which is about to be sent by ``conversation``."""
         laid = self._layout.requests[request.index]
         path = self._path(self._paths.get(conversation, _NOTHING_SENT), laid)
         self._paths[conversation] = path
@@ -156,7 +155,6 @@ class PlayComposer:
     def _private_ids(
         self, conversation: int, laid: RequestLayout, count: int
     ) -> NDArray[np.uint64]:
-        """Return the blocks past the recorded path, which no other conversation shares."""
         key = key64("private", self._play, conversation, laid.private_seed)
         return counter_mixes(count) ^ np.uint64(key)
 
@@ -211,7 +209,6 @@ class PlayComposer:
         return shared * self._layout.block_size
 
     def words(self, conversation: int, laid: RequestLayout, position: int) -> memoryview:
-        """Return a prompt's words from ``position`` on."""
         size = self._layout.block_size
         first, end = position // size, -(-laid.last.end // size)
         ids = self._content_ids(conversation, laid, first, end)
@@ -220,7 +217,6 @@ class PlayComposer:
     def _content_ids(
         self, conversation: int, laid: RequestLayout, first: int, end: int
     ) -> NDArray[np.uint64]:
-        """Return the contents of blocks ``first`` to ``end`` (exclusive) of a prompt."""
         in_path = max(laid.path_blocks - first, 0)
         private = end - laid.path_blocks
         parts = []
@@ -232,7 +228,6 @@ class PlayComposer:
         return np.concatenate(parts) if parts else np.empty(0, np.uint64)
 
     def _recorded_ids(self, tip: int, first: int) -> NDArray[np.uint64]:
-        """Return the contents of the path to ``tip`` but for its ``first`` blocks."""
         if first < self._longest_system:
             return self._path_anew(tip).ids[first:]
         return self._mixes[self._layout.blocks_after(tip, first)] ^ self._key

@@ -260,7 +260,6 @@ def _tokens(message: Message) -> int:
 
 
 def _back(last: Message) -> Iterator[Message]:
-    """Yield the messages of a conversation from the last to the first."""
     message: Message | None = last
     while message is not None:
         yield message

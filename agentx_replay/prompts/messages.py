@@ -49,7 +49,6 @@ def first_message(role: Role, end: int, cost: TemplateCost) -> Message:
 
 
 def follow(before: Message, role: Role, end: int, cost: TemplateCost) -> Message:
-    """Return the message after ``before``."""
     start = before.end + _overhead(before, cost)
     return Message(role, start, end, before, before.depth + 1, before.has_system)
 
@@ -134,7 +133,6 @@ def extend(
 
 
 def sent_tokens(last: Message, cost: TemplateCost) -> int:
-    """Return the length the server should count of a whole conversation."""
     return last.end + _overhead(last, cost) + _closing(cost, has_system=last.has_system)
 
 

@@ -58,7 +58,6 @@ class Conversation:
         return len(self.messages)
 
     def as_sent(self) -> list[dict[str, Any]]:
-        """Return the messages as the chat API takes them."""
         return [
             chat_message(role, depth - self.has_system, text, tool_messages=self.tool_messages)
             for depth, (role, text) in enumerate(self.messages)
@@ -92,7 +91,6 @@ class ProbeMaker:
         return self.rng.choices(self.words, k=count)
 
     def conversation(self, messages: Sequence[tuple[Role, int]]) -> Conversation:
-        """Return messages of so many random words each after the opening one."""
         said = tuple((role, sentence(self.opening, self.drawn(count))) for role, count in messages)
         words = sum(count for _, count in messages)
         return Conversation(said, words, self.tool_messages)

@@ -72,7 +72,6 @@ _NOTHING: Mapping[Shape, bytes] = dict.fromkeys(_SHAPES, b"")
 
 
 def chat_wording(vocabulary: Vocabulary, *, tool_messages: bool = False) -> Wording:
-    """Return the array of messages that the chat API takes."""
     heads: dict[Shape, bytes] = {}
     tails: dict[Shape, bytes] = {}
     for shape, (role, place) in _SHAPES.items():
@@ -84,7 +83,6 @@ def chat_wording(vocabulary: Vocabulary, *, tool_messages: bool = False) -> Word
 
 
 def text_wording(vocabulary: Vocabulary) -> Wording:
-    """Return one string, without messages, as the completions API takes it."""
     start = f'"{vocabulary.opening}'.encode("ascii")
     return Wording(vocabulary.table, start, _NOTHING, _NOTHING, b"", b'"')
 
@@ -114,7 +112,6 @@ class BlockText:
         self._counters = np.arange(1, mixes + 1, dtype=np.uint64) * GOLDEN
 
     def of(self, ids: NDArray[np.uint64]) -> memoryview:
-        """Return the words of the blocks ``ids`` in order."""
         size = self._block_tokens
         words = np.empty(len(ids) * size, self._words.dtype)
         for first in range(0, len(ids), _BLOCKS_AT_ONCE):

@@ -90,7 +90,6 @@ def _opening(tokenizer: Any, candidates: Sequence[str], path: Path) -> str:
 
 
 def _one_token_alone(tokenizer: Any, opening: str, words: Sequence[str]) -> list[str]:
-    """Return the words that add one token to the opening word alone."""
     lengths = _lengths(tokenizer, [f"{opening} {word}" for word in words])
     return [word for word, tokens in zip(words, lengths, strict=True) if tokens == 2]
 

@@ -114,7 +114,6 @@ class _Judged(NamedTuple):
         return not any(self.excesses)
 
     def without(self, half: "_Judged") -> "_Judged":
-        """Return the other half of the chunk, that of its odd places."""
         rest = zip(self.excesses, half.excesses, strict=True)
         return _Judged(self.words[1::2], tuple(whole - mine for whole, mine in rest))
 

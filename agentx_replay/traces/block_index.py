@@ -65,7 +65,6 @@ class BlockIndex:
         return Placement(_last(path), len(path), known, first_new)
 
     def trie(self) -> BlockTrie:
-        """Return the blocks entered so far as a value."""
         numbers = np.arange(self._size, dtype=np.int32)
         parent = numbers - 1
         for first, before in self._branches:

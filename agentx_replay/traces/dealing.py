@@ -8,7 +8,6 @@ from agentx_replay.traces.model import Session
 
 
 def input_and_requests(session: Session) -> tuple[int, int]:
-    """Return a session's input tokens and its number of requests."""
     requests = session.requests()
     return sum(request.input_tokens for request in requests), len(requests)
 

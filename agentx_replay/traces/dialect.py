@@ -66,5 +66,4 @@ def _judge(marker: MarkerTimes, starts_s: Sequence[float]) -> bool | None:
 
 
 def _any_between(ordered: Sequence[float], low: float, high: float) -> bool:
-    """Whether a value lies strictly between ``low`` and ``high``."""
     return bisect_right(ordered, low) < bisect_left(ordered, high)

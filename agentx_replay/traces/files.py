@@ -70,7 +70,6 @@ def _trace_files(path: Path) -> list[Path]:
 
 
 def _lines(file: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield the lines that are not blank."""
     with _opened(file) as stream:
         number = 0
         while line := stream.readline(MOST_SESSION_BYTES + 1):

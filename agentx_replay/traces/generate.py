@@ -143,7 +143,6 @@ class _Author:
         self._subagent_head = self._extended([], self._head.tokens // 2)
 
     def session(self, name: str) -> Json:
-        """Return the whole session."""
         turns = _bounded(
             round(fits.draw(fits.REQUESTS_PER_SESSION, self._rng)), self._limits.requests
         )
@@ -196,7 +195,6 @@ class _Author:
         return items, end_s
 
     def _request(self, prompt: _Prompt, is_tool: bool) -> tuple[Json, float]:
-        """Return what a request is, but for its time and model, and how long it took."""
         drawn = self._tokens(fits.OUTPUT_TOKENS)
         zero = self._rng.random() < _ZERO_OUTPUT
         output_tokens = 0 if zero else _bounded(drawn, self._limits.output_tokens)
@@ -251,7 +249,6 @@ class _Author:
         }
 
     def _next_prompt(self, prompt: _Prompt, head: _Prompt) -> _Prompt:
-        """Return the prompt that follows in a conversation."""
         tokens = prompt.tokens + max(1, self._tokens(fits.GROWTH_TOKENS))
         if self._is_compacted(prompt, tokens):
             return self._extended(head.ids, self._fitting(head.tokens + self._compacted_tokens()))

@@ -31,7 +31,6 @@ Conversations: TypeAlias = Callable[[Session], Sequence[Sequence[RecordedRequest
 
 
 def main_list(session: Session) -> list[tuple[RecordedRequest, ...]]:
-    """Return a session's main list as its only conversation."""
     return request_lists(session.entries)[:1]
 
 
@@ -96,7 +95,6 @@ class CorpusStatistics:
 
 
 def corpus_statistics(corpus: Corpus, conversations: Conversations = main_list) -> CorpusStatistics:
-    """Return the statistics of a corpus of at least one session."""
     sessions = tuple(session_statistics(session, conversations) for session in corpus.sessions)
     requests = [request for session in corpus.sessions for request in session.requests()]
     return CorpusStatistics(
@@ -139,7 +137,6 @@ def _summed(notes: Sequence[ReadingNotes]) -> ReadingNotes:
 def session_statistics(
     session: Session, conversations: Conversations = main_list
 ) -> SessionStatistics:
-    """Return the statistics of one session."""
     requests = session.requests()
     kept = list(
         chain(

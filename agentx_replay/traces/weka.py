@@ -222,7 +222,6 @@ def _placed(
 
 
 def _entries(items: Sequence[_Item], requests: Iterator[RecordedRequest]) -> Iterator[Entry]:
-    """Yield the file's entries, taking the recorded requests in file order."""
     for item in items:
         taken = tuple(islice(requests, len(item.requests)))
         yield taken[0] if item.marker is None else Subagent(**item.marker, requests=taken)

@@ -1,6 +1,5 @@
 """Real recordings: every prompt's length and every shared block, as a ChatML server sees them."""
 
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,12 +11,17 @@ from agentx_replay.prompts.template import CHATML
 from agentx_replay.prompts.text import chat_wording
 from agentx_replay.prompts.vocabulary import builtin_vocabulary
 from agentx_replay.traces.corpus import read_corpus
-from agentx_replay.traces.model import Corpus
 
 REAL = Path(__file__).resolve().parents[2] / ".." / "shared" / "traces" / "real"
 
-# The largest recordings take seconds each and are left to benchmarks.
-SESSIONS = ["0001", "0002", "0010", "0057", "0103", "0187", "0256", "0274", "0291", "0300", "0307"]
+# Larger ones take a second or more each; the largest are left to benchmarks.
+SESSIONS = [
+    *("0002", "0057", "0103", "0187", "0291"),
+    *(
+        pytest.param(each, marks=pytest.mark.long)
+        for each in ("0001", "0010", "0256", "0274", "0300", "0307")
+    ),
+]
 
 # ChatML with five bytes for every token, words being five already, so that token p is byte 5·p.
 HEADS = {
@@ -52,15 +56,11 @@ class UnlimitedCache:
         return hits
 
 
-@cache
-def corpus() -> Corpus:
-    return read_corpus(REAL)
-
-
 @pytest.mark.skipif(not REAL.is_dir(), reason="needs the recorded sessions")
 @pytest.mark.parametrize("number", SESSIONS)
 def test_lengths_and_sharing_as_sent_equal_the_recorded(number: str) -> None:
-    session = next(s for s in corpus().sessions if s.id.endswith(number))
+    [file] = REAL.glob(f"*{number}*.json.gz")
+    [session] = read_corpus(file).sessions
     layout = lay_out(session, CHATML)
     keys = LevelKeys("salt", 8, 1)
     play = PlayComposer(layout, chat_wording(builtin_vocabulary()), keys, lane=0, ordinal=0)
