@@ -13,47 +13,26 @@ def test_the_presets_are_those_of_the_protocol() -> None:
     assert scenario_names() == ["agentx", "agentx-faithful", "agentx-fast", "look", "quick"]
 
 
+FIGURES = (
+    "window_s", "grace_s", "warmup_requests", "system_idle_cap_s", "tree_idle_cap_s",
+    "max_sessions", "reading", "tree_idle_from", "comparable",
+)  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    (
-        "name",
-        "window_s",
-        "grace_s",
-        "warmup",
-        "caps_s",
-        "max_sessions",
-        "reading",
-        "idle_from",
-        "comparable",
-    ),
+    ("name", "figures"),
     [
-        ("agentx", 3600, 30, 10, (10, 300), 393, "official", "barrier", True),
-        ("agentx-faithful", 3600, 300, 10, (10, 300), 393, "faithful", "last_end", True),
-        ("agentx-fast", 1200, 30, 1, (10, 300), 393, "official", "barrier", True),
-        ("look", 10, 20, 1, (0.2, 0.5), None, "official", "last_end", False),
-        ("quick", 20, 10, 1, (0.2, 0.5), None, "official", "last_end", False),
+        ("agentx", (3600, 30, 10, 10, 300, 393, "official", "barrier", True)),
+        ("agentx-faithful", (3600, 300, 10, 10, 300, 393, "faithful", "last_end", True)),
+        ("agentx-fast", (1200, 30, 1, 10, 300, 393, "official", "barrier", True)),
+        ("look", (10, 20, 1, 0.2, 0.5, None, "official", "last_end", False)),
+        ("quick", (20, 10, 1, 0.2, 0.5, None, "official", "last_end", False)),
     ],
 )
-def test_a_preset_has_the_protocols_figures(
-    name: str,
-    window_s: float,
-    grace_s: float,
-    warmup: int,
-    caps_s: tuple[float, float],
-    max_sessions: int | None,
-    reading: str,
-    idle_from: str,
-    comparable: bool,
-) -> None:
+def test_a_preset_has_the_protocols_figures(name: str, figures: tuple[object, ...]) -> None:
     scenario = load_scenario(name)
-    assert (scenario.window_s, scenario.grace_s) == (window_s, grace_s)
-    assert scenario.warmup_requests == warmup
-    assert (scenario.system_idle_cap_s, scenario.tree_idle_cap_s) == caps_s
-    assert scenario.max_sessions == max_sessions
-    assert scenario.reading == reading
-    assert scenario.tree_idle_from == idle_from
-    assert scenario.comparable == comparable
-    assert scenario.start_fraction == (0.25, 0.75)
-    assert scenario.seed == 42
+    assert tuple(getattr(scenario, figure) for figure in FIGURES) == figures
+    assert (scenario.start_fraction, scenario.seed) == ((0.25, 0.75), 42)
     assert scenario.overridden == ()
 
 
