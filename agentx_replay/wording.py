@@ -11,6 +11,18 @@ def counted(number: int, noun: str, plural: str = "") -> str:
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
+def beyond(value: float, limit: float, digits: int, unit: str = "%") -> str:
+    """Return a value beyond a limit with at least so many ``digits`` after the point, and as many
+    as tell it from the limit: ``2.52%`` where the limit is ``2.5%``.
+
+    Shares in per cent; in another ``unit`` the values as they are.
+    """
+    kind, ending = ("%", "") if unit == "%" else ("f", unit)
+    while digits < 9 and f"{value:.{digits}{kind}}" == f"{limit:.{digits}{kind}}":
+        digits += 1
+    return f"{value:.{digits}{kind}}{ending}"
+
+
 def wrapped(line: str, width: int = 100) -> list[str]:
     """Return a line in lines of at most ``width`` columns, broken between words alone; those that
     follow stand two columns further in than it begins.

@@ -1,6 +1,6 @@
 import pytest
 
-from agentx_replay.wording import counted, wrapped
+from agentx_replay.wording import beyond, counted, wrapped
 
 
 @pytest.mark.parametrize(
@@ -19,3 +19,18 @@ def test_a_plural_of_its_own_is_said() -> None:
 def test_a_line_is_broken_between_words_and_goes_on_further_in() -> None:
     assert wrapped("  8: one two three", 12) == ["  8: one two", "    three"]
     assert wrapped("a/very-long/path on", 8) == ["a/very-long/path", "  on"]
+
+
+@pytest.mark.parametrize(
+    ("value", "limit", "digits", "unit", "text"),
+    [
+        (0.04, 0.025, 1, "%", "4.0%"), (0.02502, 0.025, 1, "%", "2.502%"),
+        (0.857, 0.85, 0, "%", "86%"), (0.8511, 0.85, 0, "%", "85.1%"),
+        (2.84, 2.849, 1, " s", "2.84 s"), (2.849, 2.84, 1, " s", "2.85 s"), (50.2, 50.0, 0, " ms", "50.2 ms"),
+        (1.0, 1.0, 0, "%", "100.000000000%"),
+    ],
+)  # fmt: skip
+def test_a_value_beyond_a_limit_does_not_read_like_it(
+    value: float, limit: float, digits: int, unit: str, text: str
+) -> None:
+    assert beyond(value, limit, digits, unit) == text

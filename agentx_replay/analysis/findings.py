@@ -22,7 +22,7 @@ from agentx_replay.analysis.steadiness import SETTLED_WITHIN
 from agentx_replay.analysis.throughput import SHORT_WINDOW_S
 from agentx_replay.results.layout import Measurement
 from agentx_replay.results.run_directory import PointStatus
-from agentx_replay.wording import counted
+from agentx_replay.wording import beyond, counted
 
 
 class Kind(StrEnum):
@@ -74,6 +74,7 @@ MIN_COMPARABLE_WINDOW_S = SHORT_WINDOW_S
 MAX_SHIFT = 0.025
 MAX_LATE_EVENTS = 0.01
 MAX_SEND_LAG_P99_S = 0.050
+_SEND_LAG_MS = MAX_SEND_LAG_P99_S * 1e3
 MAX_CPU_SHARE = 0.85
 MAX_LAG_SHARE_OF_ITL = 0.10
 
@@ -104,7 +105,8 @@ def outcomes(counts: Counts) -> Iterator[Finding]:
         if number > MAX_SHARE * counts.sent:
             yield _invalid(
                 code,
-                f"{number} of {counted(counts.sent, 'request')} ({number / counts.sent:.1%}) "
+                f"{number} of {counted(counts.sent, 'request')} "
+                f"({beyond(number / counts.sent, MAX_SHARE, 1)}) "
                 f"{what}, over {MAX_SHARE:.0%}",
             )
     if not counts.measured:
@@ -135,8 +137,8 @@ def observation(summary: PointSummary, nominal_window_s: float) -> Iterator[Find
     elif seen_s < needed_s:
         yield _invalid(
             "observed-too-short",
-            f"the last TTFT or ITL was observed {seen_s:.1f} s into the window, "
-            f"before {needed_s:.1f} s ({MIN_OBSERVED_SHARE_OF_WINDOW:.0%} of it)",
+            f"the last TTFT or ITL was observed {beyond(seen_s, needed_s, 1, ' s')} into the "
+            f"window, before {beyond(needed_s, seen_s, 1, ' s')} ({MIN_OBSERVED_SHARE_OF_WINDOW:.0%} of it)",
         )
 
 
@@ -229,15 +231,16 @@ def slight_itl_error(of: ItlError, counts: Counts) -> Iterator[Finding]:
 def _gathered(of: ItlError, error: float) -> str:
     return (
         f"somebody gathered the token events of {counted(of.gathered, 'response')}, up to "
-        f"{of.most_events} in one read, which could move the P90 ITL by {error:.1%} "
-        f"(limit {MAX_ITL_ERROR:.1%}); {_LESS_GATHERING}"
+        f"{of.most_events} in one read, which could move the P90 ITL by "
+        f"{beyond(error, MAX_ITL_ERROR, 1)} (limit {MAX_ITL_ERROR:.1%}); {_LESS_GATHERING}"
     )
 
 
 def _late_first(of: ItlError, error: float) -> str:
     return (
         f"somebody gathered the first token events of {counted(of.late_first, 'response')}: the "
-        f"P90 TTFT could be {error:.1%} shorter (limit {MAX_ITL_ERROR:.1%}); {_LESS_GATHERING}"
+        f"P90 TTFT could be {beyond(error, MAX_ITL_ERROR, 1)} shorter "
+        f"(limit {MAX_ITL_ERROR:.1%}); {_LESS_GATHERING}"
     )
 
 
@@ -259,26 +262,27 @@ def saturation(of: InstrumentReport) -> Iterator[Finding]:
         if shift is not None and shift > MAX_SHIFT:
             yield _invalid(
                 code,
-                f"client: late timestamps could move the P90 {what} by {shift:.1%} "
-                f"(limit {MAX_SHIFT:.1%}); {_TO_DO}",
+                f"client: late timestamps could move the P90 {what} by "
+                f"{beyond(shift, MAX_SHIFT, 1)} (limit {MAX_SHIFT:.1%}); {_TO_DO}",
             )
     if of.stalled_share is not None and of.stalled_share > MAX_SHARE:
         yield _invalid(
             "client-stalled",
-            f"client: during {of.stalled_share:.1%} of the responses their worker stood still for "
-            f"over {STALL_NS / 1e6:.0f} ms (limit {MAX_SHARE:.0%}); {_TO_DO}",
+            f"client: during {beyond(of.stalled_share, MAX_SHARE, 1)} of the responses their "
+            f"worker stood still for over {STALL_NS / 1e6:.0f} ms (limit {MAX_SHARE:.0%}); "
+            f"{_TO_DO}",
         )
     if of.send_lag_p99_s is not None and of.send_lag_p99_s > MAX_SEND_LAG_P99_S:
         yield _invalid(
             "client-sends-late",
-            f"client: send lag P99 is {of.send_lag_p99_s * 1e3:.0f} ms "
-            f"(limit {MAX_SEND_LAG_P99_S * 1e3:.0f} ms)",
+            f"client: send lag P99 is {beyond(of.send_lag_p99_s * 1e3, _SEND_LAG_MS, 0, ' ms')} "
+            f"(limit {_SEND_LAG_MS:.0f} ms); {_TO_DO}",
         )
     if of.busiest_cpu_share is not None and of.busiest_cpu_share > MAX_CPU_SHARE:
         yield _invalid(
             "client-cpu",
-            f"client: a worker used {of.busiest_cpu_share:.0%} of a core over {CPU_SPAN_S} s "
-            f"(limit {MAX_CPU_SHARE:.0%})",
+            f"client: a worker used {beyond(of.busiest_cpu_share, MAX_CPU_SHARE, 0)} of a core "
+            f"over {CPU_SPAN_S} s (limit {MAX_CPU_SHARE:.0%}); {_TO_DO}",
         )
 
 
