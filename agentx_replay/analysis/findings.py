@@ -138,7 +138,8 @@ def observation(summary: PointSummary, nominal_window_s: float) -> Iterator[Find
         yield _invalid(
             "observed-too-short",
             f"the last TTFT or ITL was observed {beyond(seen_s, needed_s, 1, ' s')} into the "
-            f"window, before {beyond(needed_s, seen_s, 1, ' s')} ({MIN_OBSERVED_SHARE_OF_WINDOW:.0%} of it)",
+            f"window, before {beyond(needed_s, seen_s, 1, ' s')} "
+            f"({MIN_OBSERVED_SHARE_OF_WINDOW:.0%} of it)",
         )
 
 

@@ -12,8 +12,12 @@ from agentx_replay.cli.options import GroupedCommand, options_of
 from agentx_replay.cli.output import say, say_document, say_styled, width
 from agentx_replay.cli.values import NamedPath, NumbersByName
 from agentx_replay.errors import UsageError
-from agentx_replay.report.compare_brief import compare_brief
-from agentx_replay.report.compare_sections import compare_json, compare_rows, compare_sections
+from agentx_replay.report.compare_sections import (
+    compare_brief,
+    compare_json,
+    compare_rows,
+    compare_sections,
+)
 from agentx_replay.report.tables import csv_text, sections_markdown, sections_text
 
 

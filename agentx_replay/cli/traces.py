@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from agentx_replay.cli.options import GroupedCommand, options_of
-from agentx_replay.cli.output import say, say_document
+from agentx_replay.cli.output import say, say_document, width
 from agentx_replay.cli.values import NamedPath, Whole
 from agentx_replay.errors import UsageError
 from agentx_replay.shipped import shipped_directory
@@ -39,7 +39,8 @@ def stats(corpus: Path, skip_bad: bool, as_json: bool) -> None:
     \b
     agentx-replay traces stats
     """
-    from agentx_replay.report.traces_table import as_dict, statistics_lines
+    from agentx_replay.report.tables import sections_text
+    from agentx_replay.report.traces_table import as_dict, statistics_sections
     from agentx_replay.traces.statistics import corpus_statistics
 
     found = read_corpus(corpus, skip_bad=skip_bad)
@@ -47,7 +48,7 @@ def stats(corpus: Path, skip_bad: bool, as_json: bool) -> None:
     if as_json:
         say_document(as_dict(statistics))
         return
-    say("\n".join(statistics_lines(statistics)))
+    say(sections_text(statistics_sections(statistics), width()))
 
 
 def _agents_apart(session: Session) -> list[tuple[RecordedRequest, ...]]:

@@ -28,10 +28,11 @@ from agentx_replay.report.run_sections import (
     OUTCOMES,
     beyond_together,
     comparable_and_valid,
+    go_on_lines,
     per_gpu,
+    unmeasured_lines,
 )
 from agentx_replay.report.tables import columns_lines
-from agentx_replay.report.unmeasured import go_on_lines, unmeasured_lines
 from agentx_replay.wording import counted, wrapped
 
 Styled = tuple[str, str]

@@ -1,9 +1,6 @@
-"""A comparison's sections, its plain values and its rows.
+"""A comparison: its sections, its plain values and rows, and what is said of it first."""
 
-What is said first is in ``brief.py``.
-"""
-
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -23,6 +20,14 @@ from agentx_replay.analysis.curve import TargetValue
 from agentx_replay.analysis.mix import MixSummary
 from agentx_replay.analysis.same_work import PlansAgainst, listed
 from agentx_replay.analysis.starts import COVERS, MOST_NEEDED, ONE_START, Interval
+from agentx_replay.report.brief import (
+    NOT_COMPARABLE,
+    Styled,
+    at_target,
+    comparable,
+    wrapped_lines,
+)
+from agentx_replay.report.disclosure import heading
 from agentx_replay.report.numerals import (
     ABSENT,
     NOT_REACHED,
@@ -39,11 +44,12 @@ from agentx_replay.report.numerals import (
 from agentx_replay.report.run_sections import (
     comparability_lines,
     curve_json,
+    left_out,
     uncertainty,
     warned_at,
 )
-from agentx_replay.report.tables import Section
-from agentx_replay.report.unmeasured import left_out
+from agentx_replay.report.tables import Section, columns_lines
+from agentx_replay.wording import counted
 
 
 def compare_json(comparison: Comparison, price_source: str | None) -> dict[str, Any]:
@@ -172,8 +178,8 @@ def ratio_lines(first: str, ratio: Ratio) -> list[str]:
     if won and cost and cost.throughput_share is not None and cost.price_share is not None:
         lines.append(
             f"which is throughput {cost.throughput_ratio:.3f} × price {cost.price_ratio:.3f}: of "
-            f"the advantage per dollar, {_percent(cost.throughput_share)} comes from throughput "
-            f"and {_percent(cost.price_share)} from price (shares of its logarithm)"
+            f"the advantage per dollar, {cost.throughput_share:.0%} comes from throughput "
+            f"and {cost.price_share:.0%} from price (shares of its logarithm)"
         )
     return lines
 
@@ -187,11 +193,6 @@ def _other_levels(first: str, ratio: Ratio, a: TargetValue, b: TargetValue) -> l
         f"{between(b.between)} of {ratio.over}, so the ratio depends on "
         "the choice of levels, too"
     ]
-
-
-def _percent(share: float) -> str:
-    """A share as per cent, with a minus sign that is not a hyphen: −61 %."""
-    return f"{share * 100:.0f} %".replace("-", "−")
 
 
 def _uncertainty(ratio: Ratio) -> str:
@@ -376,7 +377,7 @@ def _sensitivity_section(comparison: Comparison, sensitivity: Sensitivity) -> Se
         ]
         ratios = [_value_ratio(row.values[0], other) for other in row.values[1:]]
         rows.append([row.definition, *values, *ratios, _ahead(row)])
-    notes = [_change(sensitivity), *_no_winner(sensitivity), *_no_value(names, sensitivity)]
+    notes = [_change(sensitivity), *_lacking(names, sensitivity)]
     return Section(
         heading,
         heads=("definition", *names, *(f"{names[0]} / {name}" for name in names[1:]), "ahead"),
@@ -387,7 +388,7 @@ def _sensitivity_section(comparison: Comparison, sensitivity: Sensitivity) -> Se
 
 _OWN_INTERVAL = (
     "ahead: a run is where the 95 % interval of its ratio excludes 1. Every row takes the interval "
-    "of the headline, as wide relatively."
+    "of the headline, as wide relatively. all faster, all slower: not reached."
 )
 
 
@@ -400,33 +401,23 @@ def _change(sensitivity: Sensitivity) -> str:
     return "The winner is the same under every definition that names one."
 
 
-def _no_winner(sensitivity: Sensitivity) -> list[str]:
-    """Return why rows with two values name no winner, the headline apart."""
-    reasons: dict[str, list[str]] = {}
-    for row in sensitivity.rows[1:]:
-        if row.undecided is not None and sum(value is not None for value in row.values) > 1:
-            reasons.setdefault(row.undecided, []).append(row.definition)
-    return [f"{why}: {'; '.join(rows)}." for why, rows in reasons.items()]
-
-
-def _no_value(names: Sequence[str], sensitivity: Sensitivity) -> list[str]:
-    """Return why a run has no value, with the rows that lack it for the same reason."""
-    reasons: dict[str, list[str]] = {}
-    for row in sensitivity.rows:
-        for name, why in zip(names, row.why, strict=True):
-            if why is not None:
-                reasons.setdefault(f"{name}: {why}", []).append(row.definition)
-    every = len(sensitivity.rows)
-    return [
-        f"{why}, under {'every definition' if len(rows) == every else '; '.join(rows)}."
-        for why, rows in reasons.items()
+def _lacking(names: Sequence[str], sensitivity: Sensitivity) -> list[str]:
+    """Return why a run has nothing to compute a definition from."""
+    why = [
+        f"{name}: {why}."
+        for row in sensitivity.rows
+        for name, why in zip(names, row.why, strict=True)
+        if why is not None and not why.startswith(NOT_REACHED)
     ]
+    return list(dict.fromkeys(why))
 
 
 def _value(value: float | None, why: str | None) -> str:
+    """A value, else on which side of the target all levels are."""
     if value is not None:
         return rate(value)
-    return NOT_REACHED if why is not None and why.startswith(NOT_REACHED) else ABSENT
+    side = (why or "").rpartition("every valid level is ")
+    return f"all {side[2]}" if side[1] else NOT_REACHED if side[2] else ABSENT
 
 
 def _ahead(row: SensitivityRow) -> str:
@@ -441,3 +432,129 @@ def _ahead(row: SensitivityRow) -> str:
 
 def _value_ratio(first: float | None, other: float | None) -> str:
     return ABSENT if first is None or not other else f"{first / other:.3f}"
+
+
+# --- the first screen ----------------------------------------------------------------------------
+
+
+def compare_brief(comparison: Comparison, width: int) -> Iterator[Styled]:
+    """Yield what was found of each other run, whether it may be said, and the values."""
+    for each in comparison.contenders:
+        yield from wrapped_lines(f"{each.name}: {heading(each.run)}", width)
+    yield "", ""
+    for number in range(len(comparison.contenders) - 1):
+        yield from wrapped_lines(_sentence(comparison, number), width, "title")
+    style = "" if comparison.did_same_work else "bad"
+    yield from wrapped_lines(_caveats(comparison), width, style)
+    yield "", ""
+    yield from _table(comparison)
+    yield "", ""
+    for line in starts_left_out_lines(comparison):
+        yield from wrapped_lines(line, width, "bad")
+    for each in comparison.contenders:
+        if out := left_out(each.run):
+            yield from wrapped_lines(f"{each.name}: left out: {agents(out)}", width, "bad")
+    unit = _unit(comparison)
+    for at in comparison.targets:
+        for contender, value in zip(comparison.contenders, at.values, strict=True):
+            if value.throughput is None:
+                said = f"at {speed(at.target)}: {contender.name} {at_target(value, unit)}"
+                yield from wrapped_lines(said, width)
+
+
+def _unit(comparison: Comparison) -> str:
+    return throughput_unit(comparison.curves[0].gpus)
+
+
+# --- the sentence --------------------------------------------------------------------------------
+
+
+def _sentence(comparison: Comparison, number: int) -> str:
+    """Return the ratio to one other run at the first target that both reach."""
+    first = comparison.contenders[0].name
+    reached = [
+        (at, throughput)
+        for at in comparison.targets
+        if (throughput := at.ratios[number].throughput) is not None
+    ]
+    if not reached:
+        other = comparison.contenders[number + 1].name
+        return f"No target speed is reached by both {first} and {other}: no ratio."
+    at, throughput = reached[0]
+    ratio = at.ratios[number]
+    ahead, behind, turned = first, ratio.over, False
+    if throughput < 1.0 and ratio.told_apart:
+        ahead, behind, turned = behind, ahead, True
+    what = "tokens per GPU" if comparison.per_gpu else "tokens"
+    parts = [f"{_times(throughput, ratio.interval, turned)} the {what}"]
+    if ratio.cost is not None:
+        parts.append(f"{_times(ratio.cost.ratio, ratio.cost_interval, turned)} per dollar")
+    sides = (at.values[0], at.values[number + 1])
+    starts = " and ".join(dict.fromkeys(str(len(each.values)) for each in sides))
+    verdict = "" if ratio.told_apart else f": {_no_winner(ratio)}"
+    return (
+        f"At {speed(at.target)} tok/s/user {ahead} gives {' and '.join(parts)} of {behind} "
+        f"({starts} {'start' if starts == '1' else 'starts'} a side){verdict}."
+    )
+
+
+def _times(ratio: float, interval: Interval | None, turned: bool) -> str:
+    """1.24x [1.1, 1.4], ``turned`` the ratio of the other one."""
+    if turned:
+        ratio = 1.0 / ratio
+        interval = interval and Interval(1.0 / interval.high, 1.0 / interval.low)
+    return f"{ratio:.2f}x {bounds(interval, 2)}".rstrip()
+
+
+def _no_winner(ratio: Ratio) -> str:
+    why = ratio.no_interval or NOT_TOLD_APART
+    needed = ratio.starts_needed
+    more = f", about {needed} starts a side would name one" if needed else ""
+    return f"{why}, no winner named{more}"
+
+
+def _caveats(comparison: Comparison) -> str:
+    """Return whether the work was the same, may be compared, and which definitions agree."""
+    facts = [fact for fact in comparison.same_work if not fact.same]
+    other = [f"{fact.name} {' / '.join(fact.said)}" for fact in facts]
+    said = [f"Same work: {'no, ' + '; '.join(other) if other else 'yes'}."]
+    words = [comparable(each.run.points) for each in comparison.contenders]
+    why = [text.removeprefix(NOT_COMPARABLE) for text in words if text.startswith(NOT_COMPARABLE)]
+    said.append(f"Comparable: {'no, ' + why[0] if why else 'yes'}.")
+    return " ".join([*said, *(_order(each) for each in comparison.sensitivity[:1])])
+
+
+def _order(sensitivity: Sensitivity) -> str:
+    winners = [row.winner for row in sensitivity.rows if row.winner is not None]
+    if not winners:
+        return "No definition names a winner."
+    same = sum(winner == sensitivity.rows[0].winner for winner in winners)
+    return (
+        f"The order holds under {same} of {counted(len(winners), 'definition')} that name a winner."
+    )
+
+
+# --- the table -----------------------------------------------------------------------------------
+
+
+def _table(comparison: Comparison) -> Iterator[Styled]:
+    rows = [
+        [speed(at.target), contender.name, target_text(value), ratio, *per_dollar(contender, value)]
+        for at in comparison.targets
+        for contender, value, ratio in zip(
+            comparison.contenders, at.values, _ratios(at), strict=True
+        )
+    ]
+    first = comparison.contenders[0].name
+    heads = ["at", "run", f"{_unit(comparison)} [95 %]", f"{first} / it", "Mtok/$", "$/Mtok"]
+    columns: list[Sequence[str]] = [
+        [head, *cells] for head, cells in zip(heads, zip(*rows, strict=True), strict=True)
+    ]
+    shown = [column for column in columns if set(column[1:]) != {ABSENT}]
+    for number, line in enumerate(columns_lines(shown)):
+        yield line, "" if number else "title"
+
+
+def _ratios(at: AtOneTarget) -> list[str]:
+    others = (ratio.throughput for ratio in at.ratios)
+    return [ABSENT, *(ABSENT if each is None else f"{each:.3f}" for each in others)]

@@ -34,14 +34,15 @@ from agentx_replay.report.numerals import (
 )
 from agentx_replay.report.run_sections import (
     comparable_and_valid,
+    go_on_lines,
     points_section,
     run_lines,
     sensitivity_section,
     starts_section,
+    unmeasured_lines,
     warned_at,
 )
 from agentx_replay.report.tables import Section
-from agentx_replay.report.unmeasured import go_on_lines, unmeasured_lines
 from agentx_replay.wording import counted
 
 _READING = (

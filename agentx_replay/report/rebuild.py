@@ -14,6 +14,7 @@ from agentx_replay.report.evidence_sections import evidence_sections
 from agentx_replay.report.page import page
 from agentx_replay.report.run_sections import (
     curve_json,
+    go_on_lines,
     lanes_section,
     points_json,
     points_section,
@@ -21,9 +22,10 @@ from agentx_replay.report.run_sections import (
     sensitivity_section,
     starts_section,
     targets_section,
+    unmeasured,
+    unmeasured_lines,
 )
 from agentx_replay.report.tables import Section, csv_text, sections_text
-from agentx_replay.report.unmeasured import go_on_lines, unmeasured, unmeasured_lines
 from agentx_replay.results.durable import disk_faults_explained, write_bytes_durably
 from agentx_replay.results.layout import report_file
 from agentx_replay.results.run_directory import RunDirectory

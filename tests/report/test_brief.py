@@ -10,7 +10,7 @@ from record_cases import SECOND
 from agentx_replay.analysis.comparison import Contender, compare
 from agentx_replay.analysis.run import read_run
 from agentx_replay.replay.ports import Status
-from agentx_replay.report.compare_brief import compare_brief
+from agentx_replay.report.compare_sections import compare_brief
 from agentx_replay.report.rebuild import Report
 from agentx_replay.results.layout import point_directory
 

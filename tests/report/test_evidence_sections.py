@@ -11,6 +11,7 @@ from agentx_replay.analysis.fidelity import (
     LengthErrors,
     without_prefixes,
 )
+from agentx_replay.analysis.point import Point
 from agentx_replay.analysis.run import Run, read_run
 from agentx_replay.report.evidence_sections import (
     counted_line,
@@ -52,10 +53,14 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return read_run(make_run(tmp_path_factory.mktemp("run") / "run", [Level(8, 100.0, 1000.0)]))
 
 
+def level_of(run: Run, fidelity: Fidelity) -> Point:
+    (level,) = run.points
+    return replace(level, fidelity=fidelity)
+
+
 def section_of(run: Run, fidelity: Fidelity) -> Section:
     """The section of a run whose level kept so much."""
-    (point,) = run.points
-    return fidelity_section(replace(run, points=(replace(point, fidelity=fidelity),)))
+    return fidelity_section(replace(run, points=(level_of(run, fidelity),)))
 
 
 def test_what_was_kept_is_told_level_by_level(run: Run, goldens: Goldens) -> None:
@@ -64,7 +69,7 @@ def test_what_was_kept_is_told_level_by_level(run: Run, goldens: Goldens) -> Non
         section = section_of(run, of)
         lines += [f"{name}: {' | '.join(section.rows[0])}", *section.lead]
         lines += [f"{level}: {said}" for level, said in section.facts]
-        lines.append(f"counted: {counted_line(of)}")
+        lines.append(f"counted: {counted_line(level_of(run, of))}")
     goldens.check_text("words/fidelity", "\n".join([*section_of(run, KEPT).heads, *lines]) + "\n")
 
 

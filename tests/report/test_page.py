@@ -182,10 +182,8 @@ def test_the_picture_of_the_curve_is_there_as_a_file(page: Path) -> None:
 
 
 def test_the_load_tells_what_prompts_were_made_of(page: Path) -> None:
-    (told,) = re.findall(r"Prompts, as calibrated: ([^<]*)</td>", page.read_text())
-    words, source, cost = told.split("; ")
-    assert (words, source) == ("1,024 words", "from usage")
-    assert cost.endswith(": assistant 4 tokens.")
+    (told,) = re.findall(r">Prompts, as calibrated</th><td>([^<]*)</td>", page.read_text())
+    assert told == "Source usage; words 1,024; cost assistant 4"
 
 
 def test_a_run_without_a_success_has_a_page_that_says_so(tmp_path: Path) -> None:
@@ -213,11 +211,6 @@ def test_a_card_read_off_few_responses_bears_the_warning(page: Path) -> None:
     assert "! see the warnings</span>" in page.read_text()
 
 
-def test_a_level_of_30_responses_needs_no_warning(tmp_path: Path) -> None:
-    path = make_run(tmp_path / "r", [Level(32, 50.0, 100.0)])
-    assert "arning" not in Report.of(path, (50.0,)).write().read_text()
-
-
 def test_a_token_itl_not_to_be_trusted_is_marked_where_it_stands(tmp_path: Path) -> None:
     path = make_run(tmp_path / "r", LEVELS)
     # Lag of 20 ms throughout; P90 ITL of 16 lanes is 16.7 ms, of 12 and 20 lanes no samples.
@@ -235,7 +228,7 @@ def test_a_token_itl_not_to_be_trusted_is_marked_where_it_stands(tmp_path: Path)
 def test_sessions_played_are_counted_from_what_was_sent(tmp_path: Path) -> None:
     level = Level(6, 50.0, 100.0, session=lambda lane: f"session-{lane % 4}")
     html = Report.of(make_run(tmp_path / "r", [level]), (50.0,)).write().read_text()
-    assert " by agents: 6: 4." in html
+    assert "<td>6: 4</td>" in html
 
 
 STARTS = tuple(

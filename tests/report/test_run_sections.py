@@ -115,9 +115,8 @@ def test_json_has_the_columns_of_points_parquet_by_rising_concurrency() -> None:
     found = orjson.loads(orjson.dumps(points_json([point(4), point(2)])))
     assert [row["concurrency"] for row in found] == [2, 4]
     assert found[0]["interactivity"] == pytest.approx(50.0)
-    assert [each["code"] for each in found[0]["findings"]] == [
-        "few-responses", "throughputs-far-apart",
-    ]  # fmt: skip
+    codes = {each["code"] for each in found[0]["findings"]}
+    assert codes >= {"few-responses", "throughputs-far-apart"}
 
 
 # --- findings ------------------------------------------------------------------------------------
