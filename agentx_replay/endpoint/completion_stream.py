@@ -113,8 +113,7 @@ class CompletionStream:
         self.too_large = False
 
     @property
-    def over(self) -> bool:
-        """Whether what follows is not looked at."""
+    def _over(self) -> bool:
         return self.done or self.error is not None or self.malformed is not None
 
     @property
@@ -153,7 +152,7 @@ class CompletionStream:
             return
         for event in events:
             self.read(event, place)
-        if self.over:
+        if self._over:
             self._alike = None
         elif self._answer is None and len(events) == 1 and len(self._places) >= self._learn_at:
             # Soon at first, for a role may come alone; not from each, for each may differ.
@@ -170,7 +169,7 @@ class CompletionStream:
 
     def read(self, event: Event, place: int) -> None:
         """Take one event in; what follows an error, a fault or ``[DONE]`` is not looked at."""
-        if self.over:
+        if self._over:
             return
         if event.data.startswith(b"[DONE]"):
             self.done = True

@@ -116,7 +116,10 @@ class Alike(NamedTuple):
 
     def text_of(self, piece: bytes) -> bytes | None:
         """Return the text of a read that is one such event and no more, None where it is not."""
-        return _between(piece, self.start, self.end)
+        if not piece.startswith(self.start) or not piece.endswith(self.end):
+            return None
+        text = piece[len(self.start) : -len(self.end)]
+        return text if text in _PLAIN or _is_plain(text) else None
 
 
 class AlikeChunks:
@@ -151,10 +154,8 @@ class AlikeChunks:
         b"".join(reads)  # they lie scattered: this loads all of them at once, and saves a fifth
         starts, end = self._starts, alike.end + _CHUNK_END
         behind = len(end)
-        for read in reads:  # spelt out, not ``_between``: this is done for every token
-            start = starts.get(len(read))
-            if start is None:
-                break
+        for read in reads:  # spelt out, not ``text_of``: this is done for every token
+            start = starts.get(len(read), b"\n")  # no chunk begins so
             before = len(start)
             text = read[before:-behind]
             if read[:before] != start or read[-behind:] != end:
@@ -163,13 +164,6 @@ class AlikeChunks:
                 break
             texts.append(text)
         return texts
-
-
-def _between(piece: bytes, start: bytes, end: bytes) -> bytes | None:
-    if not piece.startswith(start) or not piece.endswith(end):
-        return None
-    text = piece[len(start) : -len(end)]
-    return text if text in _PLAIN or _is_plain(text) else None
 
 
 def _is_plain(text: bytes) -> bool:

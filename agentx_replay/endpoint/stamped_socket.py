@@ -30,7 +30,7 @@ READ_BYTES = 65_536
 LOOK_BYTES = 65_536
 """A response of which so many bytes wait is parsed, wherever it ends."""
 
-_TICK_BYTES = 8_192
+_TICK_BYTES = 16_384
 """After so many bytes a socket asks for a tick."""
 
 _HANDSHAKE_S = 60.0
@@ -156,24 +156,21 @@ class Secure:
         self._session.write(text)
         return self._outgoing.read()
 
-    def decrypted(self, received: bytes) -> tuple[bytes, bool]:
-        """Return what bytes say that came, and whether the other side has said that it is done.
-        Raises ssl.SSLError.
+    def decrypted(self, received: bytes) -> tuple[bytes, bytes, bool]:
+        """Return what bytes say that came, what the protocol itself has to answer, as when keys are
+        changed, and whether the other side has said that it is done. Raises ssl.SSLError.
         """
         self._incoming.write(received)
-        pieces = []
+        pieces, done = [], False
         try:
             while piece := self._session.read(READ_BYTES):
                 pieces.append(piece)
+            done = True
         except ssl.SSLWantReadError:
-            return b"".join(pieces), False
-        except ssl.SSLZeroReturnError:
             pass
-        return b"".join(pieces), True
-
-    def to_send(self) -> bytes:
-        """Return what the protocol itself has to say, as when keys are changed."""
-        return self._outgoing.read() if self._outgoing.pending else b""
+        except ssl.SSLZeroReturnError:
+            done = True
+        return b"".join(pieces), self._outgoing.read(), done
 
 
 class StampedSocket:
@@ -268,11 +265,11 @@ class StampedSocket:
         done = False
         if self._secure is not None:
             try:
-                data, done = self._secure.decrypted(data)
+                data, reply, done = self._secure.decrypted(data)
             except ssl.SSLError as error:
                 self._end(error)
                 return
-            if reply := self._secure.to_send():
+            if reply:
                 self._outgoing.append(reply)
                 self._write()
         if not data:
