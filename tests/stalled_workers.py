@@ -97,7 +97,7 @@ def _plays(
         first_ns = send_ns + rng.randrange(30, 120) * MS
         last_ns = first_ns + (tokens - 1) * _TOKEN_EVERY_NS
         seen_ns = [worker.looks_ns(first_ns, rng), worker.looks_ns(last_ns, rng)]
-        reads = ReadTimes(stamped=False, sent_ns=send_ns, stamps=seen_ns)
+        reads = ReadTimes(stamped=False, sent_ns=send_ns, stamps=bytearray(np.array(seen_ns)))
         reads.ticks_ns = worker.ticks_ns[np.searchsorted(worker.ticks_ns, send_ns) :]
         _, uncertainty_ns = event_times(reads, np.arange(2), [])
         came = response(

@@ -9,7 +9,7 @@ from agentx_replay.endpoint.timing import ReadTimes
 
 def prompt_reads(stamps_ns: list[int]) -> ReadTimes:
     """Return the times of reads that a process stamped without delay, as its ticks say."""
-    times = ReadTimes(stamped=False, sent_ns=0, stamps=stamps_ns)
+    times = ReadTimes(stamped=False, sent_ns=0, stamps=bytearray(np.array(stamps_ns, np.int64)))
     ticks = [tick for at_ns in stamps_ns for tick in (at_ns, at_ns, at_ns + 1)]
     times.ticks_ns = np.array(sorted(ticks), np.int64)
     return times

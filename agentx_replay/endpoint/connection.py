@@ -170,7 +170,7 @@ class Connection:
         """
         if (passage := self._passage) is None:
             return
-        reads = len(passage.response.times.stamps) + len(self._sock.reads) // 2
+        reads = passage.response.times.reads + len(self._sock.reads)
         if reads == passage.reads_before:
             if passage.response.done:
                 self._stop(Ending.LOST, 0)  # it ended with the last read
@@ -191,10 +191,11 @@ class Connection:
     def _hand_over(self, response: HttpResponse) -> None:
         """Give what was read to be parsed when the loop has polled its sockets."""
         sock, times = self._sock, response.times
-        times.bounds += [len(times.stamps) + at for at in sock.bounds]
-        times.stamps += sock.reads[1::2]
-        size = response.add(sock.reads[0::2])
+        times.bounds += [times.reads + at for at in sock.bounds]
+        times.stamps += sock.stamps
+        size = response.add(sock.reads)
         sock.reads.clear()
+        sock.stamps.clear()
         sock.bounds.clear()
         sock.look_after(sock.look_bytes)
         self._wire.parses.push(self, size)
@@ -235,7 +236,7 @@ class Connection:
             self._wire.polls.begun()
         wanted = response.missing_bytes if passage.begun else 1
         if wanted is not None:
-            wanted = min(wanted, sock.look_bytes) - sum(map(len, sock.reads[0::2]))
+            wanted = min(wanted, sock.look_bytes) - sum(map(len, sock.reads))
             sock.look_after(wanted)
             if wanted <= 0:
                 self._hand_over(response)
@@ -245,7 +246,7 @@ class Connection:
         times, sock = passage.response.times, self._sock
         segments, before = sock.data_segments, passage.segments_before
         if segments is not None and before is not None:
-            reads = len(times.stamps) + len(sock.reads) // 2 + sock.silent_reads
+            reads = times.reads + len(sock.reads) + sock.silent_reads
             times.one_segment_each = segments - before == reads
 
     def _finish(

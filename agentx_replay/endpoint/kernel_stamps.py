@@ -20,7 +20,7 @@ Timestamps = Literal["kernel", "process"]
 CONTROL_BYTES = 32
 """CMSG_SPACE of one ``timespec``."""
 
-TIMESPEC = struct.Struct("qq")
+TIMESPEC, NS = struct.Struct("qq"), struct.Struct("q")
 RECEIVE_BUFFER_BYTES = 2 * 1024 * 1024
 """Asked for: a client that stalls must not close the receive window."""
 
@@ -107,7 +107,7 @@ def _stamps(reader: socket.socket, writer: socket.socket) -> bool:
     return False
 
 
-def stamp_ns(stamp: bytes) -> int:
+def stamp_ns(stamp: bytes | bytearray) -> int:
     """Return the CLOCK_REALTIME ns of a control message's ``timespec``."""
     seconds, ns = TIMESPEC.unpack(stamp)
     return int(seconds * 1_000_000_000 + ns)

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from agentx_replay.endpoint.between_polls import ComposeAhead, EverySecond, ParseQueue
 from agentx_replay.endpoint.kernel_stamps import (
     CONTROL_BYTES,
+    NS,
     TIMESPEC,
     Timestamps,
     data_segments,
@@ -174,8 +175,8 @@ class Secure:
 
 
 class StampedSocket:
-    """A connected socket. ``reads`` are what was read and not taken yet: the bytes and their stamp,
-    one after the other.
+    """A connected socket. ``reads`` are what was read and not taken yet, ``stamps`` their times, in
+    one buffer: objects of their own would lie scattered in memory.
 
     A stamp is the kernel's ``timespec`` or, where the process stamps, its ns. ``bounds`` are the
     places among the reads of those before whose stamp any byte may have come; ``silent_reads``
@@ -184,7 +185,7 @@ class StampedSocket:
 
     __slots__ = ("_blocked", "_buffer_bytes", "_later_bytes", "_left_bytes", "_outgoing", "_owner",
                  "_secure", "_sending", "_sock", "_wire", "bounds", "closed", "look_bytes",
-                 "reads", "silent_reads")  # fmt: skip
+                 "reads", "silent_reads", "stamps")  # fmt: skip
 
     def __init__(
         self, wire: Wire, sock: socket.socket, buffer_bytes: int, secure: Secure | None
@@ -197,7 +198,8 @@ class StampedSocket:
         self._outgoing: list[bytes | memoryview] = []
         self._sending = self._blocked = False
         self._left_bytes = self._later_bytes = 0
-        self.reads: list[Any] = []
+        self.reads: list[bytes] = []
+        self.stamps = bytearray()
         self.bounds: list[int] = []
         self.silent_reads = 0
         self.look_bytes = min(LOOK_BYTES, buffer_bytes // _MUCH)
@@ -220,10 +222,11 @@ class StampedSocket:
 
     def _fast_reader(self) -> Callable[[], None]:
         """Return the hot path: keep a read and its stamp, and do no more if that is all."""
-        reads, receive, token_end = self.reads, self._sock.recvmsg, _TOKEN_END
+        keep, stamps = self.reads.append, self.stamps
+        receive, token_end = self._sock.recvmsg, _TOKEN_END
 
         def read() -> None:
-            nonlocal reads
+            nonlocal stamps
             try:
                 data, control, _, _ = receive(READ_BYTES, CONTROL_BYTES)
             except OSError as error:
@@ -232,7 +235,8 @@ class StampedSocket:
             if not control:
                 self._take(data, None)
                 return
-            reads += data, control[0][2]
+            keep(data)
+            stamps += control[0][2]
             self._left_bytes = left = self._left_bytes - len(data)
             if left <= 0 or data[-4:] != token_end:
                 self._inspect(data)
@@ -248,20 +252,20 @@ class StampedSocket:
             return
         self._take(data, control[0][2] if control else None)
 
-    def _take(self, data: bytes, stamp: Any) -> None:
+    def _take(self, data: bytes, stamp: bytes | None) -> None:
         """Keep a read of any kind: one without a stamp is stamped now."""
         if not data:
             self._end(None)
         elif self._wire.timestamps == "process":
-            self._keep(data, time.monotonic_ns(), bounded=False)
+            self._keep(data, NS.pack(time.monotonic_ns()), bounded=False)
         else:
             bounded = stamp is None
-            stamp = self._stamp_now() if bounded else stamp
+            stamp = self._stamp_now() if stamp is None else stamp
             if len(data) == READ_BYTES:
                 data, stamp = self._with_the_rest(data, stamp)
             self._keep(data, stamp, bounded=bounded or len(data) * _MUCH > self._buffer_bytes)
 
-    def _keep(self, data: bytes, stamp: Any, *, bounded: bool) -> None:
+    def _keep(self, data: bytes, stamp: bytes, *, bounded: bool) -> None:
         done = False
         if self._secure is not None:
             try:
@@ -276,8 +280,9 @@ class StampedSocket:
             self.silent_reads += 1
         elif not self.closed:
             if bounded:
-                self.bounds.append(len(self.reads) // 2)
-            self.reads += data, stamp
+                self.bounds.append(len(self.reads))
+            self.reads.append(data)
+            self.stamps += stamp
             self._left_bytes -= len(data)
             self._look_if_due(data)
         if done:
@@ -286,10 +291,11 @@ class StampedSocket:
     def _inspect(self, data: bytes) -> None:
         """See to a read of the hot path that may be more than a token."""
         if len(data) == READ_BYTES:
-            self.reads[-2:] = self._with_the_rest(data, self.reads[-1])
-            data = self.reads[-2]
+            at = -TIMESPEC.size
+            data, self.stamps[at:] = self._with_the_rest(data, bytes(self.stamps[at:]))
+            self.reads[-1] = data
         if len(data) * _MUCH > self._buffer_bytes:
-            self.bounds.append(len(self.reads) // 2 - 1)
+            self.bounds.append(len(self.reads) - 1)
         self._look_if_due(data)
 
     def _look_if_due(self, data: bytes) -> None:

@@ -7,11 +7,11 @@ one segment. Pure; times in ns of the monotonic clock.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from agentx_replay.endpoint.kernel_stamps import NS, TIMESPEC
 from agentx_replay.endpoint.poll_times import LATE_NS, MAX_STEP_NS, TICK_NS, Times
 
 _NONE = np.empty(0, np.int64)
@@ -21,16 +21,17 @@ _NONE = np.empty(0, np.int64)
 class ReadTimes:
     """When the reads of one response were made: one entry a read, in order.
 
-    ``stamps`` are the kernel's ``timespec``, or else this process's own ns. ``bounds``: the reads
-    before whose timestamp any byte may have arrived, the last one too: the kernel did not stamp
-    them, or could not receive in time. ``one_segment_each``: as many segments arrived as reads were
-    made. Nothing arrived before ``sent_ns``. ``ticks_ns`` are the loop's ticks since then, and an
-    instant after all reads. ``offset_ns`` turns stamps into times that are up to ``step_ns`` late.
+    ``stamps`` are the kernel's, each a ``timespec``, or else this process's own ns. ``bounds``: the
+    reads before whose timestamp any byte may have arrived, the last one too: the kernel did not
+    stamp them, or could not receive in time. ``one_segment_each``: as many segments arrived as
+    reads were made. Nothing arrived before ``sent_ns``. ``ticks_ns`` are the loop's ticks since
+    then, and an instant after all reads. ``offset_ns`` turns stamps into times that are up to
+    ``step_ns`` late.
     """
 
     stamped: bool
     sent_ns: int
-    stamps: list[Any] = field(default_factory=list)
+    stamps: bytearray = field(default_factory=bytearray)
     bounds: list[int] = field(default_factory=list)
     one_segment_each: bool = False
     ticks_ns: Times = field(default_factory=lambda: _NONE)
@@ -43,16 +44,20 @@ class ReadTimes:
         """Whether each stamp is the truth, but for a step of the clock."""
         return self.stamped and self.one_segment_each and not self.bounds
 
+    @property
+    def reads(self) -> int:
+        return len(self.stamps) // (TIMESPEC if self.stamped else NS).size
+
     def ns(self) -> Times:
         """Return the time of each read. What came in order has times in order."""
-        if len(self._ns) != len(self.stamps):
+        if len(self._ns) != self.reads:
             self._ns = self._in_ns()
         return self._ns
 
     def _in_ns(self) -> Times:
         if not self.stamped:
-            return np.array(self.stamps, np.int64)
-        stamps = np.frombuffer(b"".join(self.stamps), np.int64).reshape(-1, 2)
+            return np.frombuffer(bytes(self.stamps), np.int64)
+        stamps = np.frombuffer(bytes(self.stamps), np.int64).reshape(-1, 2)
         ns = stamps[:, 0] * 1_000_000_000 + (stamps[:, 1] - self.offset_ns)
         in_order: Times = np.maximum.accumulate(np.maximum(ns, self.sent_ns))
         return in_order

@@ -17,7 +17,9 @@ from scripted_server import DONE, HEAD, LAST_CHUNK, chunk, token, usage
 
 from agentx_replay.endpoint.connection import Connection, Ending, Exchange
 from agentx_replay.endpoint.kernel_stamps import (
+    NS,
     RECEIVE_BUFFER_BYTES,
+    TIMESPEC,
     Timestamps,
     stamp_ns,
     timestamps_here,
@@ -118,9 +120,8 @@ async def test_a_stamp_is_when_bytes_arrived_and_not_when_they_were_read(host: s
         after_ns = time.monotonic_ns()
         busy_for(5)
         await pair.read()
-        data, stamp = pair.ours.reads
-        at_ns = stamp_ns(stamp) - pair.wire.polls.offset_ns
-        assert data == b"x" * 100
+        at_ns = stamp_ns(pair.ours.stamps) - pair.wire.polls.offset_ns
+        assert pair.ours.reads == [b"x" * 100]
         assert before_ns - MAX_STEP_NS <= at_ns <= after_ns + MAX_STEP_NS
         assert pair.ours.bounds == []
 
@@ -130,7 +131,7 @@ async def test_a_process_stamps_when_it_reads() -> None:
         pair.theirs.send(b"x" * 100)
         sent_ns = time.monotonic_ns()
         await pair.read()
-        _, stamp = pair.ours.reads
+        (stamp,) = NS.unpack(pair.ours.stamps)
         assert sent_ns < stamp < time.monotonic_ns()
 
 
@@ -144,8 +145,7 @@ async def test_what_the_kernel_did_not_stamp_is_stamped_now_and_noted() -> None:
     before_ns = time.monotonic_ns()
     theirs.send(b"x" * 100)
     await until(lambda: bool(ours.reads))
-    _, stamp = ours.reads
-    assert before_ns <= stamp_ns(stamp) - wire.polls.offset_ns <= time.monotonic_ns()
+    assert before_ns <= stamp_ns(ours.stamps) - wire.polls.offset_ns <= time.monotonic_ns()
     assert ours.bounds == [0]
     ours.close()
     theirs.close()
@@ -156,8 +156,8 @@ async def test_reads_that_fill_their_buffer_are_one_with_what_follows() -> None:
     async with joined() as pair:
         pair.theirs.sendall(b"a" * READ_BYTES + b"b" * 100)
         await pair.read()
-        data, _ = pair.ours.reads
-        assert data == b"a" * READ_BYTES + b"b" * 100
+        assert pair.ours.reads == [b"a" * READ_BYTES + b"b" * 100]
+        assert len(pair.ours.stamps) == TIMESPEC.size
 
 
 @needs_kernel

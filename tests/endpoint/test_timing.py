@@ -19,7 +19,7 @@ def stamp(ms: float) -> bytes:
 def kernel(*at_ms: float, ticks: tuple[float, ...], sent_ms: float = 0.0) -> ReadTimes:
     """Reads that the kernel stamped at such ms, of a loop that ticked at such ms."""
     times = ReadTimes(stamped=True, sent_ns=round(sent_ms * MS), offset_ns=WALL_NS)
-    times.stamps = [stamp(each) for each in at_ms]
+    times.stamps = bytearray(b"".join(stamp(each) for each in at_ms))
     times.ticks_ns = np.array([round(tick * MS) for tick in ticks], np.int64)
     return times
 
@@ -92,7 +92,7 @@ def test_a_process_that_looked_in_time_is_believed_and_one_that_was_held_up_is_n
     were in time; those of 58.2 and 60.7 were late by 0.2 and 0.5.
     """
     times = ReadTimes(stamped=False, sent_ns=0)
-    times.stamps = [10 * MS, 40 * MS, 59 * MS]
+    times.stamps = bytearray(np.array([10, 40, 59]) * MS)
     ticks = (7, 9, 11, 20, 22, 41, 56, 58.2, 60.7)
     times.ticks_ns = np.array([round(tick * MS) for tick in ticks], np.int64)
     expected = [(10, 0), (40, 20), (40, 20), (59, 0.7)]
