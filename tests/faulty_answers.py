@@ -75,7 +75,9 @@ class Point(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """One thing that goes wrong. ``retry_after_s`` goes with a ``status``."""
+    """One thing that goes wrong. ``retry_after_s`` goes with a ``status``, ``words`` with that and
+    with errors.
+    """
 
     act: Act
     at: Point
@@ -83,6 +85,7 @@ class Break:
     stall_s: float = 0.0
     status: int = 503
     retry_after_s: int | None = None
+    words: str = _BROKEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +98,15 @@ class Shape:
     never, or in every event. ``steps_per_event`` merges the tokens of several steps (the first
     event's too). ``events_per_write`` joins events into one write; ``sheared`` ends every write
     in the middle of an event. ``tokens_withheld`` stops that many tokens short of what was asked.
-    ``odd_fields`` adds fields no specification knows and a ``created`` in the year 2100.
+    ``odd_fields`` adds fields no specification knows and a ``created`` in the year 2100. ``pings``
+    are events before every event, ``called`` the content type, ``finish`` the last finish reason.
+    Usage of ``zeros`` is one in every event that tells nothing but in the last. An ``unended`` body
+    never ends.
     """
 
     role: Literal["first_token", "at_once", "null_content", "merged"] = "first_token"
     delta: Literal["content", "reasoning_content", "reasoning", "empty"] = "content"
-    usage: Literal["asked", "never", "every"] = "asked"
+    usage: Literal["asked", "never", "every", "zeros"] = "asked"
     done: bool = True
     line_end: Literal["\n", "\r\n"] = "\n"
     comments: bool = False
@@ -110,6 +116,10 @@ class Shape:
     gzip: bool = False
     tokens_withheld: int = 0
     odd_fields: bool = False
+    pings: bool = False
+    called: str = "text/event-stream"
+    finish: str = "length"
+    unended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +156,7 @@ def asked(shape: Shape, body: bytes) -> bytes:
     request = orjson.loads(body)
     if shape.usage != "asked":
         every = {**request.get("stream_options", {}), "continuous_usage_stats": True}
-        request["stream_options"] = every if shape.usage == "every" else {}
+        request["stream_options"] = {} if shape.usage == "never" else every
     for limit in {"max_tokens", "max_completion_tokens"} & request.keys():
         request[limit] = max(1, request[limit] - shape.tokens_withheld)
     return orjson.dumps(request)
@@ -194,17 +204,23 @@ class Shaping:
             if tokens and self._role_is_due:
                 said["role"] = "assistant"
                 self._role_is_due = False
+            if choice["finish_reason"] is not None:
+                choice["finish_reason"] = shape.finish
+        if shape.usage == "zeros" and told["choices"]:
+            told["usage"] = {"prompt_tokens": 0, "completion_tokens": 0}
         if shape.odd_fields:
             told |= {"created": _YEAR_2100_S, "x_trace": {"spans": [1, None]}, "choice": "odd"}
         return self._lines(b"data: " + orjson.dumps(told) + b"\n\n"), tokens
 
     def _lines(self, payload: bytes) -> bytes:
-        comment = b": still here\n\n" if self._shape.comments else b""
-        return (comment + payload).replace(b"\n", self._shape.line_end.encode())
+        before = b": still here\n\n" if self._shape.comments else b""
+        if self._shape.pings:
+            before += b"event: ping\ndata: 2026-01-01 00:00:00.000001\n\n"
+        return (before + payload).replace(b"\n", self._shape.line_end.encode())
 
-    def last_words(self, act: Act) -> list[bytes]:
+    def last_words(self, act: Act, said: str) -> list[bytes]:
         """Return the events that end a response early."""
-        error = b"data: " + error_body(500, _BROKEN, "InternalServerError") + b"\n\n"
+        error = b"data: " + error_body(500, said, "InternalServerError") + b"\n\n"
         words = {
             Act.GARBAGE: [b'data: {"choices": [{"del\n\n'],
             Act.ERROR_EVENT: [b"event: error\n" + error],
@@ -263,6 +279,7 @@ class FaultyWire(Wire):
     def head(self) -> None:
         self._pass(Point.BEFORE_HEADERS)
         head = stream_head(keep_alive=self.keep_alive)
+        head = head.replace(b"text/event-stream; charset=utf-8", self._shape.called.encode())
         if self._gzip is not None:
             head = head.replace(b"\r\n\r\n", b"\r\ncontent-encoding: gzip\r\n\r\n")
         self._write(head, [])
@@ -337,7 +354,7 @@ class FaultyWire(Wire):
             self._write(status_response(due, keep_alive=self.keep_alive), [])
             self._finish()
         else:
-            for payload in self._shaping.last_words(due.act):
+            for payload in self._shaping.last_words(due.act, due.words):
                 self._write(self._framed(payload), [])
             self._close_stream()
 
@@ -362,6 +379,9 @@ class FaultyWire(Wire):
 
     def _close_stream(self) -> None:
         self._flush()
+        if self._shape.unended:
+            self._over = True
+            return
         trailer = b"" if self._gzip is None else chunk(self._gzip.flush())
         self._write(trailer + LAST_CHUNK, [])
         self._finish()
@@ -396,7 +416,7 @@ class FaultyWire(Wire):
 
 def status_response(due: Break, *, keep_alive: bool) -> bytes:
     """Return a whole answer with the status of a break."""
-    body = error_body(due.status, _BROKEN, "InternalServerError")
+    body = error_body(due.status, due.words, "InternalServerError")
     response = http_response(due.status, body, keep_alive=keep_alive)
     if due.retry_after_s is None:
         return response

@@ -140,7 +140,7 @@ _TABLE = {
              show_default=True, help="The API to ask. Completions get token ids where the server "
              "takes them."),
         _row(_SERVER, "--header", **_MANY, metavar="NAME:VALUE", help="Send a header along."),
-        _row(_SERVER, "--body", metavar="JSON", help="Send fields along in every request's body."),
+        _row(_SERVER, "--body", metavar="JSON", help="Add to every body; null leaves a field out."),
         _row(_RUN, "--session-headers", **_FLAG, help="Name each session in headers, for routers."),
         _row(_SERVER, "--ca-file", **_FILE, help="Trust this certificate authority."),
         _row(_SERVER, "--insecure", **_FLAG, help="Accept any certificate."),

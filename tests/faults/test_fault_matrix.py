@@ -6,7 +6,7 @@ in one event loop, which must have no task left at the end.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -132,6 +132,19 @@ SHAPES: dict[str, tuple[Shape, Expected]] = {
     "gzip": (Shape(gzip=True), OK),
     "a length stop two tokens short": (Shape(tokens_withheld=2), ("ok", "", 3, 0)),
     "unknown fields, created in the future": (Shape(odd_fields=True), OK),
+    "a ping before every event": (Shape(pings=True), OK),
+    "a ping before every event, in CRLF": (Shape(pings=True, line_end="\r\n"), OK),
+    "a stream called JSON": (Shape(called="application/json"), OK),
+    "a stream called text, in gzip": (Shape(called="text/plain", gzip=True), OK),
+    "usage of zeros until the last": (Shape(usage="zeros"), OK),
+    "a finish reason nobody knows": (Shape(finish="max_new_tokens"), OK),
+    "a body that never ends": (Shape(unended=True), OK),
+    "a finish reason of abort": (Shape(finish="abort"), failed("stream_error", 5)),
+}
+# What a server says of a refusal decides what it is, in a status as in a stream.
+WORDS: dict[str, tuple[str, str, str]] = {
+    "a rate limit": ("too many tokens per minute", "failed", "rate_limited"),
+    "an overflow": ("maximum context length is 8192 tokens", "overflow", "context_overflow"),
 }
 
 
@@ -157,6 +170,11 @@ def _cells() -> dict[str, Cell]:
     for status, category in STATUSES.items():
         breaks = Break(Act.STATUS, BEFORE_HEADERS, status=status, retry_after_s=1)
         found[f"STATUS {status}"] = Cell(Fault(breaks=breaks), failed(category, 0))
+    for name, (words, ended, category) in WORDS.items():
+        no = Break(Act.STATUS, BEFORE_HEADERS, status=400, words=words)
+        found[f"STATUS 400 of {name}"] = Cell(Fault(breaks=no), (ended, category, 0, 0))
+        within = Break(Act.ERROR_OBJECT, BETWEEN, after_events=2, words=words)
+        found[f"ERROR_OBJECT of {name}"] = Cell(Fault(breaks=within), (ended, category, 2, 0))
     for name, (shape, expected) in SHAPES.items():
         found[f"WHOLE with {name}"] = Cell(Fault(shape), expected)
     return found
@@ -249,9 +267,13 @@ async def _outcomes() -> dict[str, Outcome]:
 
 
 @pytest.fixture(scope="module")
-def outcomes() -> dict[str, Outcome]:
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_outcomes())
+def outcomes() -> Iterator[dict[str, Outcome]]:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+    ):
+        patch.setattr("agentx_replay.endpoint.between_polls.SILENCE_S", 0.3)
+        yield runner.run(_outcomes())
 
 
 @pytest.mark.parametrize("name", CELLS)
@@ -284,9 +306,9 @@ def test_the_matrix_is_printed_and_has_at_least_sixty_cells(
 
 def test_every_category_of_failure_can_be_told_apart() -> None:
     """All but those that need no server (connect, tls), a limit that was asked for (timeout), or
-    more bytes than a simulator sends (too_large); and a prompt's overflow and a missing finish,
-    which are the subject of tests/endpoint.
+    more bytes than a simulator sends (too_large); and a missing finish, which is the subject of
+    tests/endpoint.
     """
     seen = {cell.expected[1] for cell in CELLS.values()} - {""}
-    elsewhere = {"connect", "tls", "timeout", "too_large", "context_overflow", "truncated"}
+    elsewhere = {"connect", "tls", "timeout", "too_large", "truncated"}
     assert seen == {str(category) for category in ErrorCategory} - elsewhere
