@@ -33,9 +33,9 @@ class Scenario:
 
     ``window_s`` is the measured window and ``grace_s`` what its drain may take. Every lane issues
     ``warmup_requests`` before it. A lane's first play starts between ``start_fraction`` of its
-    session's span. ``system_idle_cap_s`` and ``tree_idle_cap_s`` bound idle time,
-    ``tree_idle_from`` says from when a session's idle time counts as the window opens: from then,
-    all alike (the official way), or from the session's own last end. ``primer_lead_s`` is
+    session's span. ``system_idle_cap_s`` and ``session_idle_cap_s`` bound idle time,
+    ``session_idle_from`` says from when a session's idle time counts as the window opens: from
+    then, all alike (the official way), or from the session's own last end. ``primer_lead_s`` is
     the spread of the primers. ``max_sessions`` takes the first so many eligible
     sessions (None: all), in the ``order`` of the corpus or dealt so that the first are like all.
     ``reading`` says how recordings are read, ``shared_prefix`` among whom
@@ -51,12 +51,12 @@ class Scenario:
     start_fraction: tuple[float, float]
     primer_lead_s: float
     system_idle_cap_s: float
-    tree_idle_cap_s: float
+    session_idle_cap_s: float
     reading: Reading
     comparable: bool
     max_sessions: int | None = None
     shared_prefix: SharedPrefix = "session"
-    tree_idle_from: IdleFrom = "barrier"
+    session_idle_from: IdleFrom = "barrier"
     order: Order = "corpus"
     overridden: tuple[str, ...] = ()
 
@@ -159,14 +159,14 @@ _NUMBERS = {
     "seed": (0, 2**63 - 1),
     "primer_lead_s": (0.0, 1e6),
     "system_idle_cap_s": (0.0, 1e9),
-    "tree_idle_cap_s": (0.0, 1e9),
+    "session_idle_cap_s": (0.0, 1e9),
     "max_sessions": (1, 10**9),
 }
 _WHOLE = {"warmup_requests", "seed", "max_sessions"}
 _CHOICES = {
     "reading": get_args(Reading),
     "shared_prefix": get_args(SharedPrefix),
-    "tree_idle_from": get_args(IdleFrom),
+    "session_idle_from": get_args(IdleFrom),
     "order": get_args(Order),
 }
 

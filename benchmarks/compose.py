@@ -81,11 +81,13 @@ def cpu_s(call: Callable[[], object]) -> float:
     return (time.process_time_ns() - start) / 1e9
 
 
-def new_play(session: Session, ordinal: int) -> PlayComposer:
+def new_play(session: Session, play_number: int) -> PlayComposer:
     """Return a play that has sent nothing."""
     layout = lay_out(session, CHATML)
     keys = LevelKeys("benchmark", 1, 1)
-    return PlayComposer(layout, chat_wording(builtin_vocabulary()), keys, lane=0, ordinal=ordinal)
+    return PlayComposer(
+        layout, chat_wording(builtin_vocabulary()), keys, lane=0, play_number=play_number
+    )
 
 
 def extend_ms(session: Session) -> list[float]:
@@ -107,7 +109,7 @@ def compare_new_text(session: Session) -> dict[str, list[float]]:
     draw = BlockText(vocabulary.table, BLOCK).word_indices
     ids = np.random.default_rng(1).integers(0, 2**63, PROMPT_TOKENS // BLOCK, dtype=np.uint64)
     table, first = vocabulary.table, session.requests()[0]
-    plays = [new_play(session, ordinal) for ordinal in range(ROUNDS)]
+    plays = [new_play(session, play_number) for play_number in range(ROUNDS)]
     indices = draw(ids).astype(np.intp)
     found: dict[str, list[float]] = {}
     for play in plays:
@@ -167,9 +169,9 @@ def held_by(plan: list[tuple[Layout, list[tuple[int, RecordedRequest, bool]]]]) 
     most = Held(0, 0, 0, 0)
     while waiting or live:
         if waiting and len(live) < LIVE_PLAYS:
-            ordinal, (layout, turns) = waiting.popleft()
-            play = PlayComposer(layout, wording, keys, lane=0, ordinal=ordinal)
-            live.append(_played(ordinal, play, turns, text))
+            play_number, (layout, turns) = waiting.popleft()
+            play = PlayComposer(layout, wording, keys, lane=0, play_number=play_number)
+            live.append(_played(play_number, play, turns, text))
             continue
         sent = next(live[0], None)
         if sent is None:
@@ -189,7 +191,7 @@ def held_by(plan: list[tuple[Layout, list[tuple[int, RecordedRequest, bool]]]]) 
 
 
 def _played(
-    ordinal: int,
+    play_number: int,
     play: PlayComposer,
     turns: list[tuple[int, RecordedRequest, bool]],
     text: dict[int, int],
@@ -202,9 +204,9 @@ def _played(
         if ends:
             play.forget(conversation)
             del by_conversation[conversation]
-        text[ordinal] = sum(by_conversation.values())
+        text[play_number] = sum(by_conversation.values())
         yield size
-    del text[ordinal]
+    del text[play_number]
 
 
 def main() -> None:

@@ -57,7 +57,7 @@ def dispatch(play: PlayComposer, number: int, request: RecordedRequest, due_ns: 
     """Return a play's request as the replay would dispatch it now."""
     return Dispatch(
         request_id=f"r{number}", play_id=f"p{number}", conversation_id=f"s{number}", concurrency=1,
-        lane=number, ordinal=0, session_id="one", conversation=0, turn=0, request_index=0,
+        lane=number, play_number=0, session_id="one", conversation=0, turn=0, request_index=0,
         phase=Phase.WINDOW, intended_start_ns=due_ns, gap_s=0.0, recorded_input_tokens=TOKENS,
         recorded_output_tokens=1, shared_blocks=0, max_tokens=1, prompt=play.prompt(0, request),
     )  # fmt: skip
@@ -67,7 +67,7 @@ async def lags_ms(clock: Clock, client: Client, layout: Layout, requests: int) -
     """Return how late each of so many requests of one instant left."""
     (request,) = session().requests()
     wording, keys = chat_wording(builtin_vocabulary()), LevelKeys("benchmark", 1, 1)
-    plays = [PlayComposer(layout, wording, keys, lane=n, ordinal=0) for n in range(requests)]
+    plays = [PlayComposer(layout, wording, keys, lane=n, play_number=0) for n in range(requests)]
     due_ns = clock.now_ns() + 2 * PREPARE_AHEAD_NS
     loop = asyncio.get_running_loop()
     tasks: list[asyncio.Task[Response]] = []

@@ -150,7 +150,7 @@ def ours(traces: Path, concurrency: int, window_s: int, taken_s: dict[Place, flo
         (
             Sent(sent.phase, place(sent), came.send_ns / _NS, (came.end_ns - came.send_ns) / _NS)
             for sent, came in log.requests
-            if sent.ordinal == 0
+            if sent.play_number == 0
         ),
         key=lambda sent: sent.at_s,
     )
@@ -170,7 +170,7 @@ def differences(our: list[Sent], their: list[Sent]) -> Iterator[str]:
     official = {sent.place for sent in warmup[: len(primers)]}
     for place in official ^ set(primers):
         yield f"primer {place}: sent by {'the harness' if place in official else 'us'} alone"
-    pressed = _by_session(our, Phase.PRESSURE)
+    pressed = _by_session(our, Phase.CACHE_PRESSURE)
     for session, sequence in _by_session(warmup[len(primers) :], "warmup").items():
         mine = pressed.get(session)
         if mine is not None and [s.place for s in sequence] != [s.place for s in mine]:

@@ -74,11 +74,12 @@ def _lane(lane: int, recorder: Recorder) -> Iterator[tuple[Dispatch, Response]]:
         gaps_s = np.cumsum(rng.exponential(itl_s, output))
         arrival_ns = ((first_s + gaps_s) * SECOND).astype(np.int64)
         tokens = int(np.clip(rng.lognormal(11.3, 0.7), 2000, 400_000))
-        ordinal = number // REQUESTS_A_PLAY
+        play_number = number // REQUESTS_A_PLAY
         sent = dispatch(
-            intended_start_ns=round(at_s * SECOND), lane=lane, concurrency=LANES, ordinal=ordinal,
+            intended_start_ns=round(at_s * SECOND), lane=lane, concurrency=LANES,
+            play_number=play_number,
             request_id=f"{lane}-{number}",
-            play_id=f"{lane}-{ordinal}", session_id=f"s{lane}-{ordinal}",
+            play_id=f"{lane}-{play_number}", session_id=f"s{lane}-{play_number}",
             stream=int(number % SUBAGENT_EVERY == 0), turn=number % REQUESTS_A_PLAY,
             recorded_input_tokens=tokens, max_tokens=output,
             prompt=prompt(tokens, tokens // 10 * 9),
@@ -94,7 +95,7 @@ def _lane(lane: int, recorder: Recorder) -> Iterator[tuple[Dispatch, Response]]:
         if number % REQUESTS_A_PLAY == 0 or at_s >= HOUR_S:
             recorder.append(
                 PLAYS,
-                (f"{lane}-{ordinal}", f"s{lane}-{ordinal}", lane, ordinal, None,
+                (f"{lane}-{play_number}", f"s{lane}-{play_number}", lane, play_number, None,
                  round(began_s * SECOND), round(at_s * SECOND), REQUESTS_A_PLAY, 0, 0.0, 0.0)
             )  # fmt: skip
             began_s = at_s

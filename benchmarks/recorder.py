@@ -56,7 +56,7 @@ def _dispatch(number: int, send_ns: int, length: int) -> Dispatch:
         conversation_id=conversation_id,
         concurrency=LANES,
         lane=lane,
-        ordinal=0,
+        play_number=0,
         session_id=f"session-{lane}",
         conversation=0,
         turn=turn,

@@ -202,7 +202,7 @@ def timers(lanes: int) -> tuple[int, float]:
     The window is as long as it takes for about 40,000 requests; both caps are on.
     """
     rules = replace(
-        SCENARIO, window_s=7.0 * 40_000 / lanes, system_idle_cap_s=10.0, tree_idle_cap_s=300.0
+        SCENARIO, window_s=7.0 * 40_000 / lanes, system_idle_cap_s=10.0, session_idle_cap_s=300.0
     )
     plan = plan_of([short_session(number) for number in range(SESSIONS)], lanes, rules)
 

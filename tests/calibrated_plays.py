@@ -23,12 +23,14 @@ def small_sessions() -> tuple[Session, ...]:
 
 
 def sent(
-    session: Session, calibration: Calibration, *, ordinal: int = 0
+    session: Session, calibration: Calibration, *, play_number: int = 0
 ) -> Iterator[tuple[RecordedRequest, bytes]]:
     """Yield each request of a play in recorded order, with the JSON of its prompt."""
     wording = wording_of(calibration, chat=calibration.api == "chat")
     layout = lay_out(session, calibration.cost)
-    play = PlayComposer(layout, wording, LevelKeys(session.id, 1, 0), lane=0, ordinal=ordinal)
+    play = PlayComposer(
+        layout, wording, LevelKeys(session.id, 1, 0), lane=0, play_number=play_number
+    )
     for request in sorted(session.requests(), key=lambda request: request.recorded_order):
         yield request, play.prompt(0, request).messages_json()
 

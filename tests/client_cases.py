@@ -27,8 +27,8 @@ def dispatch(stream: str = "s", content: bytes = b"hello") -> Dispatch:
     messages = b'[{"role":"user","content":"%b"}]' % content
     prompt = Prompt(5, 0, np.empty(0, np.uint64), lambda: messages)
     return Dispatch(
-        request_id="r-1", play_id="p-1", conversation_id=stream, concurrency=1, lane=0, ordinal=0,
-        session_id="x", conversation=0, turn=0, request_index=0, phase=Phase.WINDOW,
+        request_id="r-1", play_id="p-1", conversation_id=stream, concurrency=1, lane=0,
+        play_number=0, session_id="x", conversation=0, turn=0, request_index=0, phase=Phase.WINDOW,
         intended_start_ns=0, gap_s=0.0, recorded_input_tokens=5, recorded_output_tokens=2,
         shared_blocks=0, max_tokens=2, prompt=prompt,
     )  # fmt: skip

@@ -109,7 +109,7 @@ def counted_by(
     layout = lay_out(session, DEEPSEEK)
     wording = chat_wording(builtin_vocabulary())
     # One server for all tests: what one sends is cached.
-    composer = PlayComposer(layout, wording, LevelKeys(token_hex(8), 1, 0), lane=0, ordinal=0)
+    composer = PlayComposer(layout, wording, LevelKeys(token_hex(8), 1, 0), lane=0, play_number=0)
     opening = builtin_vocabulary().opening
     play = LiveComposer(composer, layout, DEEPSEEK, opening) if live else composer
     body = {} if token is None else {"logit_bias": [[token, 100]]}

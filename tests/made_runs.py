@@ -91,8 +91,8 @@ def _write_level(run: RunDirectory, level: Level, gpus: int | None) -> None:
         recorder.record(*exchange(level, lane))
         play = PlayRecord(
             concurrency=level.concurrency, play_id=f"p{lane}", session_id=level.session(lane),
-            lane=lane, ordinal=0, t_star_s=None, start_ns=0, end_ns=100 * SECOND,
-            requests_sent=1, requests_skipped=0, system_skipped_s=0.0, tree_skipped_s=0.0,
+            lane=lane, play_number=0, t_star_s=None, start_ns=0, end_ns=100 * SECOND,
+            requests_sent=1, requests_skipped=0, system_skipped_s=0.0, session_skipped_s=0.0,
         )  # fmt: skip
         recorder.record_play(play)
     recorder.close()

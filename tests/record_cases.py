@@ -41,7 +41,7 @@ def dispatch(**changes: Any) -> Dispatch:
         conversation_id="s",
         concurrency=2,
         lane=0,
-        ordinal=0,
+        play_number=0,
         session_id="x",
         conversation=0,
         turn=0,

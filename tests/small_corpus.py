@@ -83,9 +83,9 @@ class Played:
     log: Log = field(default_factory=Log)
 
     def cached(self) -> list[tuple[int, int, int, int, int | None]]:
-        """(lane, ordinal, stream, turn, cached tokens) of every request, in order of these."""
+        """(lane, play number, stream, turn, cached tokens) of every request, in order of these."""
         return sorted(
-            (d.lane, d.ordinal, d.conversation, d.turn, r.cached_tokens)
+            (d.lane, d.play_number, d.conversation, d.turn, r.cached_tokens)
             for d, r in self.log.requests
         )
 

@@ -32,7 +32,7 @@ from agentx_replay.simulator.server import RunningServer, ServerConfig, running_
 from agentx_replay.traces.model import Corpus
 
 SCENARIO = load_scenario("quick").override(
-    window_s=600.0, grace_s=1.0, system_idle_cap_s=0.02, tree_idle_cap_s=0.05, warmup_requests=1
+    window_s=600.0, grace_s=1.0, system_idle_cap_s=0.02, session_idle_cap_s=0.05, warmup_requests=1
 )
 _CONFIG = ServerConfig(engine=EngineModel(step_base_ms=1, tokens_per_step=4), truth_bytes=1 << 26)
 _DEADLINE_S = 60.0

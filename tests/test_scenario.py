@@ -14,8 +14,8 @@ def test_the_presets_are_those_of_the_protocol() -> None:
 
 
 FIGURES = (
-    "window_s", "grace_s", "warmup_requests", "system_idle_cap_s", "tree_idle_cap_s",
-    "max_sessions", "reading", "tree_idle_from", "comparable",
+    "window_s", "grace_s", "warmup_requests", "system_idle_cap_s", "session_idle_cap_s",
+    "max_sessions", "reading", "session_idle_from", "comparable",
 )  # fmt: skip
 
 

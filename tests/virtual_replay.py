@@ -29,7 +29,7 @@ SCENARIO = Scenario(
     start_fraction=(0.0, 0.0),
     primer_lead_s=10.0,
     system_idle_cap_s=1e6,
-    tree_idle_cap_s=1e6,
+    session_idle_cap_s=1e6,
     reading="official",
     comparable=False,
 )
@@ -104,9 +104,9 @@ class Log:
         self.plays.append(play)
 
     def sent(self, phase: str = "window") -> list[tuple[float, int, int, int, int]]:
-        """(second sent, lane, ordinal, conversation, turn) of a phase's requests, in order sent."""
+        """(second sent, lane, play number, conversation, turn) of a phase's requests, as sent."""
         return sorted(
-            (round(r.send_ns / S, 6), d.lane, d.ordinal, d.conversation, d.turn)
+            (round(r.send_ns / S, 6), d.lane, d.play_number, d.conversation, d.turn)
             for d, r in self.requests
             if d.phase == phase
         )

@@ -85,11 +85,18 @@ def shared_replay(
 def from_each_start(log: Log) -> dict[str, list[tuple[int, ...]]]:
     """For each phase: every request's send and end from the phase's first send, and what it was."""
     rows: dict[str, list[tuple[int, ...]]] = {}
-    for phase in ("primer", "pressure", "window"):
+    for phase in ("primer", "cache_pressure", "window"):
         pairs = [(d, r) for d, r in log.requests if d.phase == phase]
         first_ns = min((r.send_ns for _, r in pairs), default=0)
         rows[phase] = sorted(
-            (r.send_ns - first_ns, r.end_ns - first_ns, d.lane, d.ordinal, d.conversation, d.turn)
+            (
+                r.send_ns - first_ns,
+                r.end_ns - first_ns,
+                d.lane,
+                d.play_number,
+                d.conversation,
+                d.turn,
+            )
             for d, r in pairs
         )
     return rows

@@ -35,7 +35,7 @@ def lane_tokens(responses: Responses, window: Window, concurrency: int) -> LaneT
 
     A lane that sent nothing is a cluster of its own: it is work of zero tokens, not no work.
     """
-    order = np.lexsort((responses.ordinal, responses.lane))
+    order = np.lexsort((responses.play_number, responses.lane))
     first = order[begins(responses.lane[order])]
     names = -1 - np.arange(concurrency)
     names[responses.lane[first]] = responses.session[first]

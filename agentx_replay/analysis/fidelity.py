@@ -24,7 +24,7 @@ COLUMNS: tuple[str, ...] = (
     "play_id",
     "session_id",
     "lane",
-    "ordinal",
+    "play_number",
     "conversation",
     "turn",
     "request_index",
@@ -125,7 +125,7 @@ class Fidelity:
     ``shared_between_plays`` counts blocks past the declared prefix that two plays sent.
     ``raised_outputs`` recorded no token and ask for one; ``lengthened_prompts`` recorded less
     than the chat template alone costs. ``system_skipped_s`` is the idle time that all lanes skipped
-    together, ``tree_skipped_s`` the sum of what single plays skipped; None where a kill took the
+    together, ``session_skipped_s`` the sum of what single plays skipped; None where a kill took the
     plays' own account of it. ``answers_fed_back`` prompts said what the server had answered, of
     ``answers_due`` that go on from one that had ended in the window; both 0 without live history.
     """
@@ -144,7 +144,7 @@ class Fidelity:
     sessions: int
     conformity: Conformity
     system_skipped_s: float | None = None
-    tree_skipped_s: float | None = None
+    session_skipped_s: float | None = None
     answers_fed_back: int = 0
     answers_due: int = 0
 
@@ -176,7 +176,7 @@ def fidelity(
     sizes = _block_tokens(sent["session_id"], block_tokens)
     whole_blocks = pc.divide(input_tokens, sizes)
     least, most = live_trees(plays, window)
-    system_skipped_s, tree_skipped_s = skipped_s(plays)
+    system_skipped_s, session_skipped_s = skipped_s(plays)
     return Fidelity(
         prompt_lengths=length_errors(measured["prompt_tokens"], measured["recorded_input_tokens"]),
         output_lengths=length_errors(measured["completion_tokens"], wanted_output),
@@ -195,7 +195,7 @@ def fidelity(
         sessions=pc.count_distinct(plays["session_id"]).as_py(),
         conformity=conformity,
         system_skipped_s=system_skipped_s,
-        tree_skipped_s=tree_skipped_s,
+        session_skipped_s=session_skipped_s,
         answers_fed_back=_count(sent["says_answer"]),
         answers_due=pc.count(sent["says_answer"]).as_py(),
     )
@@ -214,11 +214,11 @@ def skipped_s(plays: pa.Table) -> tuple[float | None, float | None]:
 
     Every play counts what all skipped while it lived; the plays of a lane follow one another.
     """
-    if not {"system_skipped_s", "tree_skipped_s"} <= set(plays.column_names):
+    if not {"system_skipped_s", "session_skipped_s"} <= set(plays.column_names):
         return None, None
     _, lane = np.unique(plays["lane"].to_numpy(), return_inverse=True)
     by_lane_s = np.bincount(lane, plays["system_skipped_s"].fill_null(0.0).to_numpy())
-    return float(by_lane_s.max(initial=0.0)), pc.sum(plays["tree_skipped_s"]).as_py() or 0.0
+    return float(by_lane_s.max(initial=0.0)), pc.sum(plays["session_skipped_s"]).as_py() or 0.0
 
 
 def length_errors(counted: pa.ChunkedArray, wanted: pa.ChunkedArray) -> LengthErrors | None:

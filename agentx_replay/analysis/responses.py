@@ -83,7 +83,7 @@ class Requests:
     error_category: NDArray[np.str_]
     session: NDArray[np.int64]
     lane: NDArray[np.int64]
-    ordinal: NDArray[np.int64]
+    play_number: NDArray[np.int64]
     conversation: NDArray[np.int64]
     turn: NDArray[np.int64]
     replica: NDArray[np.int64]
@@ -134,7 +134,7 @@ EVENT_COLUMNS = ("first_token_ns", *_LISTS)
 
 _OF_ARRIVALS = tuple(f.name for f in fields(Arrivals))
 _TEXTS = ("phase", "status", "error_category")
-_COUNTS = ("lane", "ordinal", "conversation", "turn", "replica")
+_COUNTS = ("lane", "play_number", "conversation", "turn", "replica")
 _NUMBERS = tuple(
     f.name
     for f in fields(Requests)

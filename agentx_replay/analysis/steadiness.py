@@ -82,7 +82,7 @@ def play_weights(window_set: Responses) -> PlayWeights | None:
     tokens = np.nan_to_num(ok.prompt_tokens + ok.completion_tokens)
     if not tokens.sum():
         return None
-    _, play = np.unique(np.stack([ok.lane, ok.ordinal]), axis=1, return_inverse=True)
+    _, play = np.unique(np.stack([ok.lane, ok.play_number]), axis=1, return_inverse=True)
     weights = np.bincount(play.ravel(), weights=tokens)
     total = weights.sum()
     return PlayWeights(

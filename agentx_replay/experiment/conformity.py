@@ -45,7 +45,7 @@ class SentRequest(NamedTuple):
     phase: str
     status: str
     lane: int
-    ordinal: int
+    play_number: int
     conversation: int
     turn: int
     play_request: int
@@ -110,14 +110,14 @@ def conformity(
     """Check every request of a point against the plan, warm-up included.
 
     Gaps are those of the window: from a response that ended in it to the conversation's next
-    request. Plays ``cut_off``, as (lane, ordinal), lack the requests that a kill found in flight.
+    request. Plays ``cut_off``, as (lane, play number), lack requests that a kill found in flight.
     """
     tally = _Tally()
     played: dict[int, PlannedPlay] = {}
-    for (lane, ordinal), rows in _by_play(requests).items():
-        planned = plan.play(lane, ordinal)
+    for (lane, play_number), rows in _by_play(requests).items():
+        planned = plan.play(lane, play_number)
         played[planned.session_index] = planned
-        _check_play(planned, rows, tally, whole=(lane, ordinal) not in cut_off)
+        _check_play(planned, rows, tally, whole=(lane, play_number) not in cut_off)
     found = {f.name: getattr(tally, f.name) for f in fields(_Tally) if f.name != "late_ns"}
     notes = [each.session.notes for each in played.values()]
     return Conformity(
@@ -141,11 +141,11 @@ def _empty_subagents(session: Session) -> int:
 
 
 def _by_play(requests: pa.Table) -> dict[tuple[int, int], list[SentRequest]]:
-    """Return the requests of each play, by (lane, ordinal), in the order they were composed."""
+    """Return the requests of each play, by (lane, play number), in the order they were composed."""
     plays: dict[tuple[int, int], list[SentRequest]] = defaultdict(list)
     columns = (requests[name].to_pylist() for name in SentRequest._fields)
     for row in map(SentRequest._make, zip(*columns, strict=True)):
-        plays[row.lane, row.ordinal].append(row)
+        plays[row.lane, row.play_number].append(row)
     for rows in plays.values():
         rows.sort(key=lambda row: row.play_request)
     return plays

@@ -9,11 +9,11 @@ from itertools import pairwise
 
 import pyarrow as pa
 
-_COLUMNS = ("play_id", "lane", "ordinal", "session_id", "start_ns", "end_ns")
+_COLUMNS = ("play_id", "lane", "play_number", "session_id", "start_ns", "end_ns")
 
 
 def cut_off_plays(requests: pa.Table, plays: pa.Table) -> frozenset[tuple[int, int]]:
-    """Return the (lane, ordinal) of plays that have responses on record and no row of their own."""
+    """Return the (lane, play number) of plays that have responses on record and no own row."""
     return frozenset(_keys(requests) - _keys(plays))
 
 
@@ -24,9 +24,9 @@ def with_live_plays(requests: pa.Table, plays: pa.Table) -> pa.Table:
     before ended no later than the next one's first request. The last of a lane has no end: it lived
     on, or was followed at once by another.
     """
-    known = {(row["lane"], row["ordinal"]): row for row in plays.select(_COLUMNS).to_pylist()}
+    known = {(row["lane"], row["play_number"]): row for row in plays.select(_COLUMNS).to_pylist()}
     for row in _first_requests(requests):
-        known.setdefault((row["lane"], row["ordinal"]), row)
+        known.setdefault((row["lane"], row["play_number"]), row)
     ordered = [known[key] for key in sorted(known)]
     for before, after in pairwise(ordered):
         if before["lane"] == after["lane"]:
@@ -46,12 +46,12 @@ def lanes_on_record(plays: pa.Table) -> int:
 
 
 def _keys(table: pa.Table) -> set[tuple[int, int]]:
-    return set(zip(table["lane"].to_pylist(), table["ordinal"].to_pylist(), strict=True))
+    return set(zip(table["lane"].to_pylist(), table["play_number"].to_pylist(), strict=True))
 
 
 def _first_requests(requests: pa.Table) -> Iterator[dict[str, object]]:
     """Yield each play of the responses as a row that starts with its first request."""
-    names = ["play_id", "lane", "ordinal", "session_id"]
+    names = ["play_id", "lane", "play_number", "session_id"]
     found = requests.group_by(names).aggregate([("send_ns", "min")])
     for row in found.rename_columns([*names, "start_ns"]).to_pylist():
         yield row | {"end_ns": None}

@@ -141,12 +141,12 @@ def prepared_ahead(plan: Plan, prompts: PromptSources) -> Iterator[PromptSources
     no token would be stamped. What is made ready stays where plan and prompts keep it.
     """
 
-    def prepare(lane: int, ordinal: int) -> None:
-        prompts(plan.play(lane, ordinal), lane, ordinal)
+    def prepare(lane: int, play_number: int) -> None:
+        prompts(plan.play(lane, play_number), lane, play_number)
 
-    def source(planned: PlannedPlay, lane: int, ordinal: int) -> PromptSource:
-        executor.submit(prepare, lane, ordinal + 1).add_done_callback(_logged)
-        return prompts(planned, lane, ordinal)
+    def source(planned: PlannedPlay, lane: int, play_number: int) -> PromptSource:
+        executor.submit(prepare, lane, play_number + 1).add_done_callback(_logged)
+        return prompts(planned, lane, play_number)
 
     executor = ThreadPoolExecutor(1, "ahead")
     try:

@@ -92,9 +92,9 @@ class Prompting:
         """
         keys = LevelKeys(self.salt, concurrency, attempt, self.shared_prefix, start)
 
-        def source(planned: PlannedPlay, lane: int, ordinal: int) -> PromptSource:
+        def source(planned: PlannedPlay, lane: int, play_number: int) -> PromptSource:
             layout = self._layout(planned)
-            composer = PlayComposer(layout, self.wording, keys, lane=lane, ordinal=ordinal)
+            composer = PlayComposer(layout, self.wording, keys, lane=lane, play_number=play_number)
             if self.live_opening is None:
                 return composer
             return LiveComposer(composer, layout, self.cost, self.live_opening)

@@ -1,4 +1,4 @@
-"""A run's plan: for every lane and ordinal, the session, its graph and where it starts."""
+"""A run's plan: for every lane and play number, the session, its graph and where it starts."""
 
 import hashlib
 from dataclasses import dataclass, field
@@ -61,18 +61,18 @@ class Plan:
         """The scenario's seed plus ``start`` - 1."""
         return self.scenario.seed + self.start - 1
 
-    def play(self, lane: int, ordinal: int) -> PlannedPlay:
+    def play(self, lane: int, play_number: int) -> PlannedPlay:
         selection = self.library.selection
         index = session_of(
             lane,
-            ordinal,
+            play_number,
             lanes=self.concurrency,
             sessions=len(selection.sessions),
             seed=self.seed,
             shuffled=self.start > 1,
         )
         graph, scenario = self.library.graph(index), self.scenario
-        if ordinal > 0:
+        if play_number > 0:
             start = from_the_beginning(graph)
         else:
             t_star = t_star_s(graph, seed=self.seed, lane=lane, fraction=scenario.start_fraction)

@@ -55,17 +55,17 @@ _NOTHING_RENDERED = _Rendered(None, b"", [])
 
 
 class PlayComposer:
-    """The prompts of one play: the ``ordinal``-th session of ``lane`` under a level's keys.
+    """The prompts of one play: the ``play_number``-th session of ``lane`` under a level's keys.
 
     A conversation is named by its index in the session's graph; its prompts may be rendered in any
     order, or never.
     """
 
     def __init__(
-        self, layout: Layout, wording: Wording, keys: LevelKeys, *, lane: int, ordinal: int
+        self, layout: Layout, wording: Wording, keys: LevelKeys, *, lane: int, play_number: int
     ) -> None:
         self._layout = layout
-        self._play = keys.play(lane, ordinal)
+        self._play = keys.play(lane, play_number)
         self._key = np.uint64(self._play)
         self._system = {
             prefix.first_block: (

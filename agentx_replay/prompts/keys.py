@@ -68,9 +68,9 @@ class LevelKeys:
     shared_prefix: Literal["session", "corpus"] = "session"
     start: int = 1
 
-    def play(self, lane: int, ordinal: int) -> int:
+    def play(self, lane: int, play_number: int) -> int:
         """Return the key of every block of a play past its shared system prefix."""
-        return key64("play", *self._point, lane, ordinal)
+        return key64("play", *self._point, lane, play_number)
 
     def system_prefix(
         self, session_id: str, tool_tokens: int, system_tokens: int, rank: int

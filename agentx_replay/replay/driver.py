@@ -184,6 +184,6 @@ class Replay:
             left_s=left_s,
             in_flight=self._traffic.in_flight,
             live_plays=len(self._lanes),
-            recycled_plays=sum(lane.ordinal for lane in self._lanes),
+            recycled_plays=sum(lane.play_number for lane in self._lanes),
             warmed=self._warmup.warmed() if stage is Stage.WARMUP else None,
         )

@@ -2,7 +2,7 @@
 
 Two caps, applied live and never by rewriting the trace. The *system* cap: from the moment no
 request at all is in flight, the next timer fires within ``cap``; all pending timers move by one
-common shift. The *tree* cap: a tree with no request in flight for ``cap`` of wall time has its
+common shift. The *session* cap: a tree with no request in flight for ``cap`` of wall time has its
 next timer fire at once; its own timers move together. Order, overlap and joins are untouched.
 """
 
@@ -37,7 +37,7 @@ def system_shift_ns(workers: Iterable[WorkerState], cap_ns: int) -> int:
     have no instant in common.
 
     The system was idle from the instant at which the last worker became so. Whether it still is
-    does not matter: a tree's cap may have fired before anybody looked. The same states with the
+    does not matter: a session's cap may have fired before anybody looked. The same states with the
     shift in them give 0.
     """
     states = list(workers)
@@ -61,7 +61,7 @@ def idle_since_ns(last_end_ns: int, open_ns: int, cap_ns: int, lane: int) -> int
     return open_ns - (open_ns - last_end_ns + earlier_ns) % max(1, cap_ns)
 
 
-def tree_shift_ns(next_due_ns: int | None, idle_since_ns: int, cap_ns: int, now_ns: int) -> int:
+def session_shift_ns(next_due_ns: int | None, idle_since_ns: int, cap_ns: int, now_ns: int) -> int:
     """Return by how much an idle tree's timers move earlier so that its next fires now.
 
     0 where the tree has not been idle for ``cap_ns`` yet, or has no timer to fire.

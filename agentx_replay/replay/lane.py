@@ -12,7 +12,7 @@ from agentx_replay.replay.sent_blocks import SentBlocks
 from agentx_replay.replay.timers import TimerGroup, TimerQueue
 
 PromptSources = Callable[[PlannedPlay, int, int], PromptSource]
-"""Makes the prompts of a play, given the play, its lane and its ordinal."""
+"""Makes the prompts of a play, given the play, its lane and its play number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +33,21 @@ class Lane:
     def __init__(self, context: LaneContext, index: int, now_ns: int) -> None:
         self._context = context
         self.index = index
-        self.ordinal = -1
+        self.play_number = -1
         self.warmup_issued = 0
         self.next_play(now_ns)
 
     def next_play(self, now_ns: int) -> None:
         """Put the lane's next session on; the first starts at t*, later ones at request 0."""
         context = self._context
-        self.ordinal += 1
-        self.planned = context.plan.play(self.index, self.ordinal)
+        self.play_number += 1
+        self.planned = context.plan.play(self.index, self.play_number)
         self.play = Play(self.planned.graph, self.planned.start)
-        self.prompts = context.prompt_sources(self.planned, self.index, self.ordinal)
+        self.prompts = context.prompt_sources(self.planned, self.index, self.play_number)
         self.timers: TimerGroup[tuple[Lane, TurnId]] = TimerGroup()
-        self.play_id = f"{context.run_id}-c{context.plan.concurrency}-l{self.index}-p{self.ordinal}"
+        self.play_id = (
+            f"{context.run_id}-c{context.plan.concurrency}-l{self.index}-p{self.play_number}"
+        )
         self.in_flight = 0
         self.idle_since_ns = now_ns
         self._start_ns = now_ns
@@ -83,7 +85,7 @@ class Lane:
             conversation_id=conversation_id,
             concurrency=self._context.plan.concurrency,
             lane=self.index,
-            ordinal=self.ordinal,
+            play_number=self.play_number,
             session_id=self.planned.session.id,
             conversation=turn_id.conversation,
             turn=turn_id.number,
@@ -127,7 +129,7 @@ class Lane:
             play_id=self.play_id,
             concurrency=self._context.plan.concurrency,
             lane=self.index,
-            ordinal=self.ordinal,
+            play_number=self.play_number,
             session_id=self.planned.session.id,
             t_star_s=self.planned.start.t_star_s,
             start_ns=self._start_ns,
@@ -135,5 +137,5 @@ class Lane:
             requests_sent=self._sent,
             requests_skipped=sum(self.planned.start.turns),
             system_skipped_s=skipped_ns / 1e9,
-            tree_skipped_s=self.timers.skipped_ns / 1e9,
+            session_skipped_s=self.timers.skipped_ns / 1e9,
         )

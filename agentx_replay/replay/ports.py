@@ -24,7 +24,7 @@ class Phase(StrEnum):
     """Which part of a run a request belongs to."""
 
     PRIMER = "primer"
-    PRESSURE = "pressure"
+    CACHE_PRESSURE = "cache_pressure"
     WINDOW = "window"
 
 
@@ -62,7 +62,7 @@ class ErrorCategory(StrEnum):
 class Dispatch:
     """One request as the protocol decided to send it; docs/records.md describes what is recorded.
 
-    ``play_id`` names one live replay of a session (level, lane and ordinal), ``conversation_id``
+    ``play_id`` names one live replay of a session (level, lane, play number), ``conversation_id``
     one of its conversations, ``parent_conversation_id`` the one that spawned it (None: the main
     conversation). ``shared_blocks`` is how many leading blocks the recorded graph says were already
     in the play; ``kept_blocks`` and ``conversation_kept_blocks`` are how many the play, and the
@@ -74,7 +74,7 @@ class Dispatch:
     conversation_id: str
     concurrency: int
     lane: int
-    ordinal: int
+    play_number: int
     session_id: str
     conversation: int
     turn: int
@@ -233,7 +233,7 @@ class PlayRecord:
     play_id: str
     concurrency: int
     lane: int
-    ordinal: int
+    play_number: int
     session_id: str
     t_star_s: float | None
     start_ns: int
@@ -241,4 +241,4 @@ class PlayRecord:
     requests_sent: int
     requests_skipped: int
     system_skipped_s: float
-    tree_skipped_s: float
+    session_skipped_s: float

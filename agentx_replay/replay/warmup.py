@@ -1,4 +1,4 @@
-"""The warm-up: primers and pressure, after which the cache is as it would be mid-traffic.
+"""The warm-up: primers and cache pressure, after which the cache is as it would be mid-traffic.
 
 First every conversation with history sends its last prompt once, spread so that all t* coincide.
 Then each lane issues a number of requests with gaps removed and one output token; order across
@@ -21,12 +21,12 @@ _NS = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Warmed:
-    """How far a warm-up is: primers and pressure requests that have returned, of all."""
+    """How far a warm-up is: primers and cache-pressure requests that have returned, of all."""
 
     primers_done: int
     primers: int
-    pressure_done: int
-    pressure: int
+    cache_pressure_done: int
+    cache_pressure: int
 
 
 class WarmupError(Exception):
@@ -61,7 +61,7 @@ class WarmUp:
         self._requests_per_lane = requests_per_lane
         self._primers = [(lane, primer) for lane in lanes for primer in lane.planned.start.primers]
         self._primers_left = len(self._primers)
-        self._pressure_done = 0
+        self._cache_pressure_done = 0
         self._ended = self._failed = 0
         self._last_failure = ""
 
@@ -80,7 +80,7 @@ class WarmUp:
         self._refuse_all_failed()
 
     async def press(self) -> None:
-        self._traffic.on_ended = self._pressure_ended
+        self._traffic.on_ended = self._cache_pressure_ended
         await self._traffic.settled(self._press)
         self._refuse_all_failed()
 
@@ -89,8 +89,8 @@ class WarmUp:
         return Warmed(
             primers_done=primers - self._primers_left,
             primers=primers,
-            pressure_done=self._pressure_done,
-            pressure=len(self._lanes) * self._requests_per_lane,
+            cache_pressure_done=self._cache_pressure_done,
+            cache_pressure=len(self._lanes) * self._requests_per_lane,
         )
 
     def _fire_primer(self, lane: Lane, turn: TurnId, when_ns: int) -> None:
@@ -111,12 +111,12 @@ class WarmUp:
             self._issue(lane, lane.play.start(self._now_ns(lane)))
         self._traffic.settle_if_quiet()
 
-    def _pressure_ended(
+    def _cache_pressure_ended(
         self, lane: Lane, turn: TurnId, dispatch: Dispatch, response: Response
     ) -> None:
         if self._spoiled(dispatch, response):
             return
-        self._pressure_done += 1
+        self._cache_pressure_done += 1
         now_ns = self._now_ns(lane)
         if response.status is Status.OVERFLOW:
             due = lane.play.give_up(turn.conversation, now_ns)
@@ -136,7 +136,7 @@ class WarmUp:
         while waiting and lane.warmup_issued < self._requests_per_lane:
             turn = waiting.pop(0).turn
             lane.warmup_issued += 1
-            self._traffic.send(lane, turn, Phase.PRESSURE, self._traffic.clock.now_ns())
+            self._traffic.send(lane, turn, Phase.CACHE_PRESSURE, self._traffic.clock.now_ns())
             waiting += lane.play.issued(turn, self._now_ns(lane))
 
     def _spoiled(self, dispatch: Dispatch, response: Response) -> bool:

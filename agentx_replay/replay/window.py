@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from agentx_replay.plan.graph import TurnId
 from agentx_replay.reason import Reason
-from agentx_replay.replay.idle import WorkerState, idle_since_ns, tree_shift_ns
+from agentx_replay.replay.idle import WorkerState, idle_since_ns, session_shift_ns
 from agentx_replay.replay.lane import Lane
 from agentx_replay.replay.peers import Peers
 from agentx_replay.replay.play import Due
@@ -106,8 +106,8 @@ class Window:
         self._scenario = scenario
         self._timers = timers
         self._grace_ns = round(scenario.grace_s * _NS)
-        self._tree_cap_ns = round(scenario.tree_idle_cap_s * _NS)
-        self._tree_deadlines: list[tuple[int, int, int]] = []
+        self._session_cap_ns = round(scenario.session_idle_cap_s * _NS)
+        self._session_deadlines: list[tuple[int, int, int]] = []
         self._idle_since_ns = 0
         self._left_idle: _LeftIdle | None = None
         self._wake = Alarm(self._clock, traffic.guard(self.pump))
@@ -162,9 +162,9 @@ class Window:
 
     def _idle_from_ns(self, lane: Lane) -> int:
         """Return from when a lane's session counts as idle as the window opens."""
-        if self._scenario.tree_idle_from == "barrier":
+        if self._scenario.session_idle_from == "barrier":
             return self._open_ns
-        return idle_since_ns(lane.idle_since_ns, self._open_ns, self._tree_cap_ns, lane.index)
+        return idle_since_ns(lane.idle_since_ns, self._open_ns, self._session_cap_ns, lane.index)
 
     def _close(self) -> None:
         if not self.is_open:
@@ -234,7 +234,7 @@ class Window:
         if not self.is_open or now_ns >= self._nominal_close_ns:
             return
         was_idle, next_due_ns = not self._traffic.in_flight, self._timers.next_due_ns()
-        capped = self._apply_tree_cap(now_ns)
+        capped = self._apply_session_cap(now_ns)
         while (due := self._timers.pop_due(now_ns)) is not None:
             due_ns, (lane, turn) = due
             self._traffic.send(lane, turn, Phase.WINDOW, due_ns)
@@ -248,19 +248,19 @@ class Window:
 
     def _lane_is_idle(self, lane: Lane, now_ns: int) -> None:
         lane.idle_since_ns = now_ns
-        heapq.heappush(self._tree_deadlines, (now_ns + self._tree_cap_ns, lane.index, now_ns))
+        heapq.heappush(self._session_deadlines, (now_ns + self._session_cap_ns, lane.index, now_ns))
 
-    def _apply_tree_cap(self, now_ns: int) -> list[TimerGroup[tuple[Lane, TurnId]]]:
+    def _apply_session_cap(self, now_ns: int) -> list[TimerGroup[tuple[Lane, TurnId]]]:
         """Return the timers of the trees that it moved."""
         moved = []
-        deadlines = self._tree_deadlines
+        deadlines = self._session_deadlines
         while deadlines and deadlines[0][0] <= now_ns:
             _, index, idle_since_ns = heapq.heappop(deadlines)
             lane = self._lanes[index]
             if lane.in_flight or lane.idle_since_ns != idle_since_ns:
                 continue
             next_due_ns = self._timers.group_next_due_ns(lane.timers)
-            shift_ns = tree_shift_ns(next_due_ns, idle_since_ns, self._tree_cap_ns, now_ns)
+            shift_ns = session_shift_ns(next_due_ns, idle_since_ns, self._session_cap_ns, now_ns)
             if shift_ns:
                 self._timers.skip_group(lane.timers, shift_ns)
                 moved.append(lane.timers)
@@ -297,8 +297,8 @@ class Window:
 
     def _arm(self) -> None:
         instants = [self._timers.next_due_ns()]
-        if self._tree_deadlines:
-            instants.append(self._tree_deadlines[0][0])
+        if self._session_deadlines:
+            instants.append(self._session_deadlines[0][0])
         self._wake.by(min((instant for instant in instants if instant is not None), default=None))
         self._arm_ahead()
 

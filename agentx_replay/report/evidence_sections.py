@@ -178,7 +178,7 @@ def counted_line(point: Point) -> str:
         "background subagents (never joined)": of.unawaited_conversations,
     }
     parts = [f"{what}: {number:,}" for what, number in counts.items() if number]
-    system_s, tree_s = fidelity.system_skipped_s or 0.0, fidelity.tree_skipped_s or 0.0
+    system_s, tree_s = fidelity.system_skipped_s or 0.0, fidelity.session_skipped_s or 0.0
     if system_s or tree_s:
         parts.append(
             f"idle skipped: {system_s:,.1f} s by all lanes together, {tree_s:,.1f} s by single "

@@ -154,7 +154,7 @@ def _lanes(stored: StoredPoint, requests: Timeline, window: Window, stage: _Stag
 
 def _restarts(chart: Chart, stored: StoredPoint, window: Window, lanes: int) -> None:
     plays = stored.plays()
-    again = plays["ordinal"].to_numpy() > 0
+    again = plays["play_number"].to_numpy() > 0
     start_s = (plays["start_ns"].to_numpy()[again] - window.open_ns) / _NS
     lane = plays["lane"].to_numpy()[again]
     chart.uprights(start_s, lanes - lane - 1.0, 1.0, "restart")

@@ -43,7 +43,7 @@ def progress_line(
 
 
 def _stage(progress: Progress) -> str:
-    """window 12 s left; warm-up, 3 of 12 primers; warm-up, 20 of 80 pressure requests."""
+    """window 12 s left; warm-up, 3 of 12 primers; warm-up, 20 of 80 cache-pressure requests."""
     if progress.left_s is not None:
         return f"{progress.stage} {progress.left_s:.0f} s left"
     of = progress.warmed
@@ -51,7 +51,8 @@ def _stage(progress: Progress) -> str:
         return str(progress.stage)
     if of.primers_done < of.primers:
         return f"{progress.stage}, {of.primers_done:,} of {of.primers:,} primers"
-    return f"{progress.stage}, {of.pressure_done:,} of {of.pressure:,} pressure requests"
+    done = f"{of.cache_pressure_done:,} of {of.cache_pressure:,} cache-pressure requests"
+    return f"{progress.stage}, {done}"
 
 
 def fitted(line: str, columns: int) -> str:

@@ -48,13 +48,13 @@ _NO_TEXTS = "texts are not needed"
 REQUESTS = RequestTable(
     "requests",
     *_OF_LEVEL,
-    _text("phase", "`primer`, `pressure` (both warm-up) or `window`"),
+    _text("phase", "`primer`, `cache_pressure` (both warm-up) or `window`"),
     _text("request_id", "the request, as sent in `X-Request-ID`"),
     _text("play_id", "the play it belongs to"),
     _text("conversation_id", "the conversation of that play, as sent in `X-Correlation-ID`"),
     _text("session_id", "the recorded session that is replayed"),
     _count("lane", "the lane that plays it, from 0"),
-    _count("ordinal", "which play of the lane it is, from 0"),
+    _count("play_number", "which play of the lane it is, from 0"),
     _count("conversation", "the conversation's index in the session; 0 is the main conversation"),
     _count("turn", "the request's place in its conversation, from 0"),
     _count("request_index", "the request's place in the session, from 0"),
@@ -184,14 +184,14 @@ PLAYS = Table(
     _text("play_id", "the play"),
     _text("session_id", "the recorded session that is replayed"),
     _count("lane", "the lane that plays it, from 0"),
-    _count("ordinal", "which play of the lane it is, from 0"),
+    _count("play_number", "which play of the lane it is, from 0"),
     _seconds("t_star_s", "recorded instant at which the play starts", "it starts at request 0"),
     _stamp("start_ns", "the play began"),
     _stamp("end_ns", "its whole tree had drained", "the run ended before it did"),
     _count("requests_sent", "requests issued, warm-up included"),
     _count("requests_skipped", "recorded requests before t*, not sent"),
     _seconds("system_skipped_s", "idle time skipped by the system cap"),
-    _seconds("tree_skipped_s", "idle time skipped by the tree cap"),
+    _seconds("session_skipped_s", "idle time skipped by the session idle cap"),
 )
 """``plays.parquet``: one row a play."""
 

@@ -104,7 +104,7 @@ def test_lengths_are_of_responses_that_are_in_the_metrics() -> None:
         requests(
             ({}, {"prompt_tokens": 100}),
             ({}, {"prompt_tokens": 7, "status": Status.FAILED}),
-            ({"phase": Phase.PRESSURE}, {"prompt_tokens": 7}),
+            ({"phase": Phase.CACHE_PRESSURE}, {"prompt_tokens": 7}),
             ({}, {"prompt_tokens": 7, "send_ns": 9 * SECOND}),
             ({}, {"prompt_tokens": 7, "send_ns": 20 * SECOND}),
         )
@@ -189,11 +189,11 @@ def test_trees_alive_at_every_moment_of_the_window(
 def test_what_all_lanes_skipped_is_counted_once_and_what_plays_skipped_by_themselves_summed() -> (
     None
 ):
-    # (lane, ordinal, skipped by all, by the play): all skipped 5 s and then 2; lane 0 changed its
+    # (lane, play number, skipped by all, by itself): all skipped 5 s and then 2; lane 0 changed its
     # play between the two.
     rows = [
-        PlayRecord(f"p{n}", 2, lane, ordinal, "x", None, 0, None, 1, 0, of_all, of_one)
-        for n, (lane, ordinal, of_all, of_one) in enumerate(
+        PlayRecord(f"p{n}", 2, lane, play_number, "x", None, 0, None, 1, 0, of_all, of_one)
+        for n, (lane, play_number, of_all, of_one) in enumerate(
             [(0, 0, 5.0, 0.0), (0, 1, 2.0, 4.0), (1, 0, 7.0, 1.5)]
         )
     ]

@@ -191,7 +191,7 @@ def test_a_length_mismatch_is_counted_and_measured() -> None:
 
 def test_warm_up_and_what_was_sent_outside_the_window_are_not_in_the_set() -> None:
     pairs = [
-        (dispatch(turn=1, phase=Phase.PRESSURE), came(1, 2, end_s=3)),
+        (dispatch(turn=1, phase=Phase.CACHE_PRESSURE), came(1, 2, end_s=3)),
         (dispatch(turn=2), came(-0.5, 1, end_s=2)),
         (dispatch(turn=3), came(0, 1, end_s=2)),
         (dispatch(turn=4), came(10, 11, end_s=12)),

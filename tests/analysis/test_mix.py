@@ -13,7 +13,7 @@ def test_a_mix_is_of_the_measured_requests_of_the_window() -> None:
     pairs = [
         (dispatch(turn=3, prompt=prompt(200, 150)), response(prompt_tokens=201)),
         (dispatch(turn=4), response(status=Status.FAILED)),
-        (dispatch(turn=5, phase=Phase.PRESSURE), response()),
+        (dispatch(turn=5, phase=Phase.CACHE_PRESSURE), response()),
         (dispatch(turn=6), response(send_ns=10 * SECOND, end_ns=11 * SECOND)),
     ]
     responses = sent_in(recorded(pairs).responses, WINDOW)

@@ -99,7 +99,7 @@ def test_a_batch_holds_so_many_events_and_its_last_response_whole(
 
 def test_what_is_held_of_a_response_does_not_grow_with_its_tokens() -> None:
     # 32 numbers of 8 bytes, a yes or no, and texts of 4 bytes a letter: the longest phase, status
-    # and category are "pressure", "length_mismatch" and "context_overflow".
+    # and category are "cache_pressure", "length_mismatch" and "context_overflow".
     for events in (2, 2000):
         came = response(arrival_ns=[SECOND + k for k in range(events)])
         held = recorded([(dispatch(), came)]).responses

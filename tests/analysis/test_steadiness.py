@@ -71,14 +71,14 @@ def test_a_half_of_few_responses_says_nothing() -> None:
 
 
 def test_plays_weigh_by_their_tokens() -> None:
-    # Plays (lane, ordinal) of 100, 100 and 200 tokens, the last in two requests.
+    # Plays (lane, play number) of 100, 100 and 200 tokens, the last in two requests.
     sent = (((0, 0), 100), ((0, 1), 100), ((1, 0), 150), ((1, 0), 50))
     pairs = [
         (
-            dispatch(lane=lane, ordinal=ordinal),
+            dispatch(lane=lane, play_number=play_number),
             response(prompt_tokens=tokens - 2, completion_tokens=2),
         )
-        for (lane, ordinal), tokens in sent
+        for (lane, play_number), tokens in sent
     ]
     found = summarised(recorded(pairs), WINDOW).play_weights
     # 400² / (100² + 100² + 200²) = 160,000 / 60,000.

@@ -34,8 +34,9 @@ def test_a_plan_is_the_same_twice_and_whatever_the_hash_seed() -> None:
 # What enters the fingerprints of the plan below, by hand from docs/protocol.md.
 RULES = (
     '{"comparable":false,"grace_s":10.0,"max_sessions":null,"name":"quick","primer_lead_s":0.2,'
-    '"reading":"official","seed":42,"shared_prefix":"session","start_fraction":[0.5,0.5],'
-    '"system_idle_cap_s":0.2,"tree_idle_cap_s":0.5,"tree_idle_from":"last_end","warmup_requests":1,"warmup_timeout_s":1800.0,'
+    '"reading":"official","seed":42,"session_idle_cap_s":0.5,"session_idle_from":"last_end",'
+    '"shared_prefix":"session","start_fraction":[0.5,0.5],"system_idle_cap_s":0.2,'
+    '"warmup_requests":1,"warmup_timeout_s":1800.0,'
     '"window_s":20.0}'
 )
 # Blocks 5; 5 9 (the subagent's); 5 6; 5 6 7. In the order they were sent 5, 9, 6 and 7 are blocks

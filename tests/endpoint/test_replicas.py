@@ -61,10 +61,12 @@ def test_all_streams_and_plays_of_a_lane_are_sent_to_its_server_and_the_response
         async with two_servers(WHOLE) as ((one, two), replicas):
             sent = [
                 dispatch(
-                    lane=lane, ordinal=ordinal, conversation_id=f"l{lane}-p{ordinal}-s{stream}"
+                    lane=lane,
+                    play_number=play_number,
+                    conversation_id=f"l{lane}-p{play_number}-s{stream}",
                 )
                 for lane in range(3)
-                for ordinal in range(2)
+                for play_number in range(2)
                 for stream in range(2)
             ]
             responses = await asyncio.gather(*(replicas.send(each) for each in sent))

@@ -138,7 +138,7 @@ def test_every_response_of_a_sweep_is_complete(swept: Swept) -> None:
 
 def test_every_level_has_its_warm_up_and_its_window_on_record(swept: Swept) -> None:
     assert swept.query("concurrency, phase") == [
-        (level, phase) for level in (1, 2, 4) for phase in ("pressure", "primer", "window")
+        (level, phase) for level in (1, 2, 4) for phase in ("cache_pressure", "primer", "window")
     ]
 
 

@@ -20,10 +20,10 @@ def test_beginning_a_play_has_the_lanes_next_one_made_ready_by_another_thread(
     made: list[tuple[int, int, str, bool]] = []
     next_is_made = threading.Event()
 
-    def prompts(planned: PlannedPlay, lane: int, ordinal: int) -> NoText:
+    def prompts(planned: PlannedPlay, lane: int, play_number: int) -> NoText:
         here = threading.current_thread() is threading.main_thread()
-        made.append((lane, ordinal, planned.session.id, here))
-        if ordinal:
+        made.append((lane, play_number, planned.session.id, here))
+        if play_number:
             next_is_made.set()
             if fails:
                 raise ValueError("no layout")

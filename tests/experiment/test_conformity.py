@@ -60,7 +60,7 @@ def at(conversation: int, turn: int, **stamps: int) -> Change:
     """Change the stamps of one turn of the lane's first play."""
 
     def change(sent: Dispatch, came: Response) -> Pair:
-        if (sent.ordinal, sent.conversation, sent.turn) != (0, conversation, turn):
+        if (sent.play_number, sent.conversation, sent.turn) != (0, conversation, turn):
             return sent, came
         return sent, replace(came, **stamps)  # type: ignore[arg-type]
 
@@ -185,7 +185,7 @@ def family(directory: Path) -> Plan:
 def test_resets_and_prompts_sent_again_are_found_as_recorded(tmp_path: Path) -> None:
     plan = family(tmp_path)
     (played,) = replay_all(LevelRun(plan, "salt"))
-    first = [pair for pair in played.log.requests if pair[0].ordinal == 0]
+    first = [pair for pair in played.log.requests if pair[0].play_number == 0]
     found = conformity(plan, table(first))
     # The third keeps 3 of 12 blocks, and the fifth 3 of 13 of its conversation's last prompt.
     assert (found.resets_recorded, found.resets_sent) == (2, 2)
@@ -209,7 +209,7 @@ def test_a_prefix_other_than_the_recorded_is_found(
     pairs = [
         (replace(sent, **changed) if sent.turn == 1 else sent, came)  # type: ignore[arg-type]
         for sent, came in played.log.requests
-        if sent.ordinal == 0
+        if sent.play_number == 0
     ]
     told = conformity(plan, table(pairs))
     # The second request kept all 10 blocks of the first.
@@ -222,7 +222,7 @@ def test_more_declared_than_tools_and_system_prompt_is_found(tmp_path: Path) -> 
     pairs = [
         (replace(sent, prompt=replace(sent.prompt, declared_blocks=4)), came)
         for sent, came in played.log.requests
-        if sent.turn == 0 and sent.ordinal == 0 and sent.conversation == 0
+        if sent.turn == 0 and sent.play_number == 0 and sent.conversation == 0
     ]
     assert conformity(plan, table(pairs)).overdeclared == 1
 

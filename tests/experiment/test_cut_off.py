@@ -63,7 +63,7 @@ def test_a_kill_at_any_moment_is_no_breach_of_order_joins_or_spawns() -> None:
 def test_a_whole_play_without_the_request_that_spawned_it_is_a_breach() -> None:
     run = replay([TREE], seconds=lambda sent: 0.5 if sent.conversation else 5.0)
     child = [
-        pair for pair in run.log.requests if pair[0].conversation == 1 and pair[0].ordinal == 0
+        pair for pair in run.log.requests if pair[0].conversation == 1 and pair[0].play_number == 0
     ][:1]
     plan = plan_of([TREE], 1, SCENARIO)
     assert conformity(plan, requests_table(child)).spawns == 1
@@ -74,7 +74,7 @@ def test_a_conversation_spawned_at_an_end_that_is_not_on_record_is_a_breach_even
     # That end would be on record: it came before the child was sent.
     run = replay([TREE])
     child = [
-        pair for pair in run.log.requests if pair[0].conversation == 2 and pair[0].ordinal == 0
+        pair for pair in run.log.requests if pair[0].conversation == 2 and pair[0].play_number == 0
     ]
     assert conformity(plan_of([TREE], 1, SCENARIO), requests_table(child), {(0, 0)}).spawns == 1
 
@@ -102,20 +102,31 @@ def test_what_was_kept_of_a_prompt_in_flight_is_not_judged(tmp_path: Path) -> No
 # -- plays -------------------------------------------------------------------------------------
 
 
-def sent(lane: int, ordinal: int, at_s: int) -> tuple[Dispatch, Response]:
+def sent(lane: int, play_number: int, at_s: int) -> tuple[Dispatch, Response]:
     run = replay([graph([turn(0, 0)])])
     (dispatch, response), *_ = run.log.requests
-    name = f"l{lane}-p{ordinal}"
+    name = f"l{lane}-p{play_number}"
     return (
-        replace(dispatch, lane=lane, ordinal=ordinal, play_id=name),
+        replace(dispatch, lane=lane, play_number=play_number, play_id=name),
         replace(response, send_ns=at_s * S, end_ns=(at_s + 1) * S),
     )
 
 
-def play(lane: int, ordinal: int, start_s: int, end_s: int | None) -> PlayRecord:
+def play(lane: int, play_number: int, start_s: int, end_s: int | None) -> PlayRecord:
     end_ns = None if end_s is None else end_s * S
     return PlayRecord(
-        f"l{lane}-p{ordinal}", 2, lane, ordinal, "x", None, start_s * S, end_ns, 1, 0, 0.0, 0.0
+        f"l{lane}-p{play_number}",
+        2,
+        lane,
+        play_number,
+        "x",
+        None,
+        start_s * S,
+        end_ns,
+        1,
+        0,
+        0.0,
+        0.0,
     )
 
 
@@ -151,7 +162,12 @@ def test_the_lives_of_plays_are_made_out(
 ) -> None:
     found = with_live_plays(requests_table(requests), play_table(plays))
     assert [
-        (row["lane"], row["ordinal"], row["start_ns"] // S, row["end_ns"] and row["end_ns"] // S)
+        (
+            row["lane"],
+            row["play_number"],
+            row["start_ns"] // S,
+            row["end_ns"] and row["end_ns"] // S,
+        )
         for row in found.to_pylist()
     ] == lives
     assert lanes_on_record(found) == len({lane for lane, *_ in lives})

@@ -36,7 +36,7 @@ def of_two(directory: Path, *, lanes: int = 2) -> Plan:
 
 
 def first_cached(played: Played) -> dict[tuple[int, int], int | None]:
-    """Cached tokens of the first request of each play, by (lane, ordinal)."""
+    """Cached tokens of the first request of each play, by (lane, play number)."""
     return {row[:2]: row[4] for row in played.cached() if row[3] == 0}
 
 

@@ -52,7 +52,7 @@ def counted(sent: Session, *, live: bool) -> list[tuple[int | None, int | None]]
     ) -> list[tuple[int | None, int | None]]:
         layout = lay_out(sent, CHATML)
         keys = LevelKeys("salt", 1, 0)
-        composer = PlayComposer(layout, chat_wording(WORDS), keys, lane=0, ordinal=0)
+        composer = PlayComposer(layout, chat_wording(WORDS), keys, lane=0, play_number=0)
         play = LiveComposer(composer, layout, CHATML, WORDS.opening) if live else composer
         found = []
         for each in sent.requests():

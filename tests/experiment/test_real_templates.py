@@ -183,7 +183,9 @@ def first_prompts(
     found = calibrated(name, template)
     one, other = (
         renderer(name, template).chat(json.loads(messages), [])
-        for _, messages in (next(sent(session, found, ordinal=ordinal)) for ordinal in (0, 1))
+        for _, messages in (
+            next(sent(session, found, play_number=play_number)) for play_number in (0, 1)
+        )
     )
     return one, other
 

@@ -104,7 +104,7 @@ def test_starts_have_the_next_seeds_and_are_numbered_in_every_file(repeated: Pat
 def test_starts_play_other_sessions_from_other_instants(repeated: Path) -> None:
     plays = [point.plays().to_pylist() for point in read_points(repeated) if point.concurrency == 4]
     for column in ("session_id", "t_star_s"):
-        assert len({tuple(p[column] for p in each if p["ordinal"] == 0) for each in plays}) == 3
+        assert len({tuple(p[column] for p in each if p["play_number"] == 0) for each in plays}) == 3
 
 
 def test_no_two_starts_send_the_same_text(repeated: Path) -> None:

@@ -206,10 +206,10 @@ class Outcome:
 def dispatch(turn: int) -> Dispatch:
     prompt = Prompt(5, 0, np.empty(0, np.uint64), lambda: b'[{"role":"user","content":"hello"}]')
     return Dispatch(
-        request_id=f"r-{turn}", play_id="p", conversation_id="s", concurrency=1, lane=0, ordinal=0,
-        session_id="x", conversation=0, turn=turn, request_index=turn, phase=Phase.WINDOW,
-        intended_start_ns=0, gap_s=0.0, recorded_input_tokens=5, recorded_output_tokens=TOKENS,
-        shared_blocks=0, max_tokens=TOKENS, prompt=prompt,
+        request_id=f"r-{turn}", play_id="p", conversation_id="s", concurrency=1, lane=0,
+        play_number=0, session_id="x", conversation=0, turn=turn, request_index=turn,
+        phase=Phase.WINDOW, intended_start_ns=0, gap_s=0.0, recorded_input_tokens=5,
+        recorded_output_tokens=TOKENS, shared_blocks=0, max_tokens=TOKENS, prompt=prompt,
     )  # fmt: skip
 
 

@@ -29,7 +29,7 @@ PAGE_BYTES = 4096
 RUN = (
     "run", "--concurrency", str(STREAMS), "--workers", "1", "--override", f"window_s={WINDOW_S}",
     "--override", "grace_s=10", "--override", "warmup_requests=1",
-    "--override", "system_idle_cap_s=60", "--override", "tree_idle_cap_s=60",
+    "--override", "system_idle_cap_s=60", "--override", "session_idle_cap_s=60",
 )  # fmt: skip
 
 pytestmark = pytest.mark.long

@@ -5,40 +5,40 @@ import pytest
 from agentx_replay.plan.lanes import session_of
 
 
-def plays(lanes: int, sessions: int, ordinals: int, seed: int = 42) -> list[list[int]]:
+def plays(lanes: int, sessions: int, play_numbers: int, seed: int = 42) -> list[list[int]]:
     return [
         [
-            session_of(lane, ordinal, lanes=lanes, sessions=sessions, seed=seed)
+            session_of(lane, play_number, lanes=lanes, sessions=sessions, seed=seed)
             for lane in range(lanes)
         ]
-        for ordinal in range(ordinals)
+        for play_number in range(play_numbers)
     ]
 
 
 def test_the_first_round_takes_the_corpus_in_its_order() -> None:
-    # q = lane + ordinal · 2 over 6 sessions
-    assert plays(lanes=2, sessions=6, ordinals=3) == [[0, 1], [2, 3], [4, 5]]
+    # q = lane + play number · 2 over 6 sessions
+    assert plays(lanes=2, sessions=6, play_numbers=3) == [[0, 1], [2, 3], [4, 5]]
 
 
 def test_more_lanes_than_sessions_wrap_into_shuffled_rounds() -> None:
-    [first] = plays(lanes=7, sessions=3, ordinals=1)
+    [first] = plays(lanes=7, sessions=3, play_numbers=1)
     assert first[:3] == [0, 1, 2]
     assert sorted(first[3:6]) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("sessions", [1, 3, 8])
 def test_every_round_plays_every_session_once(sessions: int) -> None:
-    order = [index for [index] in plays(lanes=1, sessions=sessions, ordinals=4 * sessions)]
+    order = [index for [index] in plays(lanes=1, sessions=sessions, play_numbers=4 * sessions)]
     for round_ in range(4):
         assert sorted(order[round_ * sessions : (round_ + 1) * sessions]) == list(range(sessions))
 
 
 def test_as_many_lanes_as_sessions_do_not_repeat_one_session_a_lane() -> None:
-    assert len({row[0] for row in plays(lanes=8, sessions=8, ordinals=6)}) > 1
+    assert len({row[0] for row in plays(lanes=8, sessions=8, play_numbers=6)}) > 1
 
 
 def test_a_later_play_depends_on_the_seed() -> None:
-    assert len({str(plays(1, 8, ordinals=16, seed=seed)[8:]) for seed in range(4)}) == 4
+    assert len({str(plays(1, 8, play_numbers=16, seed=seed)[8:]) for seed in range(4)}) == 4
 
 
 @pytest.mark.parametrize("lanes", [8, 4])

@@ -44,7 +44,7 @@ def composer(
     vocabulary: Vocabulary = WORDS,
     keys: LevelKeys = KEYS,
     lane: int = 0,
-    ordinal: int = 0,
+    play_number: int = 0,
     tool_messages: bool = False,
 ) -> PlayComposer:
     return PlayComposer(
@@ -52,7 +52,7 @@ def composer(
         chat_wording(vocabulary, tool_messages=tool_messages),
         keys,
         lane=lane,
-        ordinal=ordinal,
+        play_number=play_number,
     )
 
 
@@ -252,7 +252,7 @@ def test_the_same_salt_and_the_same_prompt_again_give_the_same_bytes(record: Rec
         {"keys": LevelKeys("salt", 8, 2)},
         {"keys": LevelKeys("salt", 8, 1, start=2)},
         {"lane": 1},
-        {"ordinal": 1},
+        {"play_number": 1},
     ],
 )
 def test_two_plays_share_no_block_without_a_system_prefix(

@@ -36,7 +36,7 @@ WORDS = builtin_vocabulary()
 def worded(session: Session) -> PlayComposer:
     layout = lay_out(session, CHATML)
     keys = LevelKeys("salt", 1, 0)
-    return PlayComposer(layout, chat_wording(WORDS), keys, lane=0, ordinal=0)
+    return PlayComposer(layout, chat_wording(WORDS), keys, lane=0, play_number=0)
 
 
 def live(session: Session) -> LiveComposer:

@@ -63,7 +63,7 @@ def test_lengths_and_sharing_as_sent_equal_the_recorded(number: str) -> None:
     [session] = read_corpus(file).sessions
     layout = lay_out(session, CHATML)
     keys = LevelKeys("salt", 8, 1)
-    play = PlayComposer(layout, chat_wording(builtin_vocabulary()), keys, lane=0, ordinal=0)
+    play = PlayComposer(layout, chat_wording(builtin_vocabulary()), keys, lane=0, play_number=0)
     server = UnlimitedCache()
     for request in sorted(session.requests(), key=lambda request: request.recorded_order):
         text = rendered(play.prompt(0, request).messages_json())

@@ -148,9 +148,9 @@ IDS = ids_wording([9, 7, 12_345])
 def prompts(session: Session, wording: Wording, cost: TemplateCost) -> list[bytes]:
     """Compose one after the other by one composer, and check each against one made alone."""
     layout, keys, found = lay_out(session, cost), LevelKeys("salt", 1, 0), []
-    grown = PlayComposer(layout, wording, keys, lane=0, ordinal=0)
+    grown = PlayComposer(layout, wording, keys, lane=0, play_number=0)
     for request in session.requests():
-        alone = PlayComposer(layout, wording, keys, lane=0, ordinal=0)
+        alone = PlayComposer(layout, wording, keys, lane=0, play_number=0)
         found.append(grown.prompt(0, request).messages_json())
         assert found[-1] == alone.prompt(0, request).messages_json()
     return found

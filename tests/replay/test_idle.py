@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentx_replay.replay.idle import WorkerState, idle_since_ns, system_shift_ns, tree_shift_ns
+from agentx_replay.replay.idle import WorkerState, idle_since_ns, session_shift_ns, system_shift_ns
 
 
 def worker(
@@ -41,10 +41,10 @@ def test_the_system_cap_shifts_all_by_what_the_earliest_exceeds_it(
         (None, 0, 300, 900, 0),
     ],
 )
-def test_the_tree_cap_brings_the_next_timer_to_now(
+def test_the_session_idle_cap_brings_the_next_timer_to_now(
     next_due: int | None, idle_since: int, cap: int, now: int, shift: int
 ) -> None:
-    assert tree_shift_ns(next_due, idle_since, cap, now) == shift
+    assert session_shift_ns(next_due, idle_since, cap, now) == shift
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ class Played:
 
     def says_answer(self) -> list[bool | None]:
         """Whether each prompt of the first play's window said an answer, in order of turn."""
-        window = [d for d, _ in self.log.requests if d.phase == "window" and d.ordinal == 0]
+        window = [d for d, _ in self.log.requests if d.phase == "window" and d.play_number == 0]
         return [d.prompt.says_answer for d in sorted(window, key=lambda each: each.turn)]
 
 
@@ -131,11 +131,11 @@ def test_when_a_request_is_sent_does_not_depend_on_it(tmp_path: Path) -> None:
 
 
 def test_a_token_of_the_warm_up_is_no_answer(tmp_path: Path) -> None:
-    # t* = 12 s: a primer of request 1, then 2 under pressure and 3 in the window.
+    # t* = 12 s: a primer of request 1, then 2 under cache pressure and 3 in the window.
     scenario = replace(SCENARIO, start_fraction=(0.4, 0.4), warmup_requests=1)
     run = played(tmp_path, *FOUR, scenario=scenario)
     assert [(d.phase.value, d.turn) for d, _ in run.log.requests][:3] == [
-        ("primer", 1), ("pressure", 2), ("window", 3),
+        ("primer", 1), ("cache_pressure", 2), ("window", 3),
     ]  # fmt: skip
     assert set(run.answers("t-c1-l0-p0-s0-t3")) == {WORDS.opening}
     assert run.says_answer()[0] is None

@@ -29,12 +29,12 @@ def played(
     return found
 
 
-def sent(of: Played, ordinal: int = 0) -> list[tuple[float, int, int]]:
+def sent(of: Played, play_number: int = 0) -> list[tuple[float, int, int]]:
     """(second, conversation, turn) of the requests of a play of lane 0."""
     return sorted(
         (r.send_ns / S, d.conversation, d.turn)
         for d, r in of.log.requests
-        if (d.lane, d.ordinal) == (0, ordinal)
+        if (d.lane, d.play_number) == (0, play_number)
     )
 
 
@@ -95,7 +95,7 @@ def test_block_ids_out_of_order_share_by_place_in_the_prompt(tmp_path: Path) -> 
         request(0, [900, 7, 41], out=1),
         request(2, [900, 7, 3, 2, 1], out=1),
     )
-    first_play = [(d, r) for d, r in found.log.requests if d.ordinal == 0]
+    first_play = [(d, r) for d, r in found.log.requests if d.play_number == 0]
     # The second prompt keeps 900, 7.
     assert [r.cached_tokens for _, r in first_play] == [0, 128]
 
@@ -110,7 +110,7 @@ def test_what_would_wait_for_ever_waits_for_nothing(tmp_path: Path) -> None:
     )
     # Main: 0–1, then 3 − 1 = 2 s of gap. The subagent, from 1 to 5, holds the slot.
     assert sent(found) == [(0.0, 0, 0), (1.0, 1, 0), (3.0, 0, 1)]
-    assert sent(found, ordinal=1)[0] == (5.0, 0, 0)
+    assert sent(found, play_number=1)[0] == (5.0, 0, 0)
 
 
 def test_a_child_that_fails_is_waited_for_no_longer(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_a_session_of_one_request_is_played_from_it_and_followed_by_the_next(
     found = played(tmp_path, request(7, [1], out=3), scenario=quarter)
     # t* is its start, so nothing is primed; three seconds each, one play after the other.
     assert {d.phase for d, _ in found.log.requests} == {"window"}
-    assert [sent(found, ordinal)[0] for ordinal in range(3)] == [
+    assert [sent(found, play_number)[0] for play_number in range(3)] == [
         (0.0, 0, 0),
         (3.0, 0, 0),
         (6.0, 0, 0),

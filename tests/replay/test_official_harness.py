@@ -23,7 +23,7 @@ from agentx_replay.scenario import load_scenario
 from agentx_replay.traces.corpus import read_corpus
 
 SERVER_S = 0.5475
-# (lane, ordinal) → session, as the recorded run recycled them.
+# (lane, play number) → session, as the recorded run recycled them.
 RECYCLED = {(7, 1): "trace_0105", (5, 1): "trace_0165", (5, 2): "trace_0167"}
 
 Sent = tuple[float, int, str, int]
@@ -33,11 +33,11 @@ Sent = tuple[float, int, str, int]
 class RecordedOrder(Plan):
     """A plan whose recycled sessions come in the recorded run's order."""
 
-    def play(self, lane: int, ordinal: int) -> PlannedPlay:
-        if (lane, ordinal) not in RECYCLED:
-            return super().play(lane, ordinal)
+    def play(self, lane: int, play_number: int) -> PlannedPlay:
+        if (lane, play_number) not in RECYCLED:
+            return super().play(lane, play_number)
         sessions = [session.id for session in self.library.selection.sessions]
-        index = sessions.index(RECYCLED[lane, ordinal])
+        index = sessions.index(RECYCLED[lane, play_number])
         graph = self.library.graph(index)
         session = self.library.selection.sources[index]
         return PlannedPlay(index, session, graph, from_the_beginning(graph))
@@ -69,7 +69,7 @@ def sent(real_traces: Path) -> dict[str, list[Sent]]:
     run_virtual(main())
     by_phase: dict[str, list[Sent]] = defaultdict(list)
     for dispatch, response in sorted(log.requests, key=lambda pair: pair[1].send_ns):
-        conversation = plan.play(dispatch.lane, dispatch.ordinal).graph.conversations[
+        conversation = plan.play(dispatch.lane, dispatch.play_number).graph.conversations[
             dispatch.conversation
         ]
         suffix = "" if conversation.name == "main" else f"::{conversation.name}"
@@ -105,7 +105,7 @@ def test_every_lane_sends_the_same_warm_up_in_the_same_order(
         if record["phase"] == "warmup":
             theirs[record["trace"]].append((record["conv"], record["turn"]))
     ours: dict[str, list[tuple[str, int]]] = defaultdict(list)
-    for _, _, conv, turn in sent["pressure"]:
+    for _, _, conv, turn in sent["cache_pressure"]:
         ours[conv.split("::")[0]].append((conv, turn))
     assert ours == theirs
 

@@ -1,4 +1,4 @@
-"""Primers, pressure and the barrier in virtual time."""
+"""Primers, cache pressure and the barrier in virtual time."""
 
 import dataclasses
 import re
@@ -37,11 +37,11 @@ def test_the_window_opens_when_all_have_returned_and_asks_for_the_recorded_token
     assert window[0].max_tokens == 7
 
 
-def test_pressure_removes_gaps_counts_per_lane_and_holds_the_next_for_the_window() -> None:
+def test_cache_pressure_removes_gaps_counts_per_lane_and_holds_the_next_for_the_window() -> None:
     scenario = dataclasses.replace(SCENARIO, warmup_requests=3)
     of = graph([turn(i, 10.0 * i, gap_s=9.0) for i in range(9)])
     run = replay([of, of], lanes=2, scenario=scenario)
-    assert run.log.sent("pressure") == [
+    assert run.log.sent("cache_pressure") == [
         (t, lane, 0, 0, int(t)) for t in (0.0, 1.0, 2.0) for lane in (0, 1)
     ]
     # The fourth fires when the window opens; later ones after their gaps again.
@@ -53,18 +53,18 @@ def test_a_look_tells_what_has_returned_of_all() -> None:
     scenario = dataclasses.replace(FROM_THE_MIDDLE, warmup_requests=3)
     of = graph([turn(i, 10.0 * i, gap_s=9.0) for i in range(9)])
     run = replay([of, of], lanes=2, scenario=scenario, look_at_s=[0.5, 2.5, 4.5])
-    # Both lanes' primers return at 1 s, their pressure requests at 2, 3 and 4 s.
+    # Both lanes' primers return at 1 s, their cache-pressure requests at 2, 3 and 4 s.
     assert [look.warmed for look in run.looks] == [Warmed(0, 2, 0, 6), Warmed(2, 2, 2, 6), None]
 
 
-def test_pressure_counts_children_and_recycled_plays_alike() -> None:
+def test_cache_pressure_counts_children_and_recycled_plays_alike() -> None:
     scenario = dataclasses.replace(SCENARIO, warmup_requests=5)
     child = (Spawn(TurnId(0, 0), at_issue=True, offset_s=30.0), [turn(2, 30)])
     of = graph([turn(0, 0), turn(1, 50, gap_s=20.0, joins=[Join(1, 0.0)])], child)
     run = replay([of], scenario=scenario)
     # Play 0: main 0 and its child at once (its offset is a gap too), main 1 after the join;
     # then the tree has drained and the next play's first two fill the lane's five.
-    assert run.log.sent("pressure") == [
+    assert run.log.sent("cache_pressure") == [
         (0.0, 0, 0, 0, 0),
         (0.0, 0, 0, 1, 0),
         (1.0, 0, 0, 0, 1),
@@ -73,12 +73,12 @@ def test_pressure_counts_children_and_recycled_plays_alike() -> None:
     ]
 
 
-def test_pressure_keeps_the_order_across_conversations() -> None:
+def test_cache_pressure_keeps_the_order_across_conversations() -> None:
     scenario = dataclasses.replace(SCENARIO, warmup_requests=4)
     child = (Spawn(TurnId(0, 0), at_issue=True, offset_s=0.0), [turn(2, 1)])
     of = graph([turn(0, 0), turn(1, 50, after=[TurnId(1, 0)]), turn(3, 60)], child)
     run = replay([of], scenario=scenario, seconds=lambda d: 6.0 if d.conversation else 1.0)
-    assert run.log.sent("pressure") == [
+    assert run.log.sent("cache_pressure") == [
         (0.0, 0, 0, 0, 0),
         (0.0, 0, 0, 1, 0),
         (6.0, 0, 0, 0, 1),
@@ -157,4 +157,4 @@ def test_stopping_in_the_warm_up_ends_at_once() -> None:
 
 def test_unfinished_plays_are_recorded_without_an_end() -> None:
     run = replay([graph([turn(0, 0), turn(1, 900, gap_s=899.0)])])
-    assert [(p.ordinal, p.end_ns, p.requests_sent) for p in run.log.plays] == [(0, None, 1)]
+    assert [(p.play_number, p.end_ns, p.requests_sent) for p in run.log.plays] == [(0, None, 1)]

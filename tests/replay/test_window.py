@@ -104,18 +104,22 @@ def test_the_system_cap_does_not_bite_while_anything_is_in_flight() -> None:
     assert run.result.window.system_skipped_s == 0.0
 
 
-def test_the_tree_cap_counts_wall_time_and_moves_one_tree_alone() -> None:
+def test_the_session_idle_cap_counts_wall_time_and_moves_one_tree_alone() -> None:
     a = graph([turn(0, 0), turn(1, 90, gap_s=80.0)], session_id="a")
     busy = graph([turn(0, 0), *(turn(i, i * 2, gap_s=1.0) for i in range(1, 60))], session_id="b")
-    run = replay([a, busy], lanes=2, scenario=dataclasses.replace(SCENARIO, tree_idle_cap_s=30.0))
+    run = replay(
+        [a, busy], lanes=2, scenario=dataclasses.replace(SCENARIO, session_idle_cap_s=30.0)
+    )
     # a is idle from 1 s; at 31 s its timer, due at 81, fires. The other lane goes on as it was.
     assert (31.0, 0, 0, 0, 1) in run.log.sent()
     assert (32.0, 1, 0, 0, 16) in run.log.sent()
-    assert [p.tree_skipped_s for p in run.log.plays if (p.lane, p.ordinal) == (0, 0)] == [50.0]
+    assert [p.session_skipped_s for p in run.log.plays if (p.lane, p.play_number) == (0, 0)] == [
+        50.0
+    ]
 
 
 def test_a_system_shift_does_not_restart_the_trees_count() -> None:
-    scenario = dataclasses.replace(SCENARIO, system_idle_cap_s=10.0, tree_idle_cap_s=15.0)
+    scenario = dataclasses.replace(SCENARIO, system_idle_cap_s=10.0, session_idle_cap_s=15.0)
     a = graph([turn(0, 0), turn(1, 900, gap_s=900.0)], session_id="a")
     b = graph([turn(0, 0), turn(1, 90, gap_s=80.0), turn(2, 900, gap_s=900.0)], session_id="b")
     run = replay([a, b], lanes=2, scenario=scenario)
@@ -123,7 +127,7 @@ def test_a_system_shift_does_not_restart_the_trees_count() -> None:
     assert run.log.sent()[2:4] == [(11.0, 1, 0, 0, 1), (16.0, 0, 0, 0, 1)]
 
 
-AFTER_A_WARM_UP = dataclasses.replace(SCENARIO, warmup_requests=1, tree_idle_cap_s=8.0)
+AFTER_A_WARM_UP = dataclasses.replace(SCENARIO, warmup_requests=1, session_idle_cap_s=8.0)
 
 
 def first_in_the_window(scenario: Scenario) -> list[tuple[float, int]]:
@@ -138,7 +142,7 @@ def first_in_the_window(scenario: Scenario) -> list[tuple[float, int]]:
         of,
         lanes=4,
         scenario=scenario,
-        seconds=lambda d: d.lane + 1.0 if d.phase is Phase.PRESSURE else 60.0,
+        seconds=lambda d: d.lane + 1.0 if d.phase is Phase.CACHE_PRESSURE else 60.0,
     )
     assert run.result.window is not None
     assert run.result.window.open_ns == 4 * S
@@ -150,7 +154,7 @@ def test_officially_the_cap_of_all_trees_counts_from_the_opening() -> None:
 
 
 def test_the_cap_of_each_tree_counts_from_its_own_last_end_where_the_scenario_says_so() -> None:
-    scenario = dataclasses.replace(AFTER_A_WARM_UP, tree_idle_from="last_end")
+    scenario = dataclasses.replace(AFTER_A_WARM_UP, session_idle_from="last_end")
     # Idle as the window opens, and a lane's fraction of 8 s: lane 1 for 2 s + 4.944, lane 2 for
     # 1 s + 1.889, lane 3 for 0 s + 6.833. The rest of the cap follows.
     assert first_in_the_window(scenario) == [(0.0, 0), (1.056, 1), (1.167, 3), (5.111, 2)]
@@ -247,7 +251,7 @@ def test_a_request_names_the_conversation_that_spawned_its_own() -> None:
     by_child = (Spawn(TurnId(1, 0), at_issue=True, offset_s=0.0), [turn(2, 0)])
     with_play = (Spawn(None, at_issue=True, offset_s=0.0), [turn(3, 0)])
     run = replay([graph([turn(0, 0)], by_main, by_child, with_play)])
-    first = [d for d, _ in run.log.requests if d.ordinal == 0]
+    first = [d for d, _ in run.log.requests if d.play_number == 0]
     play = first[0].play_id
     assert {d.conversation: d.parent_conversation_id for d in first} == {
         0: None,
@@ -299,7 +303,7 @@ def test_an_idle_cap_brings_the_telling_forward_with_the_timer() -> None:
 
 def test_a_timer_that_a_cap_fires_at_once_is_sent_without_being_told() -> None:
     of = graph([turn(0, 0), turn(1, 90, gap_s=80.0)])
-    rules = dataclasses.replace(SCENARIO, tree_idle_cap_s=30.0, window_s=31.5)
+    rules = dataclasses.replace(SCENARIO, session_idle_cap_s=30.0, window_s=31.5)
     run = replay([of], scenario=rules)
     # Idle from 1 s, due at 81: it fires when the tree has been idle for 30 s, which is 31.
     assert (31.0, 0, 0, 0, 1) in run.log.sent()

@@ -18,7 +18,7 @@ DRAWN = dataclasses.replace(
     warmup_requests=2,
     primer_lead_s=2.0,
     system_idle_cap_s=0.5,
-    tree_idle_cap_s=4.0,
+    session_idle_cap_s=4.0,
 )
 
 
@@ -36,7 +36,7 @@ def hold_equal(case: int, workers: int) -> None:
     """Hold that what was sent when, and the seconds skipped, are the same as in one process."""
     random = Random(case)
     graphs = [drawn_graph(random, f"s{number}") for number in range(random.randint(3, 9))]
-    scenario = dataclasses.replace(DRAWN, tree_idle_from=random.choice(("barrier", "last_end")))
+    scenario = dataclasses.replace(DRAWN, session_idle_from=random.choice(("barrier", "last_end")))
     lanes = random.randint(workers, 6)
     one = replay(graphs, lanes=lanes, scenario=scenario, seconds=some_seconds, status=few_overflow)
     several = shared_replay(
@@ -55,7 +55,7 @@ def hold_equal(case: int, workers: int) -> None:
 
 @pytest.mark.parametrize("case", range(6))
 def test_a_drawn_case_is_the_same_on_several_workers(case: int) -> None:
-    """In case 3 the cap of a tree fires 4 ms after all became idle, before a worker could know."""
+    """In case 3 the cap of a session fires 4 ms after all are idle, before a worker could know."""
     hold_equal(case, workers=2 + case % 3)
 
 

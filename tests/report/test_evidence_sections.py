@@ -36,7 +36,7 @@ CASES = {
             unawaited_conversations=1
         ),
     ),
-    "idle time skipped": replace(KEPT, system_skipped_s=1234.56, tree_skipped_s=0.0),
+    "idle time skipped": replace(KEPT, system_skipped_s=1234.56, session_skipped_s=0.0),
     "prompt lengths off": replace(
         KEPT, prompt_lengths=LengthErrors(790, 0.25, -2, 0.0, 4.0, 5, 0.0012)
     ),

@@ -87,8 +87,8 @@ def test_whole_fields_go_from_the_right() -> None:
     ("warmed", "stage"),
     [
         (Warmed(3, 12, 0, 80), "warm-up, 3 of 12 primers"),
-        (Warmed(12, 12, 40, 80), "warm-up, 40 of 80 pressure requests"),
-        (Warmed(0, 0, 0, 80), "warm-up, 0 of 80 pressure requests"),
+        (Warmed(12, 12, 40, 80), "warm-up, 40 of 80 cache-pressure requests"),
+        (Warmed(0, 0, 0, 80), "warm-up, 0 of 80 cache-pressure requests"),
     ],
 )
 def test_a_warm_up_tells_what_has_returned_of_all(warmed: Warmed, stage: str) -> None:

@@ -21,8 +21,8 @@ from agentx_replay.results.schema import INSTRUMENT, PLAYS, REQUESTS
 NEVER_S = 3600.0  # an interval that no test lives to see
 
 
-def play(ordinal: int, end_ns: int | None) -> PlayRecord:
-    return PlayRecord("p", 2, 0, ordinal, "x", None, 7, end_ns, 3, 1, 0.5, 0.25)
+def play(play_number: int, end_ns: int | None) -> PlayRecord:
+    return PlayRecord("p", 2, 0, play_number, "x", None, 7, end_ns, 3, 1, 0.5, 0.25)
 
 
 def record_parts(point: Path, parts: int, worker: int = 0) -> None:
@@ -51,12 +51,12 @@ def test_every_column_of_a_response_is_on_record(tmp_path: Path) -> None:
             conversation_id="s1",
             concurrency=8,
             lane=3,
-            ordinal=2,
+            play_number=2,
             session_id="x1",
             conversation=1,
             turn=4,
             request_index=9,
-            phase=Phase.PRESSURE,
+            phase=Phase.CACHE_PRESSURE,
             intended_start_ns=2000,
             gap_s=1.5,
             recorded_input_tokens=100,
@@ -106,13 +106,13 @@ def test_every_column_of_a_response_is_on_record(tmp_path: Path) -> None:
     assert row == {
         "concurrency": 8,
         "start": 3,
-        "phase": "pressure",
+        "phase": "cache_pressure",
         "request_id": "r1",
         "play_id": "p1",
         "conversation_id": "s1",
         "session_id": "x1",
         "lane": 3,
-        "ordinal": 2,
+        "play_number": 2,
         "conversation": 1,
         "turn": 4,
         "request_index": 9,
@@ -220,7 +220,7 @@ def test_plays_are_recorded_with_their_end_or_null(tmp_path: Path) -> None:
     table = PLAYS.read(tmp_path)
     assert table["start_ns"].to_pylist() == [2, 2]
     assert table["end_ns"].to_pylist() == [5, None]
-    assert table["tree_skipped_s"].to_pylist() == [0.25, 0.25]
+    assert table["session_skipped_s"].to_pylist() == [0.25, 0.25]
 
 
 def test_a_part_is_closed_and_readable_while_recording_goes_on(tmp_path: Path) -> None:

@@ -209,6 +209,6 @@ def test_a_corpus_of_any_block_size_is_replayed_and_cached(block_size: int, tmp_
     scenario = load_scenario("quick").override(start_fraction=(0.0, 0.0), warmup_requests=0)
     plan = small_corpus.planned(of, scenario, 1)
     [played] = small_corpus.replay_all(small_corpus.Run(plan, "salt"))
-    found = {turn: cached for _, ordinal, _, turn, cached in played.cached() if not ordinal}
+    found = {turn: cached for _, play_number, _, turn, cached in played.cached() if not play_number}
     known = [(300 + 137 * (t - 1)) // block_size * block_size for t in range(1, 6)]
     assert [found[t] for t in range(1, 6)] == [tokens // 64 * 64 for tokens in known]
