@@ -235,7 +235,8 @@ class Client:
     async def _finished(self, task: "asyncio.Task[_Made]") -> _Made:
         """Return the connection when it is made; a caller that gives up ends the attempt."""
         try:
-            await asyncio.wait((task,))
+            if not task.done():  # a turn of the loop less, for all that are due together
+                await asyncio.wait((task,))
         except asyncio.CancelledError:
             _discard(task)
             raise
