@@ -217,6 +217,8 @@ class Connection:
         elif stop is not None:
             meant = stop[0] is Ending.LOST and stop[2] is None and response.ends_by_close
             self._finish(passage, Ending.COMPLETE if meant else stop[0], *stop[1:])
+        elif response.over:
+            self._finish(passage, Ending.GIVEN_UP, time.monotonic_ns())
         else:
             self._look_in_time(passage)
 

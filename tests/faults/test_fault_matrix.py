@@ -55,7 +55,7 @@ class Cell:
 # What each act makes of a response, point by point. Two of the five tokens come before a break
 # between or inside events. What follows [DONE] is no loss. A body without a head is not HTTP, and
 # words in the middle of a chunk break the chunk; where they are shorter than what the chunk still
-# owes, the client waits for the rest, as it must, until the run is cut.
+# owes, they are looked at after a silence, and break the event.
 BEFORE_HEADERS, BEFORE_FIRST, BETWEEN, INSIDE, AFTER_LAST, AFTER_DONE = Point
 LOST = {
     BEFORE_HEADERS: failed("reset", 0),
@@ -77,7 +77,7 @@ NONSENSE = {
     BEFORE_HEADERS: failed("malformed", 0),
     BEFORE_FIRST: failed("malformed", 0),
     BETWEEN: failed("malformed", 2),
-    INSIDE: ("cut", "", 2, 0),
+    INSIDE: failed("malformed", 2),
     AFTER_LAST: failed("malformed", 5),
     AFTER_DONE: OK,
 }
