@@ -23,7 +23,6 @@ from agentx_replay.experiment.open_files import refuse_too_few
 from agentx_replay.experiment.prompting import calibration_for, prompting_of
 from agentx_replay.experiment.resumption import Earlier, earlier_run, resumed
 from agentx_replay.experiment.settings import Screen, Settings, Target
-from agentx_replay.experiment.workers import workers_for
 from agentx_replay.plan.plan import GraphLibrary, Plan
 from agentx_replay.plan.selection import Selection
 from agentx_replay.prompts.calibration import as_document, summary_document
@@ -126,6 +125,7 @@ class Sweep:
     def _part(self, plan: Plan) -> Part:
         """Return a level as one process plays it."""
         from agentx_replay.experiment.part import Part
+        from agentx_replay.experiment.workers import workers_for
 
         settings, attempt = self._settings, self._resumptions
         later = f"-s{plan.start}" if plan.start > 1 else ""
