@@ -6,7 +6,7 @@ one line. An earlier calibration is proven anew, not believed. Not for: what to 
 
 import random
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,7 +19,6 @@ from agentx_replay.given_files import read_given
 from agentx_replay.prompts.calibration import (
     Calibration,
     Room,
-    Verification,
     assumed,
     expected_tokens,
     from_document,
@@ -28,7 +27,7 @@ from agentx_replay.prompts.calibration import (
     random_texts,
     verify,
 )
-from agentx_replay.prompts.probes import Asking, Ids, Probe, ProbeMaker, Text, sentence
+from agentx_replay.prompts.probes import Asking, Count, Ids, Probe, ProbeMaker, Text, sentence
 from agentx_replay.prompts.template import Role, TemplateCost
 from agentx_replay.prompts.template_cost import (
     REFUSES,
@@ -106,55 +105,65 @@ async def calibrate(
     Raises UsageError where the earlier one is of another API or kind of messages, and (exit code 3)
     where the server cannot be asked, or takes no ``tool_messages``.
     """
-    if earlier is not None and earlier.api != settings.api:
-        raise UsageError(
-            "calibration-of-other-api",
-            f"the calibration is of the {earlier.api} API, and {settings.api} is asked",
-            f"leave it out, or add --endpoint {earlier.api}",
-        )
-    if earlier is not None and earlier.cost.tool_messages != tool_messages:
-        raise UsageError(
-            "calibration-of-other-messages",
-            "the calibration is of tool messages, and plain ones are asked for"
-            if earlier.cost.tool_messages
-            else "the calibration is of plain messages, and tool messages are asked for",
-            f"leave it out, or {'add' if earlier.cost.tool_messages else 'leave out'} "
-            "--tool-messages",
-        )
+    if earlier is not None:
+        _refuse_unlike(earlier, settings, tool_messages)
     counter = Counter(settings)
     try:
-        session = _Session(counter, settings, context_tokens, proof, tool_messages=tool_messages)
-        return await session.calibration(candidates or builtin_candidates(), earlier)
+        calibrating = _Calibrating(counter, settings, context_tokens, proof, tool_messages)
+        return await calibrating.calibration(candidates or builtin_candidates(), earlier)
     finally:
         await counter.close()
 
 
-class _Session:
+def _refuse_unlike(earlier: Calibration, settings: EndpointSettings, tool_messages: bool) -> None:
+    if earlier.api != settings.api:
+        raise UsageError(
+            "calibration-of-other-api",
+            f"the calibration is for --endpoint {earlier.api}, not {settings.api}",
+            f"leave it out, or add --endpoint {earlier.api}",
+        )
+    if earlier.cost.tool_messages != tool_messages:
+        kinds = ("tool", "plain") if earlier.cost.tool_messages else ("plain", "tool")
+        raise UsageError(
+            "calibration-of-other-messages",
+            f"the calibration is for {kinds[0]} messages, not {kinds[1]} ones",
+            f"leave it out, or {'add' if earlier.cost.tool_messages else 'leave out'} "
+            "--tool-messages",
+        )
+
+
+def drawn_probes(calibration: Calibration, rng: random.Random, room: Room) -> list[Probe]:
+    """Return random prompts of the kind that a run will send."""
+    if calibration.ids:
+        return random_id_lists(calibration.ids, rng, room)
+    tools = calibration.cost.tool_messages
+    probes = ProbeMaker(calibration.opening, calibration.words, rng, tools)
+    if calibration.api == "chat":
+        return random_conversations(probes, calibration.cost, room)
+    return random_texts(probes, room)
+
+
+@dataclass(slots=True)
+class _Calibrating:
     """One calibration against one server."""
 
-    def __init__(
-        self,
-        counter: Counter,
-        settings: EndpointSettings,
-        context_tokens: int | None,
-        proof: Enough,
-        *,
-        tool_messages: bool,
-    ) -> None:
-        self._counter = counter
-        self._model = settings.model
-        self._api = settings.api
-        self._chat = settings.api == "chat"
-        self._tool_messages = tool_messages
-        self._context = context_tokens
-        self._proof = proof
-        self._rng = random.Random(time.time_ns())  # a cache must not know the probes
+    counter: Counter
+    settings: EndpointSettings
+    context: int | None
+    proof: Enough
+    tools: bool
+    # Seeded by the time: a cache must not know the probes.
+    rng: random.Random = field(default_factory=lambda: random.Random(time.time_ns()))
+
+    @property
+    def chat(self) -> bool:
+        return self.settings.api == "chat"
 
     async def calibration(self, candidates: Candidates, earlier: Calibration | None) -> Calibration:
         """Find, prove, and check against usage."""
-        probes = ProbeMaker(candidates.opening, candidates.words, self._rng)
+        probes = ProbeMaker(candidates.opening, candidates.words, self.rng)
         try:
-            counting = await self._counter.ways(probes.conversation([("user", 3)]), probes.text(3))
+            counting = await self.counter.ways(probes.conversation([("user", 3)]), probes.text(3))
         except UncountedError:
             return self._assumed(_UNCOUNTED)
         tried = [counting]
@@ -163,103 +172,85 @@ class _Session:
         refusal = ToolMessagesError(REFUSES)
         for ways in tried:
             try:
-                found = await self._found(candidates, earlier, ways)
-                usage = await self._usage(found, ways)
+                if earlier is not None:
+                    found = await self._proven(replace(earlier, warnings=()), ways)
+                else:
+                    found = await self._found(candidates, ways)
+                predicted, counted = await self._by_usage_twice(found, ways)
             except ToolMessagesError as error:
                 refusal = error  # what /tokenize leaves out, the server itself may take
                 continue
-            if usage.counted == usage.predicted or ways == tried[-1]:
-                found = usage.taken_in(found)
-                warnings = (*found.warnings, *usage.warnings, *_way_warnings(ways))
-                return replace(found, warnings=warnings)
-        raise _no_tools(refusal)
+            if counted[0] == predicted or ways == tried[-1]:
+                return _with_usage(_with_way(found, ways), predicted, counted)
+        raise UsageError(
+            "server-without-tools",
+            f"the server {refusal}",
+            "leave --tool-messages out, or serve a model whose chat template knows tools",
+            exit_code=_UNUSABLE,
+        )
 
-    async def _found(
-        self, candidates: Candidates, earlier: Calibration | None, ways: Ways
-    ) -> Calibration:
+    async def _found(self, candidates: Candidates, ways: Ways) -> Calibration:
         """Return a calibration by one way of counting."""
-        if earlier is not None:
-            return await self._proven(replace(earlier, warnings=()), ways)
+        opening = candidates.opening
+        search = find_words(candidates.words, opening, self.rng, self._words_a_text())
         try:
-            words = await self._ask(
-                find_words(candidates.words, candidates.opening, self._rng, self._words_a_text()),
-                ways,
-            )
+            words = await self._ask(search, ways)
         except UncountedTextError:
             return self._assumed(_REFUSED)
-        probes = ProbeMaker(candidates.opening, words.words, self._rng)
+        probes = ProbeMaker(opening, words.words, self.rng)
         cost: TemplateCost | None = flat_cost(words.opening_tokens)
-        if self._chat:
+        if self.chat:
             cost = await self._ask(measure_template(probes), ways)
-            cost = await self._tools(probes, cost, ways)
+            if cost is not None and self.tools:
+                asking = measure_tools(replace(probes, tool_messages=True), cost)
+                cost = await self._ask(asking, ways)
         if cost is None:
             return self._assumed(_REFUSED)
-        begun = Calibration(
+        begun = replace(
+            assumed(self.settings.model, self.settings.api, *_left_out(words, candidates)),
             words=words.words,
-            opening=candidates.opening,
+            opening=opening,
             cost=cost,
-            verification=Verification(0, 0, 0, 0, 0),
             source=candidates.source,
-            counted_by=ways.conversations,
-            model=self._model,
-            api=self._api,
-            warnings=_left_out(words, candidates),
         )
-        ids = () if self._chat else await self._ids(begun, ways)
+        ids = () if self.chat else await self._ids(begun, ways)
         return _with_words(await self._proven(replace(begun, ids=ids), ways), words)
 
     def _assumed(self, warning: Reason) -> Calibration:
-        return assumed(self._model, self._api, warning, tool_messages=self._tool_messages)
-
-    async def _tools(
-        self, probes: ProbeMaker, plain: TemplateCost | None, ways: Ways
-    ) -> TemplateCost | None:
-        """Return the cost of what a run will send, plain messages or those of tools."""
-        if plain is None or not self._tool_messages:
-            return plain
-        return await self._ask(measure_tools(replace(probes, tool_messages=True), plain), ways)
+        model, api = self.settings.model, self.settings.api
+        return assumed(model, api, warning, tool_messages=self.tools)
 
     def _words_a_text(self) -> int:
-        if self._context is None:
+        if self.context is None:
             return MOST_WORDS_A_TEXT
-        return min(MOST_WORDS_A_TEXT, self._context // 2)
+        return min(MOST_WORDS_A_TEXT, self.context // 2)
 
     async def _ask(self, asking: Asking[_T], ways: Ways, enough: Enough | None = None) -> _T:
         """Put a calibration's questions to the server until it has its answer."""
         try:
             probes = next(asking)
             while True:
-                probes = asking.send(await self._counter.counts(probes, ways, enough))
+                probes = asking.send(await self.counter.counts(probes, ways, enough))
         except StopIteration as stop:
             found: _T = stop.value
             return found
 
     async def _proven(self, calibration: Calibration, ways: Ways) -> Calibration:
         """Return the calibration with its cost proven on random prompts."""
-        room = Room(self._context, await self._affordable(calibration, ways))
-        probes = self._maker(calibration)
-        if calibration.ids:
-            drawn = random_id_lists(calibration.ids, self._rng, room)
-        elif self._chat:
-            drawn = random_conversations(probes, calibration.cost, room)
-        else:
-            drawn = random_texts(probes, room)
-        drawn = drawn[: self._probes_left(ways.of(drawn[0]))]
-        cost, verification = await self._ask(verify(calibration.cost, drawn), ways, self._proof)
-        by = ways.of(drawn[0]).value
-        return replace(calibration, cost=cost, verification=verification, counted_by=by)
-
-    def _probes_left(self, way: Way) -> int:
-        """Return how many probes there are requests for, those of the check by usage set aside."""
-        left = MOST_REQUESTS - self._counter.requests - _USAGE_REQUESTS
-        return max(left // way.requests, _FEWEST_PROBES)
+        room = Room(self.context, await self._affordable(calibration, ways))
+        drawn = drawn_probes(calibration, self.rng, room)
+        way = ways.of(drawn[0])
+        left = MOST_REQUESTS - self.counter.requests - _USAGE_REQUESTS
+        drawn = drawn[: max(left // way.requests, _FEWEST_PROBES)]
+        cost, verification = await self._ask(verify(calibration.cost, drawn), ways, self.proof)
+        return replace(calibration, cost=cost, verification=verification, counted_by=way.value)
 
     async def _affordable(self, calibration: Calibration, ways: Ways) -> int:
         """Return how many tokens can be counted in the time that one long probe may take."""
         probe = self._sample(calibration)
         begun_s = time.monotonic()
-        (count,) = await self._counter.counts([probe], ways)
-        if count is None and self._tool_messages:
+        (count,) = await self.counter.counts([probe], ways)
+        if count is None and self.tools:
             raise ToolMessagesError(REFUSES)
         took_s = max(time.monotonic() - begun_s, 1e-4)
         affordable = round(probe.words / took_s * _LONG_PROBE_S)
@@ -269,65 +260,38 @@ class _Session:
         """Return a prompt of some blocks, of the kind that a run will send."""
         count = min(_SAMPLE_WORDS, self._words_a_text() - 1)
         if calibration.ids:
-            return Ids((calibration.ids[0], *self._rng.choices(calibration.ids, k=count)), count)
-        maker = self._maker(calibration)
-        if not self._chat:
+            return Ids((calibration.ids[0], *self.rng.choices(calibration.ids, k=count)), count)
+        tools = calibration.cost.tool_messages
+        maker = ProbeMaker(calibration.opening, calibration.words, self.rng, tools)
+        if not self.chat:
             return maker.text(count)
         answered: list[tuple[Role, int]] = [("user", 0), ("assistant", 0)]
-        return maker.conversation([*(answered if self._tool_messages else ()), ("user", count)])
-
-    def _maker(self, calibration: Calibration) -> ProbeMaker:
-        tools = calibration.cost.tool_messages
-        return ProbeMaker(calibration.opening, calibration.words, self._rng, tools)
+        return maker.conversation([*(answered if self.tools else ()), ("user", count)])
 
     async def _ids(self, calibration: Calibration, ways: Ways) -> tuple[int, ...]:
         """Return the token ids of the words, the opening's first; none where they do not serve."""
         words = len(calibration.words)
         said = sentence(calibration.opening, calibration.words)
-        told = await self._counter.token_ids(Text(said, words)) or []
+        told = await self.counter.token_ids(Text(said, words)) or []
         before = len(told) - (1 + words)  # a server may add begin-of-text, asked or not
         if not 0 <= before < calibration.cost.without_system + 1:
             return ()
         ids = tuple(told[before:])
-        taken = await self._counter.count(Ids(ids[:2], 1), ways.usage or Way.USAGE)
+        taken = await self.counter.count(Ids(ids[:2], 1), ways.usage or Way.USAGE)
         return () if taken is None else ids
 
-    async def _usage(self, calibration: Calibration, ways: Ways) -> "_UsageCheck":
-        """Count one prompt twice by usage, as the run's records will."""
+    async def _by_usage_twice(
+        self, calibration: Calibration, ways: Ways
+    ) -> tuple[int, tuple[Count, Count]]:
+        """Return a prompt's predicted length, and its length by usage, new and repeated, which is
+        how the run's records will count.
+        """
         if ways.usage is None or calibration.cost.assumed:
-            return _UsageCheck(0, 0, 0)
+            return 0, (0, 0)
         probe = self._sample(calibration)
-        first = await self._counter.count(probe, ways.usage)
-        again = await self._counter.count(probe, ways.usage)
-        return _UsageCheck(expected_tokens(probe, calibration.cost), first, again)
-
-
-@dataclass(frozen=True, slots=True)
-class _UsageCheck:
-    """A prompt's predicted length, and its length by usage, new and repeated."""
-
-    predicted: int
-    counted: int | None
-    again: int | None
-
-    def taken_in(self, calibration: Calibration) -> Calibration:
-        """Return the calibration with a prompt whose length changed in its proof."""
-        if self.counted == self.again:
-            return calibration
-        for count in (self.counted, self.again):
-            if count is not None:
-                calibration = calibration.with_probe(count - self.predicted)
-        return calibration
-
-    @property
-    def warnings(self) -> tuple[Reason, ...]:
-        if self.counted != self.again:
-            said = (
-                f"the server counts {self.counted} prompt tokens the first time and {self.again} "
-                "the second for the same prompt: its usage does not tell the length of a prompt"
-            )
-            return (Reason("usage-changes", said),)
-        return ()
+        first = await self.counter.count(probe, ways.usage)
+        again = await self.counter.count(probe, ways.usage)
+        return expected_tokens(probe, calibration.cost), (first, again)
 
 
 def _by_usage(usage: Way) -> Ways:
@@ -346,20 +310,26 @@ _REFUSED = Reason(
 )
 
 
-def _no_tools(why: ToolMessagesError) -> UsageError:
-    return UsageError(
-        "server-without-tools",
-        f"the server {why}",
-        "leave --tool-messages out, or serve a model whose chat template knows tools",
-        exit_code=_UNUSABLE,
+def _with_usage(found: Calibration, predicted: int, counted: tuple[Count, Count]) -> Calibration:
+    """Return the calibration with a prompt in its proof whose length by usage changed."""
+    first, again = counted
+    if first == again:
+        return found
+    for count in counted:
+        if count is not None:
+            found = found.with_probe(count - predicted)
+    said = (
+        f"the server counts {first} prompt tokens the first time and {again} "
+        "the second for the same prompt: its usage does not tell the length of a prompt"
     )
+    return replace(found, warnings=(*found.warnings, Reason("usage-changes", said)))
 
 
-def _way_warnings(ways: Ways) -> tuple[Reason, ...]:
-    if ways.usage is Way.WHOLE_USAGE:
-        said = "the server reports usage only when not streaming: no run on it can be checked"
-        return (Reason("usage-not-streamed", said),)
-    return ()
+def _with_way(found: Calibration, ways: Ways) -> Calibration:
+    if ways.usage is not Way.WHOLE_USAGE:
+        return found
+    said = "the server reports usage only when not streaming: no run on it can be checked"
+    return replace(found, warnings=(*found.warnings, Reason("usage-not-streamed", said)))
 
 
 def _left_out(words: Words, candidates: Candidates) -> tuple[Reason, ...]:

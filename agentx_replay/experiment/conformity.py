@@ -9,9 +9,9 @@ order they ended. What a request waited for is then on record if the request is.
 flight is not, so nothing is held against a play that rests on a request in flight.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import NamedTuple
 
@@ -57,25 +57,6 @@ class SentRequest(NamedTuple):
     end_ns: int
 
 
-@dataclass(slots=True)
-class _Tally:
-    """What was found so far."""
-
-    requests: int = 0
-    order: int = 0
-    joins: int = 0
-    spawns: int = 0
-    prefixes: int = 0
-    overdeclared: int = 0
-    resets_recorded: int = 0
-    resets_sent: int = 0
-    reset_kept_tokens_recorded: int = 0
-    reset_kept_tokens_sent: int = 0
-    repeated_prompts: int = 0
-    abandoned_requests: int = 0
-    late_ns: list[int] = field(default_factory=list)
-
-
 def level_fidelity(
     plan: Plan,
     directory: Path,
@@ -112,28 +93,38 @@ def conformity(
     Gaps are those of the window: from a response that ended in it to the conversation's next
     request. Plays ``cut_off``, as (lane, play number), lack requests that a kill found in flight.
     """
-    tally = _Tally()
+    counts: Counter[str] = Counter()
+    late_ns: list[int] = []
     played: dict[int, PlannedPlay] = {}
     for (lane, play_number), rows in _by_play(requests).items():
         planned = plan.play(lane, play_number)
         played[planned.session_index] = planned
-        _check_play(planned, rows, tally, whole=(lane, play_number) not in cut_off)
-    found = {f.name: getattr(tally, f.name) for f in fields(_Tally) if f.name != "late_ns"}
-    notes = [each.session.notes for each in played.values()]
-    return Conformity(
-        **found,
-        gaps=excess(np.array(tally.late_ns, np.int64)),
-        dropped_requests=sum(each.graph.dropped_requests for each in played.values()),
-        negative_gaps=sum(note.negative_gaps for note in notes),
-        missing_durations=sum(note.missing_durations for note in notes),
-        short_block_lists=sum(note.short_block_lists for note in notes),
-        empty_subagents=sum(_empty_subagents(each.session) for each in played.values()),
-        unawaited_conversations=sum(
-            conversation.background
-            for each in played.values()
-            for conversation in each.graph.conversations
-        ),
-    )
+        whole = (lane, play_number) not in cut_off
+        live = _LivePlay.of(planned, rows, whole=whole)
+        for row in rows:
+            if row.phase != Phase.PRIMER:
+                turn = planned.graph.conversations[row.conversation].turns[row.turn]
+                counts.update(live.departures(row, turn))
+                late_ns += live.late_ns(row, turn)
+        counts["abandoned_requests"] += live.abandoned()
+        counts.update(_prefix_counts(planned, rows if whole else _unbroken(rows)))
+    for each in played.values():
+        counts.update(_recording_counts(each))
+    found = {f.name: counts[f.name] for f in fields(Conformity) if f.name != "gaps"}
+    return Conformity(gaps=excess(np.array(late_ns, np.int64)), **found)
+
+
+def _recording_counts(planned: PlannedPlay) -> dict[str, int]:
+    """Return what a session's recording and its reading leave out or add."""
+    notes = planned.session.notes
+    return {
+        "dropped_requests": planned.graph.dropped_requests,
+        "negative_gaps": notes.negative_gaps,
+        "missing_durations": notes.missing_durations,
+        "short_block_lists": notes.short_block_lists,
+        "empty_subagents": _empty_subagents(planned.session),
+        "unawaited_conversations": sum(each.background for each in planned.graph.conversations),
+    }
 
 
 def _empty_subagents(session: Session) -> int:
@@ -149,25 +140,6 @@ def _by_play(requests: pa.Table) -> dict[tuple[int, int], list[SentRequest]]:
     for rows in plays.values():
         rows.sort(key=lambda row: row.play_request)
     return plays
-
-
-def _check_play(
-    planned: PlannedPlay, rows: Sequence[SentRequest], tally: _Tally, *, whole: bool
-) -> None:
-    live = _LivePlay.of(planned, rows, whole=whole)
-    for row in rows:
-        if row.phase == Phase.PRIMER:
-            continue
-        tally.requests += 1
-        turn = planned.graph.conversations[row.conversation].turns[row.turn]
-        tally.order += live.breaks_order(row, turn)
-        tally.joins += live.breaks_joins(row, turn)
-        tally.spawns += live.breaks_spawn(row)
-        late_ns = live.late_ns(row, turn)
-        if late_ns is not None:
-            tally.late_ns.append(late_ns)
-    tally.abandoned_requests += live.abandoned()
-    _check_prefixes(planned, rows if whole else _unbroken(rows), tally)
 
 
 def _unbroken(rows: Sequence[SentRequest]) -> list[SentRequest]:
@@ -204,6 +176,15 @@ class _LivePlay:
                 given_up[conversation.index] = -1
         return cls(planned, sent, given_up, whole)
 
+    def departures(self, row: SentRequest, turn: Turn) -> dict[str, int]:
+        """Return a request's departures from the graph, by the name of their count."""
+        return {
+            "requests": 1,
+            "order": self.breaks_order(row, turn),
+            "joins": self.breaks_joins(row, turn),
+            "spawns": self.breaks_spawn(row),
+        }
+
     def breaks_order(self, row: SentRequest, turn: Turn) -> bool:
         before = (TurnId(row.conversation, row.turn - 1),) if row.turn else ()
         return not all(self._over_by(each, row.send_ns) for each in (*before, *turn.after))
@@ -234,19 +215,19 @@ class _LivePlay:
             return self.whole or not spawn.at_issue
         return row.send_ns < (parent.send_ns if spawn.at_issue else parent.end_ns)
 
-    def late_ns(self, row: SentRequest, turn: Turn) -> int | None:
-        """Return how long after the earliest instant a request was sent.
+    def late_ns(self, row: SentRequest, turn: Turn) -> list[int]:
+        """Return how long after the earliest instant a request was sent, if that is known.
 
         That is its predecessor's live end and the recorded gap, less what idle caps skipped, or
-        the end of a request it follows. None where the predecessor ended before the window, and
-        where a join holds the request.
+        the end of a request it follows. Not known if the predecessor ended before the window, and
+        if a join holds the request.
         """
         before = self.sent.get(TurnId(row.conversation, row.turn - 1))
         if before is None or before.phase != Phase.WINDOW or turn.joins:
-            return None
+            return []
         earliest_ns = before.end_ns + round(turn.gap_s * _NS) - row.skipped_ns
         followed = [self.sent[each].end_ns for each in turn.after if each in self.sent]
-        return row.send_ns - max((earliest_ns, *followed))
+        return [row.send_ns - max((earliest_ns, *followed))]
 
     def abandoned(self) -> int:
         """Return how many requests were never sent as their conversation, or its parent,
@@ -271,24 +252,22 @@ def _never_spawned(conversation: Conversation, given_up: Mapping[int, int]) -> b
 # -- what ------------------------------------------------------------------------------------------
 
 
-def _check_prefixes(planned: PlannedPlay, rows: Iterable[SentRequest], tally: _Tally) -> None:
+def _prefix_counts(planned: PlannedPlay, rows: Iterable[SentRequest]) -> Counter[str]:
     session = planned.session
     declarable = _declarable_blocks(session)
     prompts: set[tuple[int, int]] = set()
+    counts: Counter[str] = Counter()
     for row, recorded, blocks in _recorded_prefixes(planned, rows):
-        tally.prefixes += min(row.kept_blocks, recorded.whole_blocks) != recorded.kept_blocks
-        tally.overdeclared += row.declared_blocks > declarable
-        before = recorded.before_blocks
+        counts["prefixes"] += min(row.kept_blocks, recorded.whole_blocks) != recorded.kept_blocks
+        counts["overdeclared"] += row.declared_blocks > declarable
         sent_kept = min(row.conversation_kept_blocks, recorded.whole_blocks)
-        if 2 * recorded.conversation_kept_blocks < before:
-            tally.resets_recorded += 1
-            kept_tokens = recorded.conversation_kept_blocks * session.block_size
-            tally.reset_kept_tokens_recorded += kept_tokens
-        if 2 * sent_kept < before:
-            tally.resets_sent += 1
-            tally.reset_kept_tokens_sent += sent_kept * session.block_size
-        tally.repeated_prompts += blocks in prompts
+        for name, kept in (("recorded", recorded.conversation_kept_blocks), ("sent", sent_kept)):
+            if 2 * kept < recorded.before_blocks:
+                counts[f"resets_{name}"] += 1
+                counts[f"reset_kept_tokens_{name}"] += kept * session.block_size
+        counts["repeated_prompts"] += blocks in prompts
         prompts.add(blocks)
+    return counts
 
 
 class _Recorded(NamedTuple):

@@ -17,13 +17,7 @@ from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.endpoint.url import refuse_twice
 from agentx_replay.errors import UsageError
 from agentx_replay.experiment.server_metrics import metrics_pages
-from agentx_replay.prompts.calibration import (
-    Calibration,
-    Room,
-    random_conversations,
-    random_id_lists,
-    random_texts,
-)
+from agentx_replay.prompts.calibration import Calibration, Room
 from agentx_replay.prompts.probes import Count, Probe, ProbeMaker
 from agentx_replay.reason import Reason
 
@@ -132,7 +126,10 @@ async def check_lengths(
     """
     if calibration.cost.assumed:
         return
-    probes = _probes(calibration, context_tokens)
+    from agentx_replay.experiment.calibrating import drawn_probes  # a start does without
+
+    rng = random.Random(time.time_ns())  # a cache must not know the prompts
+    probes = drawn_probes(calibration, rng, Room(context_tokens, _LONGEST_TOKENS))[:_COMPARED]
     first, *others = await asyncio.gather(*(_counts(server, probes) for server in servers))
     for server, counts in zip(servers[1:], others, strict=True):
         for expected, found in zip(first, counts, strict=True):
@@ -144,20 +141,6 @@ async def check_lengths(
                     "give the URLs of servers with one model, tokenizer and chat template",
                     exit_code=_UNUSABLE,
                 )
-
-
-def _probes(calibration: Calibration, context_tokens: int | None) -> list[Probe]:
-    room = Room(context_tokens, _LONGEST_TOKENS)
-    rng = random.Random(time.time_ns())  # a cache must not know the prompts
-    tools = calibration.cost.tool_messages
-    maker = ProbeMaker(calibration.opening, calibration.words, rng, tools)
-    if calibration.ids:
-        drawn = random_id_lists(calibration.ids, rng, room)
-    elif calibration.api == "chat":
-        drawn = random_conversations(maker, calibration.cost, room)
-    else:
-        drawn = random_texts(maker, room)
-    return drawn[:_COMPARED]
 
 
 async def _counts(server: EndpointSettings, probes: Sequence[Probe]) -> list[Count]:

@@ -261,8 +261,8 @@ def test_a_server_that_refuses_tool_messages_is_told_also_with_a_calibration_giv
 @pytest.mark.parametrize(
     ("made_with", "told", "way_out"),
     [
-        (True, "is of tool messages, and plain ones", "leave it out, or add --tool-messages"),
-        (False, "is of plain messages, and tool", "leave it out, or leave out --tool-messages"),
+        (True, "for tool messages, not plain", "leave it out, or add --tool-messages"),
+        (False, "for plain messages, not tool", "leave it out, or leave out --tool-messages"),
     ],
 )
 def test_a_calibration_of_the_other_kind_of_messages_is_refused(
