@@ -3,6 +3,13 @@
 __version__ = "0.1.0"
 __all__ = ["Settings", "UsageError", "compare", "read_run", "sweep"]
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from agentx_replay.analysis.run import read_run
+    from agentx_replay.errors import UsageError
+    from agentx_replay.experiment.settings import Settings
+    from agentx_replay.library import compare, sweep
+
 _PLACES = {
     "Settings": "experiment.settings",
     "UsageError": "errors",

@@ -17,12 +17,14 @@ import orjson
 from agentx_replay.errors import UsageError, shown
 from agentx_replay.given_files import read_given
 from agentx_replay.shipped import shipped_directory
+from agentx_replay.wording import UNITS_S, in_units
 
 Reading = Literal["official", "faithful"]
 SharedPrefix = Literal["session", "corpus"]
 IdleFrom = Literal["barrier", "last_end"]
 Order = Literal["corpus", "balanced"]
 
+_NO_RULES = ("name", "overridden")
 MOST_TOML_BYTES = 2**20
 """Rules and options take a page or two."""
 
@@ -95,12 +97,19 @@ def with_overrides(scenario: Scenario, overrides: Sequence[str]) -> Scenario:
                 f"override {override!r} has no value",
                 "write --override RULE=VALUE",
             )
-        changes[rule.strip()] = _toml_value(text)
+        changes[rule.strip()] = _rule_value(rule.strip(), text)
     return scenario.override(**changes) if changes else scenario
 
 
-def _toml_value(text: str) -> Any:
-    """Return a value in TOML; the text itself if it is none, or more than one."""
+def rule_names() -> list[str]:
+    return [each.name for each in dataclasses.fields(Scenario) if each.name not in _NO_RULES]
+
+
+def _rule_value(rule: str, text: str) -> Any:
+    """Return a value in TOML, or a duration with its unit; else the text itself."""
+    seconds = in_units(text, UNITS_S) if rule.endswith("_s") else None
+    if seconds is not None:
+        return seconds
     try:
         found = parsed_toml(f"v = {text}")
     except ValueError:
@@ -189,8 +198,8 @@ def scenario_of(name: str, values: Mapping[str, Any], where: str) -> Scenario:
 
 
 def _checked_rules(values: Mapping[str, Any], where: str) -> dict[str, Any]:
-    known = {field.name for field in dataclasses.fields(Scenario)} - {"name", "overridden"}
-    for key in sorted(set(values) - known):
+    known = rule_names()
+    for key in sorted(set(values) - set(known)):
         raise UsageError(
             "rule-unknown",
             f"{where} has an unknown rule {shown(key)}",

@@ -1,6 +1,12 @@
-"""How sentences are written: things counted, one request or two requests, and lines wrapped."""
+"""How texts are written and read: things counted, lines wrapped, quantities with their units."""
 
+import re
 import textwrap
+from collections.abc import Mapping
+
+UNITS_S = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+UNITS_TOKENS = {"k": 1e3, "K": 1e3, "M": 1e6}
+_WITH_UNIT = re.compile(r"(\d+\.?\d*|\.\d+)\s*([A-Za-z]+)", re.ASCII)
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
@@ -35,3 +41,13 @@ def wrapped(line: str, width: int = 100) -> list[str]:
         break_long_words=False,
         break_on_hyphens=False,
     )
+
+
+def in_units(text: str, units: Mapping[str, float]) -> float | None:
+    """Return a quantity with a unit, such as ``90s``, in the unit that counts 1; None for any other
+    text.
+    """
+    found = _WITH_UNIT.fullmatch(text.strip())
+    if found is None or found[2] not in units:
+        return None
+    return round(float(found[1]) * units[found[2]], 9)

@@ -3,6 +3,7 @@ exits with matters; in a process of its own, where signals, pipes, terminals or 
 """
 
 import fcntl
+import json
 import os
 import pty
 import signal
@@ -173,9 +174,14 @@ def finished(*arguments: object, **environment: str) -> subprocess.CompletedProc
 
 
 def refusal(*arguments: object, exit_code: int = 2) -> str:
-    """Run what cannot be done; return what is said of it, all of which is on standard error."""
+    """Run what cannot be done; return what is said of it, all of which is on standard error, with
+    its code as JSON on standard output where ``--json`` asks.
+    """
     result = finished(*arguments)
-    assert (result.returncode, result.stdout) == (exit_code, ""), result.stderr
+    as_json = "--json" in arguments
+    code = json.loads(result.stdout)["error"]["code"] if as_json else ""
+    assert (result.returncode, bool(result.stdout)) == (exit_code, as_json), result.stderr
+    assert code in result.stderr
     return result.stderr
 
 

@@ -41,7 +41,13 @@ class Goldens:
 
     def check_text(self, name: str, text: str) -> None:
         """Compare a whole output with ``name``.txt."""
-        file = DIRECTORY / f"{name}.txt"
+        self._check_file(DIRECTORY / f"{name}.txt", text)
+
+    def check_page(self, name: str, text: str) -> None:
+        """Compare a generated page with ``name``.md of the docs."""
+        self._check_file(DIRECTORY.parents[1] / "docs" / f"{name}.md", text)
+
+    def _check_file(self, file: Path, text: str) -> None:
         if self.update:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)

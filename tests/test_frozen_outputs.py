@@ -75,6 +75,10 @@ def test_what_a_sweep_says_on_its_way(tmp_path: Path, goldens: Goldens) -> None:
     goldens.check_text("outputs/sweep", text)
 
 
-def test_what_help_says(goldens: Goldens) -> None:
-    parts = [said(*command, "--help") for command in COMMANDS]
-    goldens.check_text("outputs/help", "\n".join(parts))
+def test_the_page_of_help_is_what_help_says(goldens: Goldens) -> None:
+    parts = ["# Commands and options\n\nWhat `--help` says of each command.\n"]
+    for command in COMMANDS:
+        name = " ".join(("agentx-replay", *command))
+        text = finished(*command, "--help", COLUMNS="80").stdout
+        parts.append(f"## {name}\n\n```text\n{text}```\n")
+    goldens.check_page("help", "\n".join(parts))

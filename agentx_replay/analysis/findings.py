@@ -161,7 +161,7 @@ _LESS_GATHERING = (
     "let proxies pass events on at once: haproxy `option http-no-delay`, nginx `proxy_buffering "
     "off`, lighttpd `server.stream-response-body = 2`, and no compression of event streams"
 )
-_TO_DO = "stop what else runs on this machine, or give the run more --workers"
+_TO_DO = "stop what else runs on this machine; beyond 64 sessions more --workers help, too"
 _TELL_TOKENS = "have the server tell usage in every event (vLLM: `continuous_usage_stats`)"
 
 

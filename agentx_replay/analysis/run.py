@@ -31,6 +31,11 @@ class Run:
     refused: Mapping[Measurement, str] = field(default_factory=dict)
 
     @property
+    def starts(self) -> int:
+        """How many starts of each level were asked for."""
+        return int(self.sweep.get("starts", 1))
+
+    @property
     def curve_points(self) -> list[Point]:
         """The points that are on the curve, each start by itself."""
         return [point for point in self.points if point.on_curve is not None]

@@ -7,12 +7,13 @@ import errno
 import importlib
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
 from agentx_replay import __version__
 from agentx_replay.cli import loaded
-from agentx_replay.cli.output import escaped, reader_gone, silence
+from agentx_replay.cli.output import escaped, reader_gone, say_document, silence
 from agentx_replay.errors import UsageError
 
 _COMMANDS = {
@@ -28,7 +29,13 @@ _COMMANDS = {
 
 
 class _LazyGroup(click.Group):
-    """Imports a command's module when the command is asked for."""
+    """Imports a command's module when the command is asked for; click suggests names out of
+    ``commands``.
+    """
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self.commands = {name: click.Command(name) for name in _COMMANDS}
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(_COMMANDS)
@@ -80,10 +87,12 @@ def run_command_line() -> None:
         # Outside its standalone mode click returns the code of an Exit instead of raising it.
         sys.exit(cli(standalone_mode=False) or 0)
     except UsageError as error:
+        _say_as_json(error.code, error.what, error.what_to_do)
         what = f"agentx-replay: {error.what.rstrip('.')} [{error.code}]."
         click.echo(escaped(f"{what}\n{_sentence(error.what_to_do)}"), err=True)
         sys.exit(error.exit_code)
     except click.ClickException as error:
+        _say_as_json("usage", error.format_message(), "see --help")
         error.show()
         sys.exit(error.exit_code)
     except click.Abort as error:
@@ -95,6 +104,12 @@ def run_command_line() -> None:
         if error.errno == errno.ENOSPC:
             click.echo("agentx-replay: there is no space to print to.", err=True)
         sys.exit(1)
+
+
+def _say_as_json(code: str, what: str, what_to_do: str) -> None:
+    """Say an error as JSON too, on standard output, where ``--json`` asks for it."""
+    if "--json" in sys.argv:
+        say_document({"error": {"code": code, "what": what, "what_to_do": what_to_do}})
 
 
 def _sentence(text: str) -> str:

@@ -90,6 +90,8 @@ def _settings(base: Settings) -> Settings:
     scenario = load_scenario(given["scenario"]) if "scenario" in given else base.scenario
     override = given.get("override", ())
     rules = [each for each in override if each != ALONE]
+    if "window" in given:
+        rules.append(f"window_s={given['window']}")
     if ALONE in override and not base.resume:
         raise UsageError(
             "override-alone-without-resume",

@@ -17,6 +17,7 @@ from agentx_replay.cli.values import (
     Real,
     Seconds,
     Speeds,
+    Tag,
     Text,
     Tokens,
     Whole,
@@ -24,7 +25,7 @@ from agentx_replay.cli.values import (
 )
 from agentx_replay.errors import UsageError, shown
 from agentx_replay.given_files import read_given
-from agentx_replay.scenario import MOST_TOML_BYTES, parsed_toml
+from agentx_replay.scenario import MOST_TOML_BYTES, parsed_toml, rule_names
 
 ALONE = ""
 """What ``--override`` without a value gives."""
@@ -105,9 +106,11 @@ _TABLE = {
         _row("run plan", "--scenario", **_SCENARIO, help=f"{_SCENARIOS}."),
         _row("sweep", "--scenario", **_SCENARIO, help=f"{_SCENARIOS}, "
              "and look without --url, --concurrency and --override."),
+        _row(_PLAN, "--window", type=Seconds(0.001), metavar="DURATION",
+             help="Measure for so long, as --override window_s does: 60s, 5m, 1h."),
         _row(_PLAN, "--override", **_MANY, is_flag=False, flag_value=ALONE, metavar="RULE=VALUE",
              help="Change one rule; recorded, not comparable any more. Bare: let --resume go on "
-             "although something has changed."),
+             f"although something has changed. Rules: {', '.join(rule_names())}."),
         _row(_RUN, "--max-context", **_TOKENS, help="Leave out sessions that need more. Default: "
              "what the server says it holds."),
         _row("plan", "--max-context", **_TOKENS,
@@ -174,6 +177,9 @@ _TABLE = {
     "Running and reporting": (
         _row(_RUN, "--out", type=NamedPath(path_type=Path), metavar="DIR",
              help="Default: results/TIME."),
+        _row(_RUN, "--note", type=Text(), metavar="TEXT", help="Put a note on record and page."),
+        _row(_RUN, "--tag", **_MANY, type=Tag(), metavar="KEY=VALUE",
+             help="Put a tag on record and page; repeatable."),
         _row("sweep", "--resume", **_FLAG, help="Go on with the run in --out, by its options."),
         _row("sweep", "--again", **_FLAG,
              help="With --resume: measure complete levels that are not valid again."),

@@ -49,6 +49,7 @@ def plan(
     concurrency: tuple[int, ...],
     scenario: str,
     override: tuple[str, ...],
+    window: float | None,
     traces: Path | None,
     starts: int | None,
     lanes: bool,
@@ -61,9 +62,10 @@ def plan(
     \b
     agentx-replay plan --scenario agentx --concurrency 8
     """
+    windows = [] if window is None else [f"window_s={window}"]
     settings = Settings(
         traces=traces or shipped_directory("traces"),
-        scenario=with_overrides(load_scenario(scenario), override),
+        scenario=with_overrides(load_scenario(scenario), [*override, *windows]),
         concurrency=concurrency,
         starts=starts or 1,
         virtual=simulate,

@@ -118,6 +118,8 @@ def generate(file: Path, sessions: int, seed: int, shape: str) -> None:
             f"{file} is not named like a corpus",
             "use a name in .jsonl or .jsonl.gz",
         )
+    if file.exists():
+        raise UsageError("corpus-exists", f"{file} exists", "remove it, or name a file that is new")
     from agentx_replay.traces.generate import LARGE, MEDIUM, SMALL, generate_corpus, write_corpus
 
     limits = {"small": SMALL, "medium": MEDIUM, "large": LARGE}[shape]

@@ -6,13 +6,13 @@ a list, ``wanted`` what a message calls them.
 """
 
 import math
-import re
 from collections.abc import Mapping
 from typing import Any
 
 import click
 
 from agentx_replay.errors import UsageError, shown
+from agentx_replay.wording import UNITS_S, UNITS_TOKENS, in_units
 
 MOST_LANES = 10_000
 """Lanes of one level: five times what one machine was ever shown to drive."""
@@ -76,19 +76,6 @@ class Real(click.FloatRange):
         return super().convert(value, param, ctx)
 
 
-_UNITS_S = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
-_WITH_UNIT = re.compile(r"([0-9.]+)\s*([A-Za-z]+)")
-
-
-def _in_units(value: Any, units: Mapping[str, float]) -> Any:
-    """Return a number with a unit, such as ``90s``, as the number it is; anything else as it is."""
-    found = _WITH_UNIT.fullmatch(value.strip()) if isinstance(value, str) else None
-    amount = number(found[1]) if found else None
-    if not found or amount is None or found[2] not in units:
-        return value
-    return round(amount * units[found[2]], 9)
-
-
 class Seconds(Real):
     """A duration in seconds: a number, or one with a unit, as in 90s, 5m or 1h."""
 
@@ -100,7 +87,7 @@ class Seconds(Real):
 
     def convert(self, value: Any, param: _Parameter, ctx: _Context) -> float:
         """Refuse what is no duration, "nan" included."""
-        found = float(super().convert(_in_units(value, _UNITS_S), param, ctx))
+        found = float(super().convert(_in_units(value, UNITS_S), param, ctx))
         if not math.isfinite(found):
             self.fail(f"{value} is not a duration.", param, ctx)
         return found
@@ -116,10 +103,30 @@ class Tokens(Whole):
 
     def convert(self, value: Any, param: _Parameter, ctx: _Context) -> Any:
         """Read a ``k`` as thousands, an ``M`` as millions."""
-        found = _in_units(value, {"k": 1e3, "K": 1e3, "M": 1e6})
+        found = _in_units(value, UNITS_TOKENS)
         if isinstance(found, float) and found.is_integer():
             found = int(found)
         return super().convert(found, param, ctx)
+
+
+def _in_units(value: Any, units: Mapping[str, float]) -> Any:
+    """Return a text that has a unit as the number it is; anything else as it is."""
+    found = in_units(value, units) if isinstance(value, str) else None
+    return value if found is None else found
+
+
+class Tag(click.ParamType[str]):
+    """``KEY=VALUE``."""
+
+    name = "tag"
+
+    def convert(self, value: Any, _: _Parameter, __: _Context) -> str:
+        key, equals, text = str(value).partition("=")
+        if not key.strip() or not equals:
+            raise UsageError(
+                "tag-without-value", f"--tag {shown(value)} has no value", "write --tag KEY=VALUE"
+            )
+        return f"{key.strip()}={text.strip()}"
 
 
 class NamedPath(click.Path):

@@ -65,20 +65,21 @@ def _address(host: str) -> str:
 def parse_base_url(text: str) -> BaseUrl:
     """Return the base that ``text`` names.
 
-    With no path, ``/v1`` is meant; a trailing slash, or ``/chat/completions`` pasted along, is
-    dropped; any other path is taken as it stands. Raises UsageError for what is not an http(s)
-    URL, and for credentials or a query inside it, which it never repeats.
+    With no scheme http is meant, with no path ``/v1``; a trailing slash, or ``/chat/completions``
+    pasted along, is dropped; any other path is taken as it stands. Raises UsageError for what is
+    not an http(s) URL, and for credentials or a query inside it, which it never repeats.
     """
+    text = text.strip() if "://" in text else f"http://{text.strip()}"
     query = _QUERY.search(text)
     if query:
         raise UsageError(
             "url-with-query",
-            f"the URL {redacted(text[: query.start()].strip())} goes on with a query or fragment "
+            f"the URL {redacted(text[: query.start()])} goes on with a query or fragment "
             f"({query[0]}…), which would not be sent",
             "leave it out, and put what it says into --header or --body",
         )
-    parts, port = _split(text.strip())
-    if parts.scheme not in _PORTS or not parts.hostname or _UNSAFE.search(text.strip()):
+    parts, port = _split(text)
+    if parts.scheme not in _PORTS or not parts.hostname or _UNSAFE.search(text):
         raise UsageError(
             "url-not-of-server",
             f"{redacted(text)!r} is not the URL of a server",

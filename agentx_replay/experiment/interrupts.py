@@ -13,6 +13,8 @@ _ONCE_MORE = "(once more to leave at once)"
 DRAINING = f"stopping: draining what is in flight {_ONCE_MORE}"
 WHEN_WRITTEN = f"stopping when this level is written {_ONCE_MORE}"
 
+LEFT = "left at once: complete levels are kept, and of this one what had ended 5 s ago"
+
 
 class Interrupts:
     """Heeds signals from where a level begins until its point is written, so that none is lost and
@@ -65,6 +67,7 @@ class Interrupts:
 
     def _on_signal(self, _: int, __: FrameType | None) -> None:
         if self.came:
+            self._say(LEFT)
             os._exit(INTERRUPTED_EXIT_CODE)
         self.came = True
         if self._drain is not None:

@@ -67,6 +67,8 @@ class Settings:
     tool_messages: bool = False
     live_history: bool = False
     workers: int | None = None
+    note: str | None = None
+    tag: tuple[str, ...] = ()
     out: Path = field(default_factory=lambda: Path("results") / time.strftime("%Y%m%d-%H%M%S"))
     command: tuple[str, ...] = ()
     resume: bool = False

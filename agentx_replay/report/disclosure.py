@@ -41,12 +41,21 @@ def disclosure_section(run: Run, curve: Curve) -> Section:
             ("Prompts, as calibrated", in_words(part_of(sweep, "calibration"))),
             *([("Prompts", _LIVE_HISTORY)] if sweep.get("live_history") else []),
             ("Server, as it told", in_words(part_of(sweep, "target"))),
+            *_own_words(part_of(run.sweep, "settings")),
             ("Begun", started(run, "%Y-%m-%d %H:%M:%S UTC") or "unknown"),
             ("Client", in_words({**part_of(sweep, "host"), **part_of(sweep, "versions")})),
             ("Command", f"agentx-replay {told}"),
             ("Who measured?", "That is for whoever shows this page to say."),
         ],
     )
+
+
+def _own_words(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return what whoever ran it noted (``--note``, ``--tag``)."""
+    tags = settings.get("tag")
+    told = [settings.get("note"), *(tags if isinstance(tags, list) else [])]
+    texts = [each for each in told if isinstance(each, str)]
+    return [("Note", ", ".join(texts))] if texts else []
 
 
 _LATENCY = (

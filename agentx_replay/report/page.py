@@ -92,7 +92,7 @@ def page(run: Run, curve: Curve) -> str:
         cards=_cards(curve, run.points) if curve.points else [],
         before_levels=[
             _curve_section(curve, run.points),
-            starts_section(curve, run.points),
+            starts_section(curve, run.starts),
             points_section(run.points, [*unmeasured_lines(run), *go_on_lines(run)]),
             _latency_section(run),
         ],

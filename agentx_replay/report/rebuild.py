@@ -68,7 +68,7 @@ class Report:
         sections = [
             points_section(run.points),
             targets_section(curve, run.points),
-            starts_section(curve, run.points),
+            starts_section(curve, run.starts),
             Section("Findings", reasons=run_lines(run.points)),
             *evidence_sections(run),
             lanes_section(run),

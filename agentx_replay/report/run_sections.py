@@ -388,7 +388,7 @@ def uncertainty(curves: Sequence[Curve]) -> str:
     return " ".join(said if all(several) else [*said, _ONE_START])
 
 
-def starts_section(curve: Curve, points: Sequence[Point]) -> Section:
+def starts_section(curve: Curve, asked: int) -> Section:
     """Return how far starts lie apart: a row for each level with several valid ones."""
     unit = throughput_unit(curve.gpus, curve.headline_is)
     number = (f"{CONFIDENCE:.0%}", "range %")
@@ -398,13 +398,12 @@ def starts_section(curve: Curve, points: Sequence[Point]) -> Section:
         if intervals is None:
             continue
         starts = list(curve.starts[point.concurrency].values())
-        measured = sum(each.concurrency == point.concurrency for each in points)
         speeds = [each.interactivity for each in starts]
         throughputs = [each.throughput for each in starts]
         rows.append(
             [
                 str(point.concurrency),
-                f"{len(starts)} of {measured}",
+                f"{len(starts)} of {asked}",
                 *_around(point.interactivity, speeds, intervals.interactivity),
                 *_around(point.throughput, throughputs, intervals.throughput),
             ]

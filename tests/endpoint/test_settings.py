@@ -20,6 +20,7 @@ URL = BaseUrl("http", "h", 80, "/v1")
         ("http://h/v1/chat/completions", "http://h/v1"),
         ("https://H.example/api/v3", "https://h.example/api/v3"),
         ("https://h:443", "https://h/v1"),
+        ("h:8000", "http://h:8000/v1"),
         ("http://[::1]:9", "http://[::1]:9/v1"),
     ],
 )
@@ -28,7 +29,7 @@ def test_a_url_is_understood_with_or_without_its_path(text: str, printed: str) -
 
 
 @pytest.mark.parametrize(
-    "text", ["", "h:8000", "ftp://h", "http://", "http://h:x", "http://h:99999", "http://h/a b"]
+    "text", ["", "ftp://h", "http://", "http://h:x", "http://h:99999", "http://h/a b"]
 )
 def test_what_is_no_url_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="give it as http://HOST:PORT"):
@@ -39,6 +40,9 @@ def test_credentials_in_a_url_are_refused_and_not_repeated() -> None:
     with refuses("url-with-password") as raised:
         parse_base_url("http://me:secret@h:8000")
     assert "secret" not in str(raised.value)
+    with refuses("url-with-password") as raised:
+        parse_base_url("me:secret@h:8000")
+    assert "secret" not in str(raised.value)
     for way_out in ("http://***@h:8000", "OPENAI_API_KEY", "--api-key-env", "--header"):
         assert way_out in str(raised.value)
 
@@ -48,7 +52,7 @@ def test_credentials_in_a_url_are_refused_and_not_repeated() -> None:
     [
         ("http://me:secret@h:8000", r"http://\*\*\*@h:8000 carries a user name or password"),
         ("http://h/metrics?key=secret", r"goes on with a query or fragment \(\?…\), which would"),
-        ("h:8000", "'h:8000' is not the URL of a server"),
+        ("ftp://h", "'ftp://h' is not the URL of a server"),
     ],
 )
 def test_of_a_metrics_page_it_is_said_what_a_page_can_be_sent(text: str, told: str) -> None:

@@ -131,7 +131,7 @@ def test_every_level_of_several_starts_is_a_row_with_its_interval(tmp_path: Path
     # The mean speed is √(40 · 60) = 48.99, 40 lies 18.4 % below it and 60 22.5 % above. The two lie
     # ln 1.5 = 0.4055 apart: 12.706 · 0.4055 / 2 = 2.576, so 48.99 / 13.14 and 48.99 · 13.14.
     # Throughput likewise: √(9,000 · 11,000) = 9,950, ln 11/9 = 0.2007, a factor of e^1.2749.
-    assert [list(row) for row in starts_section(found.curve, found.run.points).rows] == [
+    assert [list(row) for row in starts_section(found.curve, 3).rows] == [
         ["16", "2 of 3", "49.0", "[3.73, 644]", "-18.4 +22.5", "9,950", "[2,781, 35,603]",
          "-9.5 +10.6"],
     ]  # fmt: skip
@@ -146,7 +146,7 @@ def test_one_start_has_no_interval_anywhere(tmp_path: Path) -> None:
     plain = found.plain()["curve"]
     assert [level["intervals"] for level in plain["levels"]] == [None, None]
     assert [value["interval"] for value in plain["at"]] == [None, None]
-    assert not starts_section(found.curve, found.run.points).has_words
+    assert not starts_section(found.curve, 3).has_words
     assert ONE in found.write().read_text()
 
 
