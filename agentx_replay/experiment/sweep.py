@@ -125,7 +125,6 @@ class Sweep:
     def _part(self, plan: Plan) -> Part:
         """Return a level as one process plays it."""
         from agentx_replay.experiment.part import Part
-        from agentx_replay.experiment.workers import workers_for
 
         settings, attempt = self._settings, self._resumptions
         later = f"-s{plan.start}" if plan.start > 1 else ""
@@ -140,6 +139,8 @@ class Sweep:
         )
 
     def _workers(self, plan: Plan) -> int:
+        from agentx_replay.experiment.workers import workers_for
+
         return workers_for(plan.concurrency, self._settings.workers, self._target.timestamps)
 
     def _facts(self, plan: Plan) -> PointFacts:
