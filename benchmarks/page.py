@@ -28,7 +28,7 @@ from record_cases import SECOND, dispatch, prompt, response  # noqa: E402
 
 from agentx_replay.analysis.facts import Conduct, Rules  # noqa: E402
 from agentx_replay.analysis.point import PointFacts, facts_document  # noqa: E402
-from agentx_replay.analysis.window import Window  # noqa: E402
+from agentx_replay.analysis.responses import Window  # noqa: E402
 from agentx_replay.replay.ports import Dispatch, Response  # noqa: E402
 from agentx_replay.report.rebuild import Report  # noqa: E402
 from agentx_replay.results.layout import Measurement  # noqa: E402

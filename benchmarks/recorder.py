@@ -17,9 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from agentx_replay.analysis.responses import records_of
+from agentx_replay.analysis.responses import Window, records_of
 from agentx_replay.analysis.tokens import latency_series
-from agentx_replay.analysis.window import Window
 from agentx_replay.prompts.prompt import Prompt
 from agentx_replay.replay.ports import Dispatch, Phase, Response, Status
 from agentx_replay.results.histograms import write_log

@@ -25,7 +25,7 @@ import orjson
 import pyarrow as pa
 
 from agentx_replay.analysis.point import stored_point
-from agentx_replay.analysis.window import MEASURED_STATUSES
+from agentx_replay.analysis.responses import MEASURED_STATUSES
 from agentx_replay.results.run_directory import StoredPoint, read_points
 
 _TRUTH_BYTES = 400_000_000

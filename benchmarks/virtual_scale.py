@@ -36,9 +36,8 @@ from agentx_replay.analysis.facts import Conduct, Rules  # noqa: E402
 from agentx_replay.analysis.findings import Kind  # noqa: E402
 from agentx_replay.analysis.findings import fidelity as broken  # noqa: E402
 from agentx_replay.analysis.point import PointFacts, measure_point, point_document  # noqa: E402
-from agentx_replay.analysis.responses import records_of  # noqa: E402
+from agentx_replay.analysis.responses import Window, records_of  # noqa: E402
 from agentx_replay.analysis.tokens import latency_series  # noqa: E402
-from agentx_replay.analysis.window import Window  # noqa: E402
 from agentx_replay.experiment.conformity import level_fidelity  # noqa: E402
 from agentx_replay.experiment.prompting import Prompting  # noqa: E402
 from agentx_replay.plan.graph import SessionGraph  # noqa: E402

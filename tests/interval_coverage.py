@@ -18,6 +18,7 @@ from virtual_replay import Log
 
 from agentx_replay.analysis.curve import CurvePoint, target_value
 from agentx_replay.analysis.metrics import summarise
+from agentx_replay.analysis.responses import Window
 from agentx_replay.analysis.starts import (
     Interval,
     interval_of,
@@ -27,7 +28,6 @@ from agentx_replay.analysis.starts import (
     spread,
 )
 from agentx_replay.analysis.tokens import token_figures
-from agentx_replay.analysis.window import Window
 from agentx_replay.experiment.prompting import Prompting, wording_of
 from agentx_replay.experiment.sessions import SessionSource
 from agentx_replay.plan.plan import GraphLibrary, Plan

@@ -14,8 +14,7 @@ from record_cases import SECOND, dispatch, prompt, response, write_rows
 
 from agentx_replay.analysis.facts import Conduct, Rules
 from agentx_replay.analysis.point import PointFacts, measure_point, point_document
-from agentx_replay.analysis.responses import records_of
-from agentx_replay.analysis.window import Window
+from agentx_replay.analysis.responses import Window, records_of
 from agentx_replay.replay.ports import Dispatch, PlayRecord, Response, Status
 from agentx_replay.results.layout import Measurement
 from agentx_replay.results.recorder import Recorder

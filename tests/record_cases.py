@@ -11,9 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from agentx_replay.analysis.metrics import PointSummary, summarise
-from agentx_replay.analysis.responses import Events, Records, records_of
+from agentx_replay.analysis.responses import Events, Records, Window, records_of
 from agentx_replay.analysis.tokens import token_figures
-from agentx_replay.analysis.window import Window
 from agentx_replay.prompts.prompt import Prompt
 from agentx_replay.replay.ports import Dispatch, Phase, PlayRecord, Response, Status
 from agentx_replay.results.layout import Measurement

@@ -10,8 +10,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from agentx_replay.analysis.cost import Advantage, advantage
-from agentx_replay.analysis.curve import NOT_REACHED, Curve, TargetValue, curve_of
-from agentx_replay.analysis.mix import MIX_PARTS, MixSummary, largest_gap, pooled, summary
+from agentx_replay.analysis.curve import (
+    DEFINITIONS,
+    NOT_REACHED,
+    Curve,
+    Definition,
+    TargetValue,
+    curve_of,
+    value_at,
+)
 from agentx_replay.analysis.run import Run
 from agentx_replay.analysis.same_work import (
     Fact,
@@ -21,7 +28,6 @@ from agentx_replay.analysis.same_work import (
     same_records,
     same_work,
 )
-from agentx_replay.analysis.sensitivity import DEFINITIONS, Definition, value_at
 from agentx_replay.analysis.starts import (
     ONE_START,
     Interval,
@@ -30,6 +36,7 @@ from agentx_replay.analysis.starts import (
     spread,
     starts_needed,
 )
+from agentx_replay.analysis.workload import MIX_PARTS, MixSummary, largest_gap, pooled, summary
 from agentx_replay.errors import UsageError
 
 

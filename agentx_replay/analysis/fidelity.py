@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from agentx_replay.analysis.window import MEASURED_STATUSES, Window
+from agentx_replay.analysis.responses import MEASURED_STATUSES, Window
 
 _NS_PER_MS = 1_000_000
 

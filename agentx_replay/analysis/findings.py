@@ -18,8 +18,8 @@ from agentx_replay.analysis.instrument import CPU_SPAN_S, STALL_NS, InstrumentRe
 from agentx_replay.analysis.itl_error import BURST_SHARE, ItlError
 from agentx_replay.analysis.metrics import Counts, PointSummary, PromptLengths
 from agentx_replay.analysis.server import CacheAgreement
-from agentx_replay.analysis.steadiness import SETTLED_WITHIN
 from agentx_replay.analysis.throughput import SHORT_WINDOW_S
+from agentx_replay.analysis.workload import SETTLED_WITHIN
 from agentx_replay.results.layout import Measurement
 from agentx_replay.results.run_directory import PointStatus
 from agentx_replay.wording import beyond, counted

@@ -14,8 +14,15 @@ from numpy.typing import NDArray
 
 from agentx_replay.analysis.latency import present, response_itl, send_lag_ns, ttft_ns
 from agentx_replay.analysis.percentiles import percentiles
-from agentx_replay.analysis.responses import Floats, Mask, Responses
-from agentx_replay.analysis.window import Window, happened_in, measured, sent_in
+from agentx_replay.analysis.responses import (
+    Floats,
+    Mask,
+    Responses,
+    Window,
+    happened_in,
+    measured,
+    sent_in,
+)
 from agentx_replay.results.histograms import Series
 
 _NS = 1_000_000_000

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from agentx_replay.analysis.arrivals import Counts
-from agentx_replay.analysis.responses import Events, Floats, Mask, Responses, TimedTokens
+from agentx_replay.analysis.responses import Counts, Events, Floats, Mask, Responses, TimedTokens
 from agentx_replay.results.sums import begins
 
 

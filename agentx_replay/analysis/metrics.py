@@ -22,8 +22,7 @@ from agentx_replay.analysis.latency import (
     ttft_ns,
 )
 from agentx_replay.analysis.percentiles import Distribution, distribution, percentiles
-from agentx_replay.analysis.responses import Floats, Responses
-from agentx_replay.analysis.steadiness import Halves, PlayWeights, halves, play_weights
+from agentx_replay.analysis.responses import Floats, Responses, Window, measured, sent_in
 from agentx_replay.analysis.throughput import (
     Rates,
     cache_hit,
@@ -31,7 +30,7 @@ from agentx_replay.analysis.throughput import (
     rates,
 )
 from agentx_replay.analysis.tokens import TokenFigures
-from agentx_replay.analysis.window import Window, measured, sent_in
+from agentx_replay.analysis.workload import Halves, PlayWeights, halves, play_weights
 
 _NS = 1_000_000_000
 

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from agentx_replay.analysis import findings as rules
-from agentx_replay.analysis.bootstrap import LaneTokens, lane_tokens
 from agentx_replay.analysis.facts import Conduct, Rules
 from agentx_replay.analysis.fidelity import Fidelity
 from agentx_replay.analysis.findings import Finding, Kind
@@ -25,27 +24,30 @@ from agentx_replay.analysis.instrument import (
 )
 from agentx_replay.analysis.latency import end_to_end_ns, present, response_itl, ttft_ns
 from agentx_replay.analysis.metrics import PointSummary, PromptLengths, speeds, summarise
-from agentx_replay.analysis.mix import Mix, mix_of
 from agentx_replay.analysis.percentiles import Distribution, Spread, spread
-from agentx_replay.analysis.responses import Records, Responses, records_of
-from agentx_replay.analysis.server import (
-    CacheAgreement,
-    Metrics,
-    cache_agreement,
-    metrics_of,
-    speculation,
-)
-from agentx_replay.analysis.server_facts import ServerFacts, server_facts
-from agentx_replay.analysis.throughput import Throughput, headline_of
-from agentx_replay.analysis.timeline import timeline_of
-from agentx_replay.analysis.tokens import TokenFigures, token_figures
-from agentx_replay.analysis.window import (
+from agentx_replay.analysis.responses import (
+    Records,
+    Responses,
     Window,
     happened_in,
     in_window_set,
     measured,
     observed_window,
+    records_of,
 )
+from agentx_replay.analysis.server import (
+    CacheAgreement,
+    Metrics,
+    ServerFacts,
+    cache_agreement,
+    metrics_of,
+    server_facts,
+    speculation,
+)
+from agentx_replay.analysis.throughput import Throughput, headline_of
+from agentx_replay.analysis.timeline import timeline_of
+from agentx_replay.analysis.tokens import TokenFigures, token_figures
+from agentx_replay.analysis.workload import LaneTokens, Mix, lane_tokens, mix_of
 from agentx_replay.errors import UsageError
 from agentx_replay.results.documents import typed
 from agentx_replay.results.layout import Measurement, point_file

@@ -8,8 +8,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from agentx_replay.analysis.point import Point, stored_point
-from agentx_replay.analysis.responses import REQUEST_COLUMNS, Requests, requests_of
+from agentx_replay.analysis.responses import (
+    REQUEST_COLUMNS,
+    Requests,
+    Window,
+    in_window_set,
+    measured,
+    requests_of,
+)
 from agentx_replay.analysis.throughput import Headline, headline_of
 from agentx_replay.errors import UsageError
 from agentx_replay.results.layout import Measurement, measurement_of
@@ -113,3 +122,44 @@ def _with_gpus(point: Point, gpus: int | None) -> Point:
 def read_requests(stored: StoredPoint) -> Requests:
     """Return a point's requests without their token events."""
     return requests_of(stored.stored_requests().groups(REQUEST_COLUMNS))
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """``requests`` sent to a server, and the input and output ``tokens`` of those that ended well,
+    as it counts them.
+    """
+
+    requests: int
+    tokens: int
+
+
+def served(requests: Requests, window: Window, servers: int) -> tuple[Served, ...]:
+    """Return what each of ``servers`` did, in their order."""
+    sent = in_window_set(requests, window)
+    well = sent & measured(requests)
+    tokens = np.nan_to_num(requests.prompt_tokens) + np.nan_to_num(requests.completion_tokens)
+    of = requests.replica
+    return tuple(
+        Served(int((sent & (of == each)).sum()), int(tokens[well & (of == each)].sum()))
+        for each in range(servers)
+    )
+
+
+def urls_of(run: Run) -> Sequence[str]:
+    """Return the servers of a run that has several, in their order; none where it has one."""
+    target = run.sweep.get("target")
+    url = target.get("url") if isinstance(target, dict) else None
+    return list(map(str, url)) if isinstance(url, list) and len(url) > 1 else []
+
+
+def served_by_level(run: Run) -> dict[Measurement, tuple[Served, ...]]:
+    """Return what each server did at each level whose window opened; none for a single server."""
+    servers = len(urls_of(run))
+    if not servers:
+        return {}
+    return {
+        point.measurement: served(read_requests(point.stored), window, servers)
+        for point in run.points
+        if point.stored is not None and (window := point.facts.window) is not None
+    }

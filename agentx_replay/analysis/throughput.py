@@ -13,9 +13,8 @@ from typing import Literal
 
 import numpy as np
 
-from agentx_replay.analysis.responses import Floats, Mask, Responses
+from agentx_replay.analysis.responses import Floats, Mask, Responses, Window, happened_in, measured
 from agentx_replay.analysis.tokens import TokenFigures
-from agentx_replay.analysis.window import Window, happened_in, measured
 
 _NS = 1_000_000_000
 WORTH_EXPLAINING = 0.03

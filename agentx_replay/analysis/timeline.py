@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from agentx_replay.analysis.responses import Floats, Mask, Requests
-from agentx_replay.analysis.window import Window, measured
+from agentx_replay.analysis.responses import Floats, Mask, Requests, Window, measured
 
 _NS = 1_000_000_000
 

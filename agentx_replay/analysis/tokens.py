@@ -24,8 +24,16 @@ from agentx_replay.analysis.latency import (
     usual_tokens,
 )
 from agentx_replay.analysis.percentiles import Tally
-from agentx_replay.analysis.responses import Events, Floats, Records
-from agentx_replay.analysis.window import Window, happened_in, in_window_set, measured, sent_in
+from agentx_replay.analysis.responses import (
+    Events,
+    Floats,
+    Records,
+    Window,
+    happened_in,
+    in_window_set,
+    measured,
+    sent_in,
+)
 from agentx_replay.results.histograms import Series
 from agentx_replay.results.sums import begins
 

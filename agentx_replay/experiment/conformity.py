@@ -27,7 +27,7 @@ from agentx_replay.analysis.fidelity import (
     fidelity,
     without_prefixes,
 )
-from agentx_replay.analysis.window import Window
+from agentx_replay.analysis.responses import Window
 from agentx_replay.experiment.cut_off import cut_off_plays, lanes_on_record, with_live_plays
 from agentx_replay.plan.graph import Conversation, Turn, TurnId
 from agentx_replay.plan.plan import Plan, PlannedPlay

@@ -22,10 +22,9 @@ from agentx_replay.analysis.point import (
     measure_point,
     point_document,
 )
-from agentx_replay.analysis.responses import records_of
+from agentx_replay.analysis.responses import Window, records_of
 from agentx_replay.analysis.server import Metrics, speculation
 from agentx_replay.analysis.tokens import latency_series
-from agentx_replay.analysis.window import Window
 from agentx_replay.experiment.conformity import level_fidelity
 from agentx_replay.experiment.interrupts import Interrupts
 from agentx_replay.experiment.live_view import ProgressSnapshot, together

@@ -9,9 +9,8 @@ from dataclasses import astuple, dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from agentx_replay.analysis.arrivals import arrivals_of
 from agentx_replay.analysis.latency import present, response_itl
-from agentx_replay.analysis.responses import TimedTokens
+from agentx_replay.analysis.responses import TimedTokens, arrivals_of
 from agentx_replay.replay.driver import Progress, Stage
 from agentx_replay.replay.instrument import ClientLoad
 from agentx_replay.replay.ports import Response

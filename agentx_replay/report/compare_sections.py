@@ -17,9 +17,9 @@ from agentx_replay.analysis.comparison import (
 )
 from agentx_replay.analysis.cost import dollars_per_million_tokens, tokens_per_dollar
 from agentx_replay.analysis.curve import TargetValue
-from agentx_replay.analysis.mix import MixSummary
 from agentx_replay.analysis.same_work import PlansAgainst, listed
 from agentx_replay.analysis.starts import COVERS, MOST_NEEDED, ONE_START, Interval
+from agentx_replay.analysis.workload import MixSummary
 from agentx_replay.report.brief import (
     NOT_COMPARABLE,
     Styled,

@@ -7,7 +7,6 @@ A section without anything to show has no words. Not for judging (``analysis/fin
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from agentx_replay.analysis.by_server import served_by_level, urls_of
 from agentx_replay.analysis.fidelity import Fidelity, LengthErrors
 from agentx_replay.analysis.findings import (
     MAX_CPU_SHARE,
@@ -21,9 +20,8 @@ from agentx_replay.analysis.findings import (
 )
 from agentx_replay.analysis.instrument import CPU_SPAN_S
 from agentx_replay.analysis.point import Point
-from agentx_replay.analysis.run import Run
-from agentx_replay.analysis.server import Speculation
-from agentx_replay.analysis.server_facts import ServerFacts
+from agentx_replay.analysis.run import Run, served_by_level, urls_of
+from agentx_replay.analysis.server import ServerFacts, Speculation
 from agentx_replay.analysis.throughput import worth_explaining
 from agentx_replay.report.numerals import (
     ABSENT,

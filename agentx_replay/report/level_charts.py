@@ -7,7 +7,7 @@ import numpy as np
 
 from agentx_replay.analysis.instrument import lag_p99_by_second, samples_of
 from agentx_replay.analysis.point import Point, level_metrics
-from agentx_replay.analysis.responses import Floats
+from agentx_replay.analysis.responses import Floats, Window
 from agentx_replay.analysis.run import read_requests
 from agentx_replay.analysis.server import (
     Metrics,
@@ -25,7 +25,6 @@ from agentx_replay.analysis.timeline import (
     share_over_time,
     timeline_of,
 )
-from agentx_replay.analysis.window import Window
 from agentx_replay.report.chart import Axis, Chart, linear_axis, log_axis
 from agentx_replay.results.run_directory import StoredPoint
 from agentx_replay.results.server_names import Metric

@@ -9,8 +9,14 @@ from dataclasses import asdict
 from itertools import groupby
 from typing import Any
 
-from agentx_replay.analysis.bootstrap import lanes_half_width
-from agentx_replay.analysis.curve import Curve, CurvePoint, TargetValue, curves_by_start
+from agentx_replay.analysis.curve import (
+    DEFINITIONS,
+    Curve,
+    CurvePoint,
+    TargetValue,
+    curves_by_start,
+    value_at,
+)
 from agentx_replay.analysis.findings import FAR_APART, FEW_RESPONSES, Finding, Kind
 from agentx_replay.analysis.point import (
     Point,
@@ -19,7 +25,6 @@ from agentx_replay.analysis.point import (
     run_findings,
 )
 from agentx_replay.analysis.run import Run
-from agentx_replay.analysis.sensitivity import DEFINITIONS, value_at
 from agentx_replay.analysis.starts import (
     CONFIDENCE,
     COVERS,
@@ -30,6 +35,7 @@ from agentx_replay.analysis.starts import (
     spread,
     starts_needed,
 )
+from agentx_replay.analysis.workload import lanes_half_width
 from agentx_replay.report.numerals import (
     ABSENT,
     FAR,

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from record_cases import SECOND, dispatch, recorded, response
 
-from agentx_replay.analysis.bootstrap import LaneTokens, lane_tokens, lanes_half_width
-from agentx_replay.analysis.window import Window
+from agentx_replay.analysis.responses import Window
+from agentx_replay.analysis.workload import LaneTokens, lane_tokens, lanes_half_width
 
 WINDOW = Window(0, 100 * SECOND, 100.0)
 

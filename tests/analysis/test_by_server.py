@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from made_runs import Level, make_run
 
-from agentx_replay.analysis.by_server import urls_of
-from agentx_replay.analysis.run import read_run
+from agentx_replay.analysis.run import read_run, urls_of
 
 
 @pytest.mark.parametrize(

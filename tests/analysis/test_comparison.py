@@ -16,9 +16,9 @@ from agentx_replay.analysis.comparison import (
     sensitivity_row,
 )
 from agentx_replay.analysis.cost import advantage
+from agentx_replay.analysis.curve import DEFINITIONS
 from agentx_replay.analysis.run import read_run
 from agentx_replay.analysis.same_work import Fact, PlansAgainst
-from agentx_replay.analysis.sensitivity import DEFINITIONS
 from agentx_replay.analysis.starts import Interval
 from agentx_replay.experiment.settings import Settings, Target
 from agentx_replay.experiment.sweep import Sweep

@@ -20,7 +20,7 @@ from agentx_replay.analysis.fidelity import (
     shared_between_plays,
     skipped_s,
 )
-from agentx_replay.analysis.window import Window
+from agentx_replay.analysis.responses import Window
 from agentx_replay.replay.ports import Phase, PlayRecord, Status
 
 WINDOW = Window(10 * SECOND, 20 * SECOND, 10.0)

@@ -27,9 +27,9 @@ from agentx_replay.analysis.point import (
     point_findings,
     run_findings,
 )
+from agentx_replay.analysis.responses import Window
 from agentx_replay.analysis.server import CacheAgreement
 from agentx_replay.analysis.throughput import Difference, Headline
-from agentx_replay.analysis.window import Window
 from agentx_replay.results.layout import Measurement
 from agentx_replay.results.run_directory import PointStatus
 

@@ -18,7 +18,7 @@ from agentx_replay.analysis.instrument import (
     loop_lag_series,
     ttft_shift,
 )
-from agentx_replay.analysis.window import Window
+from agentx_replay.analysis.responses import Window
 from agentx_replay.replay.instrument import SAMPLE_EVERY_NS
 
 

@@ -4,9 +4,8 @@ from typing import Any
 import pytest
 from record_cases import MS, SECOND, dispatch, prompt, recorded, response, summarised
 
-from agentx_replay.analysis.responses import Records
+from agentx_replay.analysis.responses import Records, Window, observed_window, sent_in
 from agentx_replay.analysis.tokens import latency_series
-from agentx_replay.analysis.window import Window, observed_window, sent_in
 from agentx_replay.replay.ports import ErrorCategory, Phase, Response, Status
 
 # A window of 10 s that opens 100 s after the point's origin.

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from record_cases import SECOND, dispatch, prompt, recorded, response
 
-from agentx_replay.analysis.mix import largest_gap, mix_of, pooled, summary
-from agentx_replay.analysis.window import Window, measured, sent_in
+from agentx_replay.analysis.responses import Window, measured, sent_in
+from agentx_replay.analysis.workload import largest_gap, mix_of, pooled, summary
 from agentx_replay.replay.ports import Phase, Status
 
 WINDOW = Window(0, 10 * SECOND, 10.0)

@@ -19,9 +19,9 @@ from agentx_replay.analysis.point import (
     point_row,
     stored_point,
 )
-from agentx_replay.analysis.steadiness import Halves
+from agentx_replay.analysis.responses import Window
 from agentx_replay.analysis.throughput import Rates as Throughputs
-from agentx_replay.analysis.window import Window
+from agentx_replay.analysis.workload import Halves
 from agentx_replay.replay.ports import Dispatch, Response
 from agentx_replay.results.layout import Measurement
 from agentx_replay.results.recorder import Recorder

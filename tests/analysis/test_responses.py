@@ -20,9 +20,8 @@ from record_cases import (
 from agentx_replay.analysis import responses as responses_module
 from agentx_replay.analysis.facts import Conduct, Rules
 from agentx_replay.analysis.point import Point, PointFacts, measure_point
-from agentx_replay.analysis.responses import Records, records_of
+from agentx_replay.analysis.responses import Records, Window, records_of
 from agentx_replay.analysis.tokens import latency_series
-from agentx_replay.analysis.window import Window
 from agentx_replay.replay.ports import Status
 from agentx_replay.results.histograms import write_log
 from agentx_replay.results.run_directory import PointStatus

@@ -5,15 +5,13 @@ import numpy as np
 import pytest
 from record_cases import SECOND, dispatch, events_of, recorded, response
 
-from agentx_replay.analysis.curve import TargetValue
+from agentx_replay.analysis.curve import DEFINITIONS, TargetValue, value_at
 from agentx_replay.analysis.facts import Conduct, Rules
 from agentx_replay.analysis.metrics import speeds, summarise
 from agentx_replay.analysis.point import Point, PointFacts, measure_point
-from agentx_replay.analysis.responses import Records
-from agentx_replay.analysis.sensitivity import DEFINITIONS, value_at
+from agentx_replay.analysis.responses import Records, Window
 from agentx_replay.analysis.throughput import Throughput
 from agentx_replay.analysis.tokens import itl_of_events, token_figures
-from agentx_replay.analysis.window import Window
 from agentx_replay.replay.ports import Dispatch, Response, Status
 from agentx_replay.results.run_directory import PointStatus
 

@@ -7,15 +7,17 @@ import pyarrow as pa
 import pytest
 
 from agentx_replay.analysis import findings
-from agentx_replay.analysis.server import Metrics, cache_agreement, metrics_of
-from agentx_replay.analysis.server_facts import (
+from agentx_replay.analysis.responses import Window
+from agentx_replay.analysis.server import (
+    Metrics,
     bucket_percentile,
+    cache_agreement,
     cached_from,
+    metrics_of,
     pool_tokens,
     server_facts,
 )
 from agentx_replay.analysis.timeline import Timeline
-from agentx_replay.analysis.window import Window
 from agentx_replay.results.layout import Measurement
 from agentx_replay.results.rows import batch_of
 from agentx_replay.results.schema import SERVER

@@ -3,6 +3,7 @@ import pytest
 from record_cases import server_table
 
 from agentx_replay.analysis import findings
+from agentx_replay.analysis.responses import Window
 from agentx_replay.analysis.server import (
     Samples,
     break_evens,
@@ -14,7 +15,6 @@ from agentx_replay.analysis.server import (
     speculation,
 )
 from agentx_replay.analysis.timeline import Timeline
-from agentx_replay.analysis.window import Window
 from agentx_replay.results.server_names import Metric
 
 S = 1_000_000_000

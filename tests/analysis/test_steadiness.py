@@ -8,8 +8,8 @@ from record_cases import SECOND, dispatch, recorded, response, summarised
 
 from agentx_replay.analysis.findings import window_length
 from agentx_replay.analysis.metrics import PointSummary
-from agentx_replay.analysis.steadiness import PlayWeights
-from agentx_replay.analysis.window import Window
+from agentx_replay.analysis.responses import Window
+from agentx_replay.analysis.workload import PlayWeights
 
 WINDOW = Window(0, 80 * SECOND, 80.0)
 

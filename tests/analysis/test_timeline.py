@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from record_cases import SECOND, dispatch, prompt, recorded, response
 
+from agentx_replay.analysis.responses import Window
 from agentx_replay.analysis.timeline import lane_runs, mean_alive, share_over_time, timeline_of
-from agentx_replay.analysis.window import Window
 from agentx_replay.replay.ports import Status
 
 WINDOW = Window(100 * SECOND, 110 * SECOND, 10.0)

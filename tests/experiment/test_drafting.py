@@ -4,8 +4,8 @@ from record_cases import server_rows, write_rows
 
 from agentx_replay.analysis.facts import Rules
 from agentx_replay.analysis.point import level_metrics
+from agentx_replay.analysis.responses import Window
 from agentx_replay.analysis.server import Metrics
-from agentx_replay.analysis.window import Window
 from agentx_replay.experiment.level import accept_length, with_drafting
 from agentx_replay.results.schema import SERVER
 

@@ -10,7 +10,7 @@ from record_cases import SECOND, dispatch, prompt, recorded, response
 from agentx_replay.analysis.facts import Conduct, Rules
 from agentx_replay.analysis.instrument import InstrumentReport
 from agentx_replay.analysis.point import Point, PointFacts, measure_point
-from agentx_replay.analysis.window import Window
+from agentx_replay.analysis.responses import Window
 from agentx_replay.replay.ports import ErrorCategory, Status
 from agentx_replay.report.evidence_sections import window_section
 from agentx_replay.report.run_sections import points_json, points_section, run_lines
