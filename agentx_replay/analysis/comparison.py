@@ -73,7 +73,6 @@ class Ratio:
 
     @property
     def told_apart(self) -> bool:
-        """Whether its interval excludes 1, so that one of the two may be called faster."""
         return self.interval is not None and self.interval.excludes_one
 
     @property
@@ -182,7 +181,6 @@ class Comparison:
         )
 
     def _levels_used(self, number: int) -> set[int]:
-        """Return the levels that the ratios over this run are read off; all where there is none."""
         reached = [at for at in self.targets if at.ratios[number - 1].throughput is not None]
         values = [at.values[each] for at in reached for each in (0, number)]
         used = {level for value in values for level in value.between or ()}
@@ -252,13 +250,11 @@ def _without_gpu_count(contenders: Sequence[Contender]) -> tuple[str, ...]:
 def _lacking(
     contenders: Sequence[Contender], number: Callable[[Contender], float | None]
 ) -> tuple[str, ...]:
-    """Return the runs without a number that others have; none where nobody has it."""
     names = tuple(each.name for each in contenders if number(each) is None)
     return names if len(names) < len(contenders) else ()
 
 
 def _check_pairs(contenders: Sequence[Contender], plans: Sequence[PlansAgainst]) -> None:
-    """Refuse to pair runs whose starts differ."""
     for other, of in zip(contenders[1:], plans, strict=True):
         if not of.same_where_shared:
             raise UsageError(
@@ -333,7 +329,6 @@ def _needed(ratio: float, spreads: tuple[float | None, float | None]) -> int | N
 
 
 def _mix(runs: Sequence[Run], levels: Sequence[int]) -> list[MixPart]:
-    """Compare the mixes at the common levels; over all levels where there is none."""
     mixes = [
         pooled(
             [p.mix for p in run.curve_points if p.mix and (not levels or p.concurrency in levels)]
@@ -408,7 +403,6 @@ def _sensitivity(
 def _values(
     contenders: Sequence[Contender], definition: Definition, target: float
 ) -> tuple[list[float | None], list[str | None]]:
-    """Return what each run gives at a target under a definition, and why some give nothing."""
     found = [value_at(each.run.points, definition, target) for each in contenders]
     return (
         [None if isinstance(each, str) else each.throughput for each in found],

@@ -12,14 +12,12 @@ _SECONDS_PER_HOUR = 3600
 def tokens_per_dollar(
     tokens_per_s_per_gpu: float, price_per_gpu_hour: float, utilisation: float = 1.0
 ) -> float:
-    """Throughput per GPU × 3600 × utilisation / price per GPU-hour."""
     return tokens_per_s_per_gpu * _SECONDS_PER_HOUR * utilisation / price_per_gpu_hour
 
 
 def dollars_per_million_tokens(
     tokens_per_s_per_gpu: float, price_per_gpu_hour: float, utilisation: float = 1.0
 ) -> float:
-    """Price / (throughput × 3600 × utilisation) × 10⁶."""
     return 1e6 / tokens_per_dollar(tokens_per_s_per_gpu, price_per_gpu_hour, utilisation)
 
 
@@ -46,7 +44,6 @@ class Advantage:
 def advantage(
     tokens_per_s_per_gpu: tuple[float, float], price_per_gpu_hour: tuple[float, float]
 ) -> Advantage:
-    """Return the advantage of the first system over the second."""
     throughput_ratio = tokens_per_s_per_gpu[0] / tokens_per_s_per_gpu[1]
     price_ratio = price_per_gpu_hour[1] / price_per_gpu_hour[0]
     ratio = throughput_ratio * price_ratio

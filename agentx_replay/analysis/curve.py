@@ -88,7 +88,6 @@ class TargetValue:
 
     @property
     def missed(self) -> list[StartValue]:
-        """The starts that do not reach it, if others do."""
         missed = [each for each in self.starts if each.throughput is None]
         return missed if len(missed) < len(self.starts) else []
 
@@ -124,7 +123,6 @@ class Curve:
 
 
 def curve_of(run: Run, targets: Sequence[float] = DEFAULT_TARGETS) -> Curve:
-    """Return the curve of one run."""
     by_start = curves_by_start(run.points)
     starts: dict[int, dict[int, CurvePoint]] = {}
     for start, curve in by_start.items():
@@ -232,7 +230,6 @@ def target_value(curves: Mapping[int, Sequence[CurvePoint]], target: float) -> T
 
 
 def _of_all(curves: Mapping[int, Sequence[CurvePoint]]) -> list[CurvePoint]:
-    """Return the mean curve through the levels that every start has."""
     common = set.intersection(
         *({point.concurrency for point in curve} for curve in curves.values())
     )
@@ -272,7 +269,6 @@ def throughput_at(
 
 
 def _side(points: Sequence[CurvePoint], target: float) -> Side | None:
-    """Return on which side of a target all points lie."""
     faster = {point.interactivity > target for point in points}
     if len(faster) != 1:
         return None
@@ -341,7 +337,6 @@ def value_at(points: Sequence[Point], definition: Definition, target: float) -> 
 
 
 def _throughput(rates: Rates, key: str) -> float | None:
-    """Return the throughput of the system that a definition takes, in tokens/s."""
     if key in ("uncached", "output"):
         return getattr(rates.headline, f"{key}_tokens_per_s", None)
     of = rates.headline if key == "total" else getattr(rates, key)

@@ -43,7 +43,6 @@ class Rules:
 
     @property
     def sessions_lacking(self) -> bool:
-        """Whether the corpus has fewer sessions than the scenario takes: it is another corpus."""
         if self.sessions is None or self.max_sessions is None:
             return False
         return self.sessions < self.max_sessions

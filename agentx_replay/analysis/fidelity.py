@@ -222,7 +222,6 @@ def skipped_s(plays: pa.Table) -> tuple[float | None, float | None]:
 
 
 def length_errors(counted: pa.ChunkedArray, wanted: pa.ChunkedArray) -> LengthErrors | None:
-    """Compare token counts; None where the server told none."""
     told = pc.is_valid(counted)
     numbers = counted.filter(told).to_numpy().astype(np.int64)
     if not len(numbers):
@@ -283,7 +282,6 @@ def shared_between_plays(requests: pa.Table) -> int:
 
 
 def _block_tokens(session_id: pa.ChunkedArray, block_tokens: Mapping[str, int]) -> pa.Array:
-    """Return the tokens of a block of each row's session."""
     coded = session_id.combine_chunks().dictionary_encode()
     sizes = [block_tokens[each] for each in coded.dictionary.to_pylist()]
     return pa.array(np.array(sizes, np.int64)[coded.indices.to_numpy()])

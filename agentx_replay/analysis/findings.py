@@ -51,7 +51,6 @@ class Finding:
     more: str = ""
 
     def document(self) -> dict[str, Any]:
-        """Return the finding as plain values."""
         levels = {"levels": [level._asdict() for level in self.levels]} if self.levels else {}
         more = {"more": self.more} if self.more else {}
         return {"code": self.code, "kind": self.kind.value, "text": self.text} | levels | more
@@ -92,7 +91,6 @@ def course(status: PointStatus, conduct: Conduct, *, opened: bool) -> Iterator[F
 
 
 def outcomes(counts: Counts) -> Iterator[Finding]:
-    """Judge how the requests of the window ended."""
     if not counts.sent:
         yield _invalid("nothing-sent", "no request was sent in the window")
         return
@@ -166,47 +164,22 @@ _TELL_TOKENS = "have the server tell usage in every event (vLLM: `continuous_usa
 
 
 def arrivals(of: ItlError, counts: Counts) -> Iterator[Finding]:
-    """Judge whether what happened between server and client leaves ITL and TTFT to be measured."""
+    """Judge whether what happened between server and client leaves ITL and TTFT to be measured; a
+    small effect is a warning.
+    """
     if of.in_one_arrival > MAX_SHARE * counts.measured:
         yield from _in_one_arrival(of, counts)
-    if of.gathered_error is not None and of.gathered_error > MAX_ITL_ERROR:
-        yield _invalid("arrivals-gathered", _gathered(of, of.gathered_error))
-    if of.ttft_error is not None and of.ttft_error > MAX_ITL_ERROR:
-        yield _invalid("first-tokens-gathered", _late_first(of, of.ttft_error))
+    for code, slight_code, error, text in (
+        ("arrivals-gathered", "some-arrivals-gathered", of.gathered_error, _gathered(of)),
+        ("first-tokens-gathered", "some-first-tokens-gathered", of.ttft_error, _late_first(of)),
+    ):
+        if error is not None and error > MAX_ITL_ERROR:
+            yield _invalid(code, text)
+        elif error is not None and error > SLIGHT_ITL_ERROR:
+            yield _warning(slight_code, text)
     if of.unshown_range is not None and of.unshown_range > MAX_ITL_ERROR:
         yield _invalid("tokens-unshown", _unshown(of))
-
-
-def _in_one_arrival(of: ItlError, counts: Counts) -> Iterator[Finding]:
-    """Name who is the cause; where both are, both together are over the limit."""
-    for code, who, number, remedy in (
-        (
-            "responses-in-one-arrival",
-            "",
-            of.in_one_arrival - of.read_late,
-            _LESS_GATHERING,
-        ),
-        ("responses-read-late", "client: ", of.read_late, _TO_DO),
-    ):
-        if number:
-            yield _invalid(
-                code,
-                f"{who}{number} of {counted(counts.measured, 'response')} of several tokens "
-                f"{'were read at once, late' if who else 'arrived in one read'} "
-                f"(limit {MAX_SHARE:.0%}, whoever the cause); {remedy}",
-            )
-
-
-def slight_itl_error(of: ItlError, counts: Counts) -> Iterator[Finding]:
-    """Warn of the same where it moves a P90 by little, and of reasoning that is not in it."""
-    for code, error, text in (
-        ("some-arrivals-gathered", of.gathered_error, _gathered),
-        ("some-first-tokens-gathered", of.ttft_error, _late_first),
-    ):
-        if error is not None and SLIGHT_ITL_ERROR < error <= MAX_ITL_ERROR:
-            yield _warning(code, text(of, error))
-    width = of.unshown_range
-    if width is not None and of.unshown and width <= MAX_ITL_ERROR:
+    elif of.unshown_range is not None and of.unshown:
         yield _warning("some-tokens-unshown", _unshown(of))
     if of.by_text and of.p90_s and of.by_text_most_s and of.by_text_most_s > of.p90_s:
         yield _warning(
@@ -229,7 +202,28 @@ def slight_itl_error(of: ItlError, counts: Counts) -> Iterator[Finding]:
         )
 
 
-def _gathered(of: ItlError, error: float) -> str:
+def _in_one_arrival(of: ItlError, counts: Counts) -> Iterator[Finding]:
+    """Name who is the cause; where both are, both together are over the limit."""
+    for code, who, number, remedy in (
+        (
+            "responses-in-one-arrival",
+            "",
+            of.in_one_arrival - of.read_late,
+            _LESS_GATHERING,
+        ),
+        ("responses-read-late", "client: ", of.read_late, _TO_DO),
+    ):
+        if number:
+            yield _invalid(
+                code,
+                f"{who}{number} of {counted(counts.measured, 'response')} of several tokens "
+                f"{'were read at once, late' if who else 'arrived in one read'} "
+                f"(limit {MAX_SHARE:.0%}, whoever the cause); {remedy}",
+            )
+
+
+def _gathered(of: ItlError) -> str:
+    error = of.gathered_error or 0.0
     return (
         f"somebody gathered the token events of {counted(of.gathered, 'response')}, up to "
         f"{of.most_events} in one read, which could move the P90 ITL by "
@@ -237,7 +231,8 @@ def _gathered(of: ItlError, error: float) -> str:
     )
 
 
-def _late_first(of: ItlError, error: float) -> str:
+def _late_first(of: ItlError) -> str:
+    error = of.ttft_error or 0.0
     return (
         f"somebody gathered the first token events of {counted(of.late_first, 'response')}: the "
         f"P90 TTFT could be {beyond(error, MAX_ITL_ERROR, 1)} shorter "
@@ -255,7 +250,6 @@ def _unshown(of: ItlError) -> str:
 
 
 def saturation(of: InstrumentReport) -> Iterator[Finding]:
-    """Judge whether the client was the bottleneck."""
     for code, what, shift in (
         ("client-stamps-late", "ITL", of.itl_shift),
         ("client-ttft-late", "TTFT", of.ttft_shift),
@@ -338,7 +332,6 @@ conversation and a message with."""
 
 
 def weakness(summary: PointSummary) -> Iterator[Finding]:
-    """Warn of a P90 of few responses, and of a headline far from the windowed throughput."""
     itl = summary.response_itl
     difference = summary.rates.difference if summary.rates.headline_is == "overall" else None
     if itl is not None and itl.count < FEW_RESPONSES:
@@ -385,7 +378,6 @@ def window_length(summary: PointSummary, lanes: int, window_s: float) -> Iterato
 
 
 def answers_fed_back(of: Fidelity) -> Iterator[Finding]:
-    """Warn of live history that fed back no answer, or few."""
     if not of.answers_due:
         yield _warning(
             "no-answer-due",
@@ -401,7 +393,6 @@ def answers_fed_back(of: Fidelity) -> Iterator[Finding]:
 
 
 def cache_counts(counts: Counts) -> Iterator[Finding]:
-    """Warn of responses that report more cached than prompt tokens."""
     if counts.cached_above_prompt:
         report = counted(counts.cached_above_prompt, "response reports", "responses report")
         yield _warning(
@@ -411,7 +402,6 @@ def cache_counts(counts: Counts) -> Iterator[Finding]:
 
 
 def cache_agreement(of: CacheAgreement) -> Iterator[Finding]:
-    """Warn if the server's cache counters and the responses do not agree."""
     low, high = of.least_hit - MAX_HIT_DIFFERENCE, of.most_hit + MAX_HIT_DIFFERENCE
     if of.foreign_share > MAX_FOREIGN_SHARE:
         yield _warning(
@@ -450,7 +440,6 @@ def known_before(summary: PointSummary) -> Iterator[Finding]:
 
 
 def failures(counts: Counts) -> Iterator[Finding]:
-    """Count the requests that did not end well, or were sent twice, and their errors."""
     bad = [
         f"{number} {what}"
         for number, what in (
@@ -522,7 +511,6 @@ def like_work(lengths: Mapping[int, Sequence[PromptLengths]]) -> Iterator[Findin
 
 
 def _mean_prompt(starts: Sequence[PromptLengths]) -> float:
-    """Return the mean prompt of a level over all responses of its starts, in tokens."""
     return sum(of.count * of.mean_tokens for of in starts) / sum(of.count for of in starts)
 
 
@@ -530,7 +518,6 @@ def _mean_prompt(starts: Sequence[PromptLengths]) -> float:
 
 
 def fidelity(report: Fidelity) -> Iterator[Finding]:
-    """Name what a replay must not do, and did."""
     of = report.conformity
     alive = report.trees_least == report.trees_most == report.trees_wanted
     shared = report.shared_between_plays

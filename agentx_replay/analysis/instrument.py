@@ -74,17 +74,14 @@ class Samples:
         )
 
     def within(self, window: Window) -> "Samples":
-        """Return the samples taken while the window was open."""
         return self.where(happened_in(self.at_ns, window))
 
     def by_worker(self) -> "list[Samples]":
-        """Return each worker's own samples, in order of time."""
         ordered = self.where(np.lexsort((self.at_ns, self.worker)))
         return [ordered.where(ordered.worker == worker) for worker in np.unique(self.worker)]
 
 
 def samples_of(table: pa.Table) -> Samples | None:
-    """Return the samples of ``instrument.parquet``; None where there are none."""
     names = ("worker", "at_ns", "loop_lag_ns", "cpu_ns")
     return Samples(*(table[name].to_numpy() for name in names)) if len(table) else None
 
@@ -192,7 +189,6 @@ def _every_timer(lag_ns: NDArray[np.int64]) -> tuple[NDArray[np.int64], Floats]:
 
 
 def loop_lag_series(samples: Samples, window: Window) -> Series:
-    """Return the loop lag in the window, for the histogram log."""
     inside = samples.within(window)
     return Series("loop_lag", inside.at_ns.astype(float), inside.loop_lag_ns.astype(float))
 
@@ -220,7 +216,6 @@ def _cpu_shares(own: Samples) -> list[float]:
 
 
 def _stalled_share(ok: Responses, samples: Samples) -> float | None:
-    """Return the share of responses whose worker stood still for long while they were in flight."""
     if not len(ok):
         return None
     stall_ns = longest_stall_ns(samples, ok)

@@ -165,7 +165,6 @@ def _span_ns(some: Responses) -> Floats:
 
 
 def _ttft_error(waiting_ns: Floats, first_waited_ns: Floats) -> float | None:
-    """Return how much shorter the P90 TTFT may be, relatively; None where it is 0."""
     came = ~np.isnan(waiting_ns)
     earliest_ns = np.maximum(waiting_ns - first_waited_ns, 0.0)
     p90, least = (percentiles(each[came], (0.9,))[0] for each in (waiting_ns, earliest_ns))

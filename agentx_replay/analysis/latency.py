@@ -34,7 +34,6 @@ def ttft_from_intended_ns(responses: Responses) -> Floats:
 
 
 def end_to_end_ns(responses: Responses) -> Floats:
-    """End of the stream − send."""
     return responses.end_ns - responses.send_ns
 
 
@@ -79,7 +78,6 @@ def hides_reasoning(responses: TimedTokens) -> Mask:
 
 
 def visible_tokens(responses: TimedTokens) -> Floats:
-    """Return completion tokens without the reasoning that no event brought."""
     hidden = np.where(hides_reasoning(responses), responses.reasoning_tokens, 0.0)
     return responses.completion_tokens - hidden
 
@@ -214,7 +212,6 @@ def event_weights(responses: Responses, usual: float) -> EventWeights:
 
 
 def tokens_of_events(events: Events, weights: EventWeights) -> Floats:
-    """Return the visible tokens in each event."""
     of_text = weights.a_byte[events.row] * np.nan_to_num(events.text_bytes)
     untold = weights.an_event[events.row] + of_text
     return np.where(np.isnan(events.tokens), untold, events.tokens)
@@ -228,5 +225,4 @@ def produced_tokens(events: Events, weights: EventWeights) -> Floats:
 
 
 def present(values: Floats) -> NDArray[np.float64]:
-    """Return the values that are there (not NaN)."""
     return values[~np.isnan(values)]

@@ -54,7 +54,6 @@ class Counts:
 
     @property
     def measured(self) -> int:
-        """Responses that are in the metrics."""
         return self.ok + self.length_mismatch
 
 
@@ -140,7 +139,6 @@ def summarise(
 
 
 def count(window_set: Responses) -> Counts:
-    """Count how the requests of the window's set ended."""
     by_status = Counter(window_set.status.tolist())
     categories = Counter(c for c in window_set.error_category.tolist() if c)
     usage = window_set.prompt_tokens + window_set.completion_tokens
@@ -159,7 +157,6 @@ def count(window_set: Responses) -> Counts:
 
 
 def prompt_lengths(ok: Responses) -> PromptLengths | None:
-    """Compare prompt lengths with the recording; None where the server tells none."""
     told = ok.where(~np.isnan(ok.prompt_tokens))
     if not len(told):
         return None
@@ -208,7 +205,6 @@ def _inverse(seconds: float | None) -> float | None:
 
 
 def _speed(itl_ns: Floats, share: float = 0.9) -> float | None:
-    """Return the inverse of a percentile, in tokens/s."""
     return _inverse(percentiles(itl_ns, (share,))[0] / _NS) if len(itl_ns) else None
 
 

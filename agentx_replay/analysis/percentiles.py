@@ -58,7 +58,6 @@ def _at_rank(ordered: NDArray[np.float64], upto: NDArray[np.float64], rank: floa
 def distribution(
     values_ns: NDArray[np.float64], weights: NDArray[np.float64] | None = None
 ) -> Distribution | None:
-    """Return the distribution of durations in ns, or None where there are none."""
     total = len(values_ns) if weights is None else float(np.sum(weights))
     if not total:
         return None
@@ -122,7 +121,6 @@ class Tally:
             self._sums.add(_coarse(seen), times)
 
     def seen(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the different values, rising, and the weight of each."""
         return self._sums.seen()
 
 

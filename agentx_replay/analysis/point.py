@@ -24,7 +24,7 @@ from agentx_replay.analysis.instrument import (
 )
 from agentx_replay.analysis.latency import end_to_end_ns, present, response_itl, ttft_ns
 from agentx_replay.analysis.metrics import PointSummary, PromptLengths, speeds, summarise
-from agentx_replay.analysis.percentiles import Distribution, Spread, spread
+from agentx_replay.analysis.percentiles import Spread, spread
 from agentx_replay.analysis.responses import (
     Records,
     Responses,
@@ -44,7 +44,7 @@ from agentx_replay.analysis.server import (
     server_facts,
     speculation,
 )
-from agentx_replay.analysis.throughput import Throughput, headline_of
+from agentx_replay.analysis.throughput import headline_of
 from agentx_replay.analysis.timeline import timeline_of
 from agentx_replay.analysis.tokens import TokenFigures, token_figures
 from agentx_replay.analysis.workload import LaneTokens, Mix, lane_tokens, mix_of
@@ -116,12 +116,10 @@ class Point:
 
     @property
     def concurrency(self) -> int:
-        """The concurrency level."""
         return self.facts.concurrency
 
     @property
     def measurement(self) -> Measurement:
-        """The level, and which start of it this is."""
         return Measurement(self.facts.concurrency, self.facts.start)
 
     @property
@@ -151,39 +149,33 @@ class Point:
         has no warning that follows from that.
         """
         facts, summary, instrument = self.facts, self.summary, self.instrument
+        lived, to_its_end = facts.rules.live_history, self.status not in _NOT_TO_ITS_END
         found = [*rules.course(self.status, facts.conduct, opened=summary is not None)]
-        if summary is not None:
-            found += rules.outcomes(summary.counts)
-            found += rules.observation(summary, facts.rules.window_s)
-            found += rules.arrivals(summary.itl_error, summary.counts)
-            if not facts.rules.live_history:
-                found += rules.known_before(summary)
+        found += rules.comparability(facts.rules, summary.counts if summary else None)
         if instrument is not None:
             found += rules.saturation(instrument)
-        found += rules.comparability(facts.rules, summary.counts if summary else None)
-        if summary is not None and self.status not in _NOT_TO_ITS_END:
+        if summary is not None:
+            counts = summary.counts
+            found += rules.outcomes(counts)
+            found += rules.observation(summary, facts.rules.window_s)
+            found += rules.arrivals(summary.itl_error, counts)
+            found += [] if lived else rules.known_before(summary)
+        if summary is not None and to_its_end:
             found += rules.weakness(summary)
             found += rules.window_length(summary, facts.concurrency, facts.rules.window_s)
-            found += rules.slight_itl_error(summary.itl_error, summary.counts)
-            if self.fidelity is not None and facts.rules.live_history:
-                found += rules.answers_fed_back(self.fidelity)
-            found += rules.cache_counts(summary.counts)
-            if self.agreement is not None:
-                found += rules.cache_agreement(self.agreement)
+            found += rules.answers_fed_back(self.fidelity) if self.fidelity and lived else ()
+            found += rules.cache_counts(counts)
+            found += rules.cache_agreement(self.agreement) if self.agreement else ()
         if summary is not None:
-            found += rules.failures(summary.counts)
-            if instrument is not None:
-                found += rules.token_itl(instrument, summary)
-        if self.fidelity is not None:
-            found += rules.fidelity(self.fidelity)
-        return tuple(found)
+            found += rules.failures(counts)
+            found += rules.token_itl(instrument, summary) if instrument else ()
+        found += rules.fidelity(self.fidelity) if self.fidelity else ()
+        return tuple(sorted(found, key=lambda each: _ORDER.index(each.kind)))
 
     def has(self, code: str) -> bool:
-        """Whether there is a finding of such a code."""
         return any(finding.code == code for finding in self.findings)
 
     def texts(self, kind: Kind) -> tuple[str, ...]:
-        """Return what the findings of a kind say."""
         return tuple(finding.text for finding in self.findings if finding.kind is kind)
 
     @property
@@ -197,6 +189,7 @@ class Point:
         return not self.texts(Kind.INCOMPARABLE)
 
 
+_ORDER = (Kind.INVALID, Kind.INCOMPARABLE, Kind.WARNING, Kind.BROKEN)
 _NOT_TO_ITS_END = (PointStatus.INTERRUPTED, PointStatus.RUNNING)
 
 
@@ -226,7 +219,6 @@ def measure_point(
     fidelity: Fidelity | None = None,
     metrics: Metrics | None = None,
 ) -> Point:
-    """Return a point from its records, the samples of its workers and its server's ``metrics``."""
     window, responses = facts.window, records.responses
     if window is None:
         return Point(status, facts, None, None, fidelity)
@@ -306,7 +298,6 @@ def stored_point(stored: StoredPoint) -> Point:
 
 
 def level_metrics(directory: Path, window: Window | None) -> Metrics:
-    """Return what the server's own page told of a level; nothing where its window never opened."""
     return {} if window is None else metrics_of(SERVER.read(directory), window)
 
 
@@ -354,72 +345,64 @@ def _is_a_time(window: Window | None) -> bool:
 
 
 def point_row(point: Point) -> dict[str, Any]:
-    """Return the point as a row of ``points.parquet``."""
-    facts, summary = point.facts, point.summary
-    row: dict[str, Any] = {
-        "concurrency": facts.concurrency,
-        "start": facts.start,
-        "seed": facts.seed,
-        "status": point.status.value,
-        "valid": point.valid,
-        "invalid_reasons": "; ".join(point.texts(Kind.INVALID)) or None,
-        "comparable": point.comparable,
-        "incomparable_reasons": "; ".join(point.texts(Kind.INCOMPARABLE)) or None,
-        "gpus": facts.gpus,
-        "window_s": facts.rules.window_s,
-        "interactivity": summary and summary.interactivity,
-        "response_itl_gathered_error": summary and summary.itl_error.gathered_error,
-        "ttft_gathered_error": summary and summary.itl_error.ttft_error,
-        "response_itl_p90_least_s": summary and summary.itl_error.least_s,
-        "response_itl_p90_most_s": summary and summary.itl_error.most_s,
-        "cache_hit": summary and summary.cache_hit,
-        "cache_hit_theoretical": summary and summary.cache_hit_theoretical,
-    }
-    for name, shares in _LATENCIES.items():
-        found: Distribution | None = getattr(summary, name, None)
-        row |= {f"{name}_{s}_s": found and getattr(found, f"{s}_s") for s in shares}
-    headline = summary.rates.headline if summary else None
-    windowed = summary.rates.windowed if summary else None
-    overall = summary.rates.overall if summary else None
-    row["headline"] = headline_of(facts.rules.window_s)
-    row |= _throughput_cells(headline, windowed, overall, "")
-    per_gpu = [each and each.per(facts.gpus) for each in (headline, windowed, overall)]
-    row |= _throughput_cells(per_gpu[0], per_gpu[1], per_gpu[2], "_per_gpu")
-    found_halves = summary.halves if summary else None
+    gpus, window_s = point.facts.gpus, point.facts.rules.window_s
+    row = {name: _at(point, path) for name, path in _CELLS.items()}
+    row |= {name: getattr(point.summary and point.summary.counts, name, 0) for name in _STATUSES}
+    row["requests"] = _at(point, "summary.counts.sent") or 0
+    row["headline"] = headline_of(window_s)
+    for kind in (Kind.INVALID, Kind.INCOMPARABLE):
+        row[f"{kind.value}_reasons"] = "; ".join(point.texts(kind)) or None
+    for name, path in _RATES.items():
+        rate = _at(point, f"summary.rates.{path}_tokens_per_s")
+        row[f"{name}_tokens_per_s"] = rate
+        row[f"{name}_tokens_per_s_per_gpu"] = None if rate is None or not gpus else rate / gpus
+    halves = point.summary and point.summary.halves
     for name in ("p90_itl_s", "tokens_per_s"):
-        first, second = getattr(found_halves, name, (None, None))
-        row |= {f"first_half_{name}": first, f"second_half_{name}": second}
-    row["settled"] = found_halves and found_halves.settled_s is not None
-    row["settled_s"] = found_halves and found_halves.settled_s
-    weights = summary.play_weights if summary else None
-    row["plays"] = weights and weights.plays
-    row["effective_plays"] = weights and weights.effective
-    row["largest_play_share"] = weights and weights.largest_share
-    counts = summary.counts if summary else None
-    row["requests"] = counts.sent if counts else 0
-    for status in ("ok", "length_mismatch", "failed", "overflow", "cut"):
-        row[status] = getattr(counts, status, 0)
+        row[f"first_half_{name}"], row[f"second_half_{name}"] = getattr(halves, name, (None,) * 2)
+    row["settled"] = halves and halves.settled_s is not None
     return row
 
 
+def _at(value: Any, path: str) -> Any:
+    """Return what a chain of attributes ends at, None where one of them is."""
+    for name in path.split("."):
+        value = None if value is None else getattr(value, name)
+    return value
+
+
 _LATENCIES = {
-    "response_itl": ("p50", "p90", "p99"),
-    "token_itl": ("p50", "p90", "p99"),
-    "ttft": ("p50", "p90", "p99"),
-    "end_to_end": ("p50", "p90"),
+    "response_itl": (50, 90, 99),
+    "token_itl": (50, 90, 99),
+    "ttft": (50, 90, 99),
+    "end_to_end": (50, 90),
 }
-
-
-def _throughput_cells(
-    headline: Throughput | None,
-    windowed: Throughput | None,
-    overall: Throughput | None,
-    suffix: str,
-) -> dict[str, float | None]:
-    return {
-        f"total_tokens_per_s{suffix}": headline.total_tokens_per_s if headline else None,
-        f"uncached_tokens_per_s{suffix}": headline.uncached_tokens_per_s if headline else None,
-        f"output_tokens_per_s{suffix}": headline.output_tokens_per_s if headline else None,
-        f"windowed_tokens_per_s{suffix}": windowed.total_tokens_per_s if windowed else None,
-        f"overall_tokens_per_s{suffix}": overall.total_tokens_per_s if overall else None,
-    }
+_CELLS = {
+    "concurrency": "facts.concurrency",
+    "start": "facts.start",
+    "seed": "facts.seed",
+    "status": "status.value",
+    "valid": "valid",
+    "comparable": "comparable",
+    "gpus": "facts.gpus",
+    "window_s": "facts.rules.window_s",
+    "interactivity": "summary.interactivity",
+    "response_itl_gathered_error": "summary.itl_error.gathered_error",
+    "ttft_gathered_error": "summary.itl_error.ttft_error",
+    "response_itl_p90_least_s": "summary.itl_error.least_s",
+    "response_itl_p90_most_s": "summary.itl_error.most_s",
+    "cache_hit": "summary.cache_hit",
+    "cache_hit_theoretical": "summary.cache_hit_theoretical",
+    "settled_s": "summary.halves.settled_s",
+    "plays": "summary.play_weights.plays",
+    "effective_plays": "summary.play_weights.effective",
+    "largest_play_share": "summary.play_weights.largest_share",
+    **{f"{n}_p{p}_s": f"summary.{n}.p{p}_s" for n, of in _LATENCIES.items() for p in of},
+}
+_STATUSES = ("ok", "length_mismatch", "failed", "overflow", "cut")
+_RATES = {
+    "total": "headline.total",
+    "uncached": "headline.uncached",
+    "output": "headline.output",
+    "windowed": "windowed.total",
+    "overall": "overall.total",
+}

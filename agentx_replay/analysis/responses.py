@@ -118,7 +118,6 @@ def arrivals_of(
 
 
 def _fewest(of: Counts, events: Counts, responses: int) -> Floats:
-    """Return the fewest events among each response's arrivals, NaN for none."""
     found = np.full(responses, np.nan)
     starts = np.flatnonzero(begins(of))
     if len(starts):
@@ -127,7 +126,6 @@ def _fewest(of: Counts, events: Counts, responses: int) -> Floats:
 
 
 def _variation(of: Counts, gap_s: Floats, responses: int) -> Floats:
-    """Return the coefficient of variation of each response's gaps, NaN for under two."""
     counts = np.bincount(of, minlength=responses)
     mean = np.bincount(of, gap_s, responses) / np.maximum(counts, 1)
     square = np.bincount(of, (gap_s - mean[of]) ** 2, responses) / np.maximum(counts, 1)
@@ -138,7 +136,6 @@ def _variation(of: Counts, gap_s: Floats, responses: int) -> Floats:
 
 
 def _longest(of: Counts, gap_ns: Floats, wanted: NDArray[np.bool_]) -> Floats:
-    """Return the longest gap of each wanted response over its median gap, NaN for none."""
     found = np.full(len(wanted), np.nan)
     kept = wanted[of]
     if not kept.any():
@@ -176,7 +173,6 @@ class Events:
 
     @property
     def is_first(self) -> Mask:
-        """Which events are the first of their response."""
         return begins(self.row)
 
     def of(self, mask: Mask) -> "Events":
@@ -302,7 +298,6 @@ class Records:
 
 
 def records_of(groups: Groups) -> Records:
-    """Return the records that ``groups`` reads. Raises what it raises."""
     return Records(responses_of(groups(COLUMNS)), groups)
 
 
@@ -361,7 +356,6 @@ def _columns(table: pa.Table, sessions: dict[str, int]) -> dict[str, NDArray[Any
 def _arrivals(
     table: pa.Table, event_counts: NDArray[np.int64], reasons: Mask
 ) -> dict[str, NDArray[Any]]:
-    """Return the fields of ``Arrivals``, read some events at a time."""
     parts = []
     for start, stop in _spans(event_counts) or [(0, 0)]:
         events = _events(table.slice(start, stop - start), 0)
@@ -403,7 +397,6 @@ def _event_counts(table: pa.Table) -> NDArray[np.int64]:
 
 
 def _lengths(column: pa.ChunkedArray) -> NDArray[np.int64]:
-    """Return the length of each list, 0 for null."""
     lengths: NDArray[np.int64] = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
     return lengths.astype(np.int64)
 
@@ -456,29 +449,24 @@ class Window:
 
     @property
     def length_s(self) -> float:
-        """How long the window was open, in seconds."""
         return (self.close_ns - self.open_ns) / _NS
 
 
 def in_window_set(responses: Requests, window: Window) -> Mask:
-    """Return which requests were sent while the window was open, warm-up excluded."""
     in_set: Mask = happened_in(responses.send_ns, window) & (responses.phase == "window")
     return in_set
 
 
 def sent_in(responses: Responses, window: Window) -> Responses:
-    """Return the window's set: the requests sent while it was open, warm-up excluded."""
     return responses.where(in_window_set(responses, window))
 
 
 def happened_in(at_ns: Floats | NDArray[np.int64], window: Window) -> Mask:
-    """Return which instants lie in the window."""
     inside: Mask = (at_ns >= window.open_ns) & (at_ns < window.close_ns)
     return inside
 
 
 def measured(responses: Requests) -> Mask:
-    """Return which responses are in the latency distributions and in overall throughput."""
     return np.isin(responses.status, MEASURED_STATUSES)
 
 

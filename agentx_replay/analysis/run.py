@@ -46,7 +46,6 @@ class Run:
 
     @property
     def curve_points(self) -> list[Point]:
-        """The points that are on the curve, each start by itself."""
         return [point for point in self.points if point.on_curve is not None]
 
     @property
@@ -66,11 +65,9 @@ class Run:
 
     @property
     def headline_is(self) -> Headline:
-        """Which throughput is the headline, by the window of the first level."""
         return headline_of(self.points[0].facts.rules.window_s)
 
     def of_starts(self, starts: Collection[int]) -> "Run":
-        """Return the run with some of its starts alone."""
         return replace(self, points=tuple(p for p in self.points if p.facts.start in starts))
 
     def per_system(self) -> "Run":
@@ -120,7 +117,6 @@ def _with_gpus(point: Point, gpus: int | None) -> Point:
 
 
 def read_requests(stored: StoredPoint) -> Requests:
-    """Return a point's requests without their token events."""
     return requests_of(stored.stored_requests().groups(REQUEST_COLUMNS))
 
 
@@ -135,7 +131,6 @@ class Served:
 
 
 def served(requests: Requests, window: Window, servers: int) -> tuple[Served, ...]:
-    """Return what each of ``servers`` did, in their order."""
     sent = in_window_set(requests, window)
     well = sent & measured(requests)
     tokens = np.nan_to_num(requests.prompt_tokens) + np.nan_to_num(requests.completion_tokens)

@@ -47,7 +47,6 @@ class PlansAgainst:
 
 
 def plans_against(first: Run, other: Run) -> PlansAgainst:
-    """Return at which levels on their curves two runs have equal plan fingerprints."""
     a, b = _plans(first), _plans(other)
     shared = a.keys() & b.keys()
     same = frozenset(level for level in shared if _same(a[level], b[level]))
@@ -73,7 +72,6 @@ def same_records(first: Run, other: Run) -> bool:
 
 
 def _directories(run: Run) -> dict[tuple[Measurement, str], Path]:
-    """Return where the records of each level and start on the curve are, by run id too."""
     return {
         (point.measurement, str(point.stored.document.get("run_id"))): point.stored.directory
         for point in run.curve_points
@@ -90,7 +88,6 @@ def _digest(level: Path) -> bytes:
 
 
 def _plans(run: Run) -> Mapping[int, _Plans]:
-    """Return the plans of each level on the curve."""
     found: dict[int, dict[int, str | None]] = {}
     for point in run.curve_points:
         found.setdefault(point.concurrency, {})[point.facts.start] = point.plan_fingerprint
@@ -127,7 +124,6 @@ def _said_of_plans(plans: PlansAgainst) -> str:
 
 
 def listed(levels: frozenset[int]) -> str:
-    """Return concurrencies in order: 2, 4."""
     return ", ".join(map(str, sorted(levels)))
 
 
@@ -152,6 +148,5 @@ def _fact(name: str, said: Sequence[str | None]) -> Fact:
 
 
 def common_levels(runs: Sequence[Run]) -> list[int]:
-    """Return the concurrencies at which every run has a point on its curve."""
     levels = [{point.concurrency for point in run.curve_points} for run in runs]
     return sorted(set.intersection(*levels))

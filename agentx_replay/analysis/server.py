@@ -72,7 +72,6 @@ def metrics_of(table: pa.Table, window: Window) -> Metrics:
 
 
 def _told(table: pa.Table, window: Window) -> dict[_Told, dict[str, Samples]]:
-    """Return the samples of every line that is known, by its labels, in the order of time."""
     lines = table.sort_by("at_ns").group_by([*_LINE], use_threads=False)
     listed = lines.aggregate([("at_ns", "list"), ("value", "list")])
     columns = (listed[name] for name in (*_LINE, "at_ns_list", "value_list"))
@@ -115,7 +114,6 @@ def _believed(told: Set[_Told]) -> set[_Told]:
 
 
 def _kind(name: str) -> str:
-    """Return the kind of engine, or of router, that a metric's name is of."""
     return name.removeprefix("nv_").replace("trt_llm", "trtllm").replace(":", "_").split("_")[0]
 
 
@@ -161,7 +159,6 @@ def growth(samples: Samples) -> tuple[Floats, Floats]:
 
 
 def growth_over_time(samples: tuple[Samples, ...], edges_s: Floats) -> Floats:
-    """Return how much counters grew, together, between each two edges."""
     total = np.zeros(len(edges_s) - 1)
     for each in samples:
         at_s, steps = growth(each)
@@ -170,7 +167,6 @@ def growth_over_time(samples: tuple[Samples, ...], edges_s: Floats) -> Floats:
 
 
 def growth_in(metrics: Metrics, metric: Metric, length_s: float) -> float | None:
-    """Return how much a counter grew in the window; None where it was not told."""
     samples = metrics.get(metric)
     return _grown(samples, 0.0, length_s) if samples else None
 
@@ -274,7 +270,6 @@ class Speculation:
 
 
 def speculation(metrics: Metrics, length_s: float) -> Speculation | None:
-    """Return what the server tells of speculative decoding in the window; None where nothing."""
     drafts = growth_in(metrics, Metric.DRAFTS, length_s)
     accepted = growth_in(metrics, Metric.ACCEPTED_TOKENS, length_s)
     drafted = growth_in(metrics, Metric.DRAFT_TOKENS, length_s)
@@ -390,7 +385,6 @@ def _labels(of: Samples) -> dict[str, str]:
 
 
 def cached_from(metrics: Metrics, length_s: float) -> tuple[tuple[str, float], ...]:
-    """Return the share of the prompt tokens looked up that each tier held."""
     queries = growth_in(metrics, Metric.CACHE_QUERIES, length_s)
     hits = growth_in(metrics, Metric.CACHE_HITS, length_s)
     if not queries or hits is None or Metric.CACHED_FROM not in metrics:

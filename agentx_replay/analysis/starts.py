@@ -37,12 +37,10 @@ class Interval:
     high: float
 
     def times(self, factor: float) -> "Interval":
-        """Return the interval of ``factor`` times the value."""
         return Interval(self.low * factor, self.high * factor)
 
     @property
     def excludes_one(self) -> bool:
-        """Whether a ratio with this interval has a winner."""
         return self.low > 1.0 or self.high < 1.0
 
 
@@ -56,7 +54,6 @@ def mean_of_starts(values: Sequence[float]) -> float:
 
 
 def interval_of(values: Sequence[float]) -> Interval | None:
-    """Return the interval of the mean of starts; None for one start."""
     if len(values) < 2:
         return None
     logs = [math.log(value) for value in values]
@@ -77,7 +74,6 @@ def ratio_interval(first: Sequence[float], other: Sequence[float]) -> Interval |
 
 
 def paired_interval(first: Sequence[float], other: Sequence[float]) -> Interval | None:
-    """Return the interval of the ratio of values paired by start; None for one start."""
     return interval_of([a / b for a, b in zip(first, other, strict=True)])
 
 
@@ -95,7 +91,6 @@ def _interval(mean_log: float, squared_error: float, degrees: float) -> Interval
 
 
 def spread(values: Sequence[float]) -> float:
-    """Return the standard deviation of the logarithms of two or more values."""
     return math.sqrt(variance([math.log(value) for value in values]))
 
 

@@ -27,7 +27,6 @@ Headline = Literal["windowed", "overall"]
 
 
 def headline_of(window_s: float) -> Headline:
-    """Return which throughput is the headline of a scenario with a window of ``window_s``."""
     return "windowed" if window_s < SHORT_WINDOW_S else "overall"
 
 
@@ -86,7 +85,6 @@ class Rates:
 
     @property
     def beside(self) -> Throughput | None:
-        """The one that is shown beside the headline."""
         return self.overall if self.headline_is == "windowed" else self.windowed
 
 
@@ -110,7 +108,6 @@ def cached_tokens(responses: Responses) -> Floats | None:
 
 
 def cache_hit(responses: Responses) -> float | None:
-    """Cached / prompt tokens of ``responses`` as the server reports; None where it does not."""
     cached, prompt = cached_tokens(responses), np.nansum(responses.prompt_tokens)
     return None if cached is None or not prompt else float(cached.sum() / prompt)
 
@@ -179,7 +176,6 @@ def _per_second(tokens: _Tokens, seconds: float) -> Throughput:
 
 
 def _whole(usage: Responses) -> _Tokens:
-    """All tokens of responses."""
     prompt, output = float(usage.prompt_tokens.sum()), float(usage.completion_tokens.sum())
     cached = cached_tokens(usage)
     uncached = None if cached is None else prompt - float(cached.sum()) + output
@@ -241,5 +237,4 @@ def tokens_inside(window_set: Responses, window: Window) -> Floats:
 
 
 def worth_explaining(difference: Difference | None) -> bool:
-    """Whether the throughputs differ by more than 3 %."""
     return difference is not None and abs(difference.relative) > WORTH_EXPLAINING

@@ -37,7 +37,6 @@ class Timeline:
 
 
 def timeline_of(requests: Requests, window: Window) -> Timeline:
-    """Return the requests of a level over time."""
     first_ns = requests.first_token_ns
     send_s, first_s, end_s = (
         (at_ns - window.open_ns) / _NS

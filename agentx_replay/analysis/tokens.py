@@ -57,7 +57,6 @@ class TokenFigures:
 
 
 def token_figures(records: Records, window: Window) -> TokenFigures:
-    """Return the figures of the window's set. Reads the token events once."""
     responses = records.responses
     window_set = in_window_set(responses, window)
     ok, cut = window_set & measured(responses), window_set & (responses.status == "cut")

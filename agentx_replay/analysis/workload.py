@@ -83,7 +83,6 @@ def halves(window_set: Responses, itl_ns: Floats, window: Window) -> Halves | No
 
 
 def play_weights(window_set: Responses) -> PlayWeights | None:
-    """Return how the tokens of the measured responses spread over plays; None without tokens."""
     ok = window_set.where(measured(window_set))
     tokens = np.nan_to_num(ok.prompt_tokens + ok.completion_tokens)
     if not tokens.sum():
@@ -197,7 +196,6 @@ class MixSummary:
 
 
 def mix_of(ok: Responses) -> Mix:
-    """Return the mix of measured responses."""
     planned = ok.planned_prompt_tokens
     return Mix(
         input_tokens=ok.prompt_tokens,
@@ -208,12 +206,10 @@ def mix_of(ok: Responses) -> Mix:
 
 
 def pooled(mixes: Sequence[Mix]) -> Mix:
-    """Return several levels' requests as one mix."""
     return Mix(*(np.concatenate([getattr(mix, p) for mix in mixes] or [[]]) for p in MIX_PARTS))
 
 
 def summary(values: Floats) -> MixSummary | None:
-    """Return mean and percentiles of the values that are there; None where none is."""
     there = values[~np.isnan(values)]
     if not len(there):
         return None

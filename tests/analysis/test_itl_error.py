@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from record_cases import MS, dispatch, recorded, response
 
-from agentx_replay.analysis.findings import Finding, arrivals, slight_itl_error
+from agentx_replay.analysis.findings import arrivals
 from agentx_replay.analysis.itl_error import ItlError, itl_error
 from agentx_replay.analysis.metrics import count
 from agentx_replay.replay.ports import Response
@@ -20,10 +20,7 @@ def error_of(*came: Response, accept_length: float | None = None) -> ItlError:
 def codes(*came: Response) -> list[str]:
     responses = recorded((dispatch(), each) for each in came).responses
     of = itl_error(responses, None)
-    found: list[Finding] = [
-        *arrivals(of, count(responses)),
-        *slight_itl_error(of, count(responses)),
-    ]
+    found = arrivals(of, count(responses))
     return [finding.code for finding in found]
 
 
