@@ -40,15 +40,15 @@ class Throughput:
     uncached_tokens_per_s: float | None
     output_tokens_per_s: float
 
-    def per(self, gpus: int | None) -> "Throughput | None":
-        """Return the same per GPU; None where the number of GPUs is not known."""
-        if gpus is None:
+    def per(self, divisor: float | None) -> "Throughput | None":
+        """Return the same per GPU, or any other unit; None where its number is not known."""
+        if divisor is None:
             return None
         uncached = self.uncached_tokens_per_s
         return Throughput(
-            self.total_tokens_per_s / gpus,
-            None if uncached is None else uncached / gpus,
-            self.output_tokens_per_s / gpus,
+            self.total_tokens_per_s / divisor,
+            None if uncached is None else uncached / divisor,
+            self.output_tokens_per_s / divisor,
         )
 
 
@@ -86,14 +86,6 @@ class Rates:
     @property
     def beside(self) -> Throughput | None:
         return self.overall if self.headline_is == "windowed" else self.windowed
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Input:
-    """Prompt and cached tokens of each response; planned and estimated where one was cut."""
-
-    prompt: Floats
-    cached: Floats | None
 
 
 def cached_tokens(responses: Responses) -> Floats | None:
@@ -135,80 +127,52 @@ def rates(window_set: Responses, window: Window, arrived: TokenFigures) -> Rates
     total = float((usage.prompt_tokens + usage.completion_tokens).sum())
     if min(span_s, window.length_s, total) <= 0:
         return nothing
-    tokens = _input(window_set, ok)
-    overall = _per_second(_whole(usage), span_s)
-    ok_output = arrived.output_inside
-    both = ok | (window_set.status == "cut")
-    inside = _windowed_tokens(
-        window_set, tokens, window, both, ok_output + arrived.cut_output_inside
+    prompt, cached = _input(window_set, ok)
+    whole = _tokens(prompt, cached, ok, float(usage.completion_tokens.sum()))
+    first_ns = window_set.first_token_ns
+    prompt_at_ns = np.where(np.isnan(first_ns), window_set.end_ns, first_ns)
+    came = (ok | ((window_set.status == "cut") & ~np.isnan(first_ns))) & happened_in(
+        prompt_at_ns, window
     )
-    ok_inside = _windowed_tokens(window_set, tokens, window, ok, ok_output)
-    windowed = _per_second(inside, window.length_s)
+    inside = _tokens(prompt, cached, came, arrived.output_inside + arrived.cut_output_inside)
+    cut_tokens = float(prompt[came & ~ok].sum()) + arrived.cut_output_inside
     open_s, close_s = window.open_ns / _NS, window.close_ns / _NS
-    difference = Difference(
-        relative=windowed.total_tokens_per_s / overall.total_tokens_per_s - 1.0,
-        drained_tokens=total - ok_inside.total,
-        cut_tokens=inside.total - ok_inside.total,
-        ramp_s=float(usage.send_ns.min()) / _NS - open_s,
-        drain_s=float(usage.end_ns.max()) / _NS - close_s,
-    )
     phase_s = max(close_s, float(window_set.end_ns.max()) / _NS) - open_s
+    overall, windowed = whole.per(span_s), inside.per(window.length_s)
+    windowed_per_s = inside.total_tokens_per_s / window.length_s
     return Rates(
         headline_is=headline_is,
         headline=windowed if headline_is == "windowed" else overall,
         overall=overall,
         windowed=windowed,
-        phase=_per_second(_whole(usage), phase_s),
-        difference=difference,
+        phase=whole.per(phase_s),
+        difference=Difference(
+            relative=windowed_per_s / (total / span_s) - 1.0,
+            drained_tokens=total - (inside.total_tokens_per_s - cut_tokens),
+            cut_tokens=cut_tokens,
+            ramp_s=float(usage.send_ns.min()) / _NS - open_s,
+            drain_s=float(usage.end_ns.max()) / _NS - close_s,
+        ),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Tokens:
-    total: float
-    uncached: float | None
-    output: float
+def _tokens(prompt: Floats, cached: Floats | None, of: Mask, output: float) -> Throughput:
+    """Return the tokens of some responses, as if all were of one second."""
+    read = float(prompt[of].sum())
+    uncached = None if cached is None else read - float(cached[of].sum()) + output
+    return Throughput(read + output, uncached, output)
 
 
-def _per_second(tokens: _Tokens, seconds: float) -> Throughput:
-    uncached = None if tokens.uncached is None else tokens.uncached / seconds
-    return Throughput(tokens.total / seconds, uncached, tokens.output / seconds)
-
-
-def _whole(usage: Responses) -> _Tokens:
-    prompt, output = float(usage.prompt_tokens.sum()), float(usage.completion_tokens.sum())
-    cached = cached_tokens(usage)
-    uncached = None if cached is None else prompt - float(cached.sum()) + output
-    return _Tokens(prompt + output, uncached, output)
-
-
-def _input(window_set: Responses, ok: Mask) -> _Input:
-    """Usage where it came. A response cut before it has its planned length, and is taken to have
-    been cached as much as the measured ones were.
+def _input(window_set: Responses, ok: Mask) -> tuple[Floats, Floats | None]:
+    """Return prompt and cached tokens (None if no response has any) as usage tells. A response cut
+    before it has its planned length, and is taken to have been cached as the measured ones were.
     """
     prompt = window_set.prompt_tokens
     prompt = np.where(np.isnan(prompt), window_set.planned_prompt_tokens, prompt)
-    hit = cache_hit(window_set.where(ok))
-    if hit is None:
-        return _Input(prompt, None)
-    silent = np.isnan(window_set.cached_tokens)
-    estimate = np.where(ok, 0.0, hit * prompt)
-    return _Input(prompt, np.where(silent, estimate, window_set.cached_tokens))
-
-
-def _windowed_tokens(
-    window_set: Responses, tokens: _Input, window: Window, counted: Mask, output: float
-) -> _Tokens:
-    """Tokens that happened in the window: a prompt at its first token (at its end where no token
-    came), an output token when it arrived, which makes ``output``.
-    """
-    first_ns = window_set.first_token_ns
-    prompt_at_ns = np.where(np.isnan(first_ns), window_set.end_ns, first_ns)
-    has_happened = ~np.isnan(first_ns) | measured(window_set)
-    prompts = counted & has_happened & happened_in(prompt_at_ns, window)
-    prompt = float(tokens.prompt[prompts].sum())
-    uncached = None if tokens.cached is None else prompt - float(tokens.cached[prompts].sum())
-    return _Tokens(prompt + output, None if uncached is None else uncached + output, output)
+    if cached_tokens(window_set.where(ok)) is None:
+        return prompt, None
+    hit, cached = cache_hit(window_set.where(ok)) or 0.0, window_set.cached_tokens
+    return prompt, np.where(np.isnan(cached), np.where(ok, 0.0, hit * prompt), cached)
 
 
 def tokens_inside(window_set: Responses, window: Window) -> Floats:
