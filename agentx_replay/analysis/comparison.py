@@ -155,7 +155,6 @@ class Comparison:
 
     @property
     def per_gpu(self) -> bool:
-        """Whether throughput is per GPU, in which case every run has a GPU count."""
         return not self.per_system
 
     @property

@@ -118,7 +118,11 @@ def outcomes(counts: Counts) -> Iterator[Finding]:
 
 
 def observation(summary: PointSummary, nominal_window_s: float) -> Iterator[Finding]:
-    """Judge whether prompts had their lengths, and latencies were seen to the window's end."""
+    """Judge whether prompts had their lengths, and latencies were seen to the window's end.
+
+    TTFT and ITL must both have been seen, as agentx-harness 1.0.12 asks of windows of 900 s and
+    more; in a shorter one, where a single response may span the rest, either.
+    """
     lengths = summary.prompt_lengths
     if lengths is not None and abs(lengths.aggregate_error) > MAX_PROMPT_LENGTH_ERROR:
         yield _invalid(
@@ -128,29 +132,20 @@ def observation(summary: PointSummary, nominal_window_s: float) -> Iterator[Find
         )
     if not summary.counts.measured:
         return
-    seen_s = _observed_until_s(summary, nominal_window_s)
-    needed_s = MIN_OBSERVED_SHARE_OF_WINDOW * nominal_window_s
-    if seen_s is None:
+    ttft_s, itl_s = summary.last_ttft_s, summary.last_itl_s
+    if ttft_s is None or itl_s is None:
         yield _invalid("no-itl", "no ITL was observed")
-    elif seen_s < needed_s:
+        return
+    both = nominal_window_s >= MIN_COMPARABLE_WINDOW_S
+    seen_s = min(ttft_s, itl_s) if both else max(ttft_s, itl_s)
+    needed_s = MIN_OBSERVED_SHARE_OF_WINDOW * nominal_window_s
+    if seen_s < needed_s:
         yield _invalid(
             "observed-too-short",
             f"the last TTFT or ITL was observed {beyond(seen_s, needed_s, 1, ' s')} into the "
             f"window, before {beyond(needed_s, seen_s, 1, ' s')} "
             f"({MIN_OBSERVED_SHARE_OF_WINDOW:.0%} of it)",
         )
-
-
-def _observed_until_s(summary: PointSummary, nominal_window_s: float) -> float | None:
-    """Return until when TTFT and ITL were both seen, as agentx-harness 1.0.12 asks of windows of
-    900 s and more; in a shorter one, where a single response may span the rest, until when either
-    was.
-    """
-    ttft_s, itl_s = summary.last_ttft_s, summary.last_itl_s
-    if ttft_s is None or itl_s is None:
-        return None
-    both = nominal_window_s >= MIN_COMPARABLE_WINDOW_S
-    return min(ttft_s, itl_s) if both else max(ttft_s, itl_s)
 
 
 MAX_ITL_ERROR = 0.025
@@ -204,22 +199,14 @@ def arrivals(of: ItlError, counts: Counts) -> Iterator[Finding]:
 
 def _in_one_arrival(of: ItlError, counts: Counts) -> Iterator[Finding]:
     """Name who is the cause; where both are, both together are over the limit."""
-    for code, who, number, remedy in (
-        (
-            "responses-in-one-arrival",
-            "",
-            of.in_one_arrival - of.read_late,
-            _LESS_GATHERING,
-        ),
-        ("responses-read-late", "client: ", of.read_late, _TO_DO),
-    ):
-        if number:
-            yield _invalid(
-                code,
-                f"{who}{number} of {counted(counts.measured, 'response')} of several tokens "
-                f"{'were read at once, late' if who else 'arrived in one read'} "
-                f"(limit {MAX_SHARE:.0%}, whoever the cause); {remedy}",
-            )
+    several = f"of {counted(counts.measured, 'response')} of several tokens"
+    limit = f"(limit {MAX_SHARE:.0%}, whoever the cause)"
+    if elsewhere := of.in_one_arrival - of.read_late:
+        text = f"{elsewhere} {several} arrived in one read {limit}; {_LESS_GATHERING}"
+        yield _invalid("responses-in-one-arrival", text)
+    if of.read_late:
+        text = f"client: {of.read_late} {several} were read at once, late {limit}; {_TO_DO}"
+        yield _invalid("responses-read-late", text)
 
 
 def _gathered(of: ItlError) -> str:
@@ -462,26 +449,21 @@ def token_itl(of: InstrumentReport, summary: PointSummary) -> Iterator[Finding]:
     """Warn if the client was too slow for token ITL and event gaps to be believed: of its own
     timestamps by its loop lag, of the kernel's by how many are exact.
     """
-    why = _late_events(of) if of.timestamps == "kernel" else _loop_lag(of, summary)
-    if why is not None:
+    itl, late = summary.response_itl, of.late_event_share or 0.0
+    if of.timestamps == "kernel":
+        why = late > MAX_LATE_EVENTS and (
+            f"the timestamps of {late:.2%} of the token events are only upper bounds "
+            f"(limit {MAX_LATE_EVENTS:.0%})"
+        )
+    else:
+        lag_s = of.loop_lag_p99_s or 0.0
+        why = (
+            itl is not None
+            and lag_s > MAX_LAG_SHARE_OF_ITL * itl.p90_s
+            and f"loop lag P99 is over {MAX_LAG_SHARE_OF_ITL:.0%} of the P90 ITL"
+        )
+    if why:
         yield _warning("token-itl-untrusted", f"{why}; do not trust its token ITL")
-
-
-def _late_events(of: InstrumentReport) -> str | None:
-    share = of.late_event_share
-    if share is None or share <= MAX_LATE_EVENTS:
-        return None
-    return (
-        f"the timestamps of {share:.2%} of the token events are only upper bounds "
-        f"(limit {MAX_LATE_EVENTS:.0%})"
-    )
-
-
-def _loop_lag(of: InstrumentReport, summary: PointSummary) -> str | None:
-    itl, lag_s = summary.response_itl, of.loop_lag_p99_s
-    if itl is None or lag_s is None or lag_s <= MAX_LAG_SHARE_OF_ITL * itl.p90_s:
-        return None
-    return f"loop lag P99 is over {MAX_LAG_SHARE_OF_ITL:.0%} of the P90 ITL"
 
 
 FAR_LONGER = 1.5
@@ -518,27 +500,18 @@ def _mean_prompt(starts: Sequence[PromptLengths]) -> float:
 
 
 def fidelity(report: Fidelity) -> Iterator[Finding]:
-    of = report.conformity
+    of, shared = report.conformity, report.shared_between_plays
     alive = report.trees_least == report.trees_most == report.trees_wanted
-    shared = report.shared_between_plays
-    cases = (
+    early = of.gaps.early if of.gaps else 0
+    for code, number, what in (
         ("order-broken", of.order, "sent before a request they follow had ended"),
         ("joins-broken", of.joins, "sent before a subagent they wait for was over"),
         ("spawns-broken", of.spawns, "sent before the request that spawns them"),
-        ("gaps-broken", of.gaps.early if of.gaps else 0, "sent earlier than the recorded gap"),
-        ("prefixes-broken", of.prefixes or 0, "with another prefix than recorded"),
+        ("gaps-broken", early, "sent earlier than the recorded gap"),
+        ("prefixes-broken", of.prefixes, "with another prefix than recorded"),
         ("declared-prefixes-broken", of.overdeclared, "with more shared prefix than recorded"),
-        (
-            "isolation-broken",
-            shared,
-            "shared by several plays (blocks)",
-        ),
-        (
-            "live-trees-broken",
-            0 if alive else 1,
-            "time or more another number of live sessions",
-        ),
-    )
-    return (
-        Finding(code, Kind.BROKEN, f"{number} {what}") for code, number, what in cases if number
-    )
+        ("isolation-broken", shared, "shared by several plays (blocks)"),
+        ("live-trees-broken", int(not alive), "time or more another number of live sessions"),
+    ):
+        if number:
+            yield Finding(code, Kind.BROKEN, f"{number} {what}")
