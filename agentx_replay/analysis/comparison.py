@@ -380,10 +380,16 @@ def _sensitivity(
             return NO_INTERVAL
         return found.times(pair[1].throughput / pair[0].throughput)
 
+    slow = tuple(
+        each.name
+        for each in contenders
+        if any(point.has("token-itl-untrusted") for point in each.run.points)
+    )
     rows = []
     for each in DEFINITIONS:
-        row = sensitivity_row(each.name, names, *_values(contenders, each, target), spreads)
-        rows.append(_distrusted(row, contenders) if each.speed == "token" else row)
+        untrusted = slow if each.speed == "token" else ()
+        found = _values(contenders, each, target)
+        rows.append(sensitivity_row(each.name, names, *found, spreads, untrusted))
     for unit, what, divisors in (
         ("per dollar: tokens/$", "price", [x.price and x.price / 3600 for x in contenders]),
         ("per watt: tokens/s/W", "power", [x.power for x in contenders]),
@@ -415,25 +421,15 @@ def sensitivity_row(
     values: Sequence[float | None],
     why: Sequence[str | None],
     spreads: _Spreads,
+    untrusted: tuple[str, ...] = (),
 ) -> SensitivityRow:
-    """Return a row with its winner: the highest value, where its ratio to every other one, less
-    its spread, is above 1.
+    """Return a row with its winner: the highest value, if its ratio to every other one, less its
+    spread, is above 1, and no client was too slow to measure them (``untrusted``).
     """
     winner, undecided = _decide(names, values, spreads)
-    return SensitivityRow(definition, tuple(values), tuple(why), winner, undecided)
-
-
-def _distrusted(row: SensitivityRow, contenders: Sequence[Contender]) -> SensitivityRow:
-    """Return a row of token ITL without a winner where a client was too slow to measure it."""
-    slow = tuple(
-        each.name
-        for each in contenders
-        if any(point.has("token-itl-untrusted") for point in each.run.points)
-    )
-    if not slow:
-        return row
-    undecided = row.undecided if row.winner is None else UNTRUSTED_ITL
-    return replace(row, winner=None, undecided=undecided, untrusted=slow)
+    if untrusted and winner is not None:
+        winner, undecided = None, UNTRUSTED_ITL
+    return SensitivityRow(definition, tuple(values), tuple(why), winner, undecided, untrusted)
 
 
 def _decide(
@@ -443,12 +439,10 @@ def _decide(
     if len(known) < 2:
         return None, TOO_FEW_VALUES
     best = max(known, key=known.__getitem__)
-    for other, value in known.items():
-        if other == best:
-            continue
+    for other in sorted(known.keys() - {best}):
         found = spreads(best, other)
         if isinstance(found, str):
             return None, found
-        if known[best] * found.low <= value:
+        if known[best] * found.low <= known[other]:
             return None, NOT_TOLD_APART
     return names[best], None
