@@ -124,11 +124,11 @@ def exchange(level: Level, lane: int) -> tuple[Dispatch, Response]:
     )
     came = response(
         status=level.status,
-        arrival_ns=[first_ns, last_ns],
+        arrival_ns=[first_ns, (first_ns + last_ns) // 2, last_ns],
         end_ns=100 * SECOND,
         prompt_tokens=tokens,
         cached_tokens=tokens // 4,
-        arrival_tokens=[1, OUTPUT_TOKENS - 1],
+        arrival_tokens=[1, OUTPUT_TOKENS // 2, OUTPUT_TOKENS // 2],
         completion_tokens=OUTPUT_TOKENS,
     )
     return sent, came

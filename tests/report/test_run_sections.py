@@ -29,11 +29,11 @@ def point(
                      prompt=prompt(200_000 * scale, 190_000 * scale)),
             response(
                 send_ns=990 * SECOND,
-                arrival_ns=[991 * SECOND, 993 * SECOND],
+                arrival_ns=[991 * SECOND, 992 * SECOND, 993 * SECOND],
                 end_ns=994 * SECOND,
                 prompt_tokens=200_000 * scale,
                 cached_tokens=180_000 * scale,
-                arrival_tokens=[1, 100],
+                arrival_tokens=[1, 50, 50],
                 completion_tokens=101,
             ),
         )
