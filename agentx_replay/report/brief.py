@@ -7,22 +7,18 @@ Lines are (text, style) for ``cli/output.py``. Not for deciding or wording findi
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from agentx_replay.analysis.curve import Curve, TargetValue
+from agentx_replay.analysis.curve import Curve
 from agentx_replay.analysis.findings import Finding, Kind
 from agentx_replay.analysis.point import Point, point_row, run_findings
 from agentx_replay.analysis.run import Run
 from agentx_replay.report.evidence_sections import replay_exact
 from agentx_replay.report.numerals import (
     ABSENT,
-    NOT_REACHED,
     agents,
-    between,
     milliseconds,
     rate,
     speed,
-    target_text,
-    to_add,
-    unlike,
+    target_line,
 )
 from agentx_replay.report.run_sections import (
     OUTCOMES,
@@ -171,18 +167,7 @@ def _targets(curve: Curve, width: int) -> Iterator[Styled]:
     widest = max(map(len, names), default=0)
     for number, (name, (value, _)) in enumerate(zip(names, told, strict=True)):
         named = "" if number else " tok/s/user"
-        yield from wrapped_lines(f"at {name:>{widest}}{named}: {at_target(value, unit)}", width)
-
-
-def at_target(value: TargetValue, unit: str) -> str:
-    if value.throughput is not None:
-        starts = value.reach or counted(len(value.starts), "start")
-        return f"{target_text(value)} {unit}, {between(value.between or ())} ({starts})"
-    if value.nearest is None or value.every_level_is is None:
-        return value.why_not_reached or NOT_REACHED
-    end = "slowest" if value.every_level_is == "faster" else "fastest"
-    nearest = unlike(value.nearest.interactivity, value.target)
-    return f"{NOT_REACHED}, {end} valid level {nearest} → {to_add(value)}"
+        yield from wrapped_lines(f"at {name:>{widest}}{named}: {target_line(value, unit)}", width)
 
 
 # --- what to mind --------------------------------------------------------------------------------

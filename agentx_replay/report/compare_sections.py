@@ -23,7 +23,6 @@ from agentx_replay.analysis.workload import MixSummary
 from agentx_replay.report.brief import (
     NOT_COMPARABLE,
     Styled,
-    at_target,
     comparable,
     wrapped_lines,
 )
@@ -37,6 +36,7 @@ from agentx_replay.report.numerals import (
     bounds,
     rate,
     speed,
+    target_line,
     target_note,
     target_text,
     throughput_unit,
@@ -133,7 +133,7 @@ def _target_section(comparison: Comparison, at: AtOneTarget) -> Section:
     rows, notes = [], []
     for contender, value in zip(comparison.contenders, at.values, strict=True):
         rows.append([contender.name, target_text(value), *per_dollar(contender, value)])
-        said = [target_note(value, unit), *warned_at(value, contender.run.points)]
+        said = [target_note(value), *warned_at(value, contender.run.points)]
         notes.append(f"{contender.name}: {'; '.join(said)}")
     if len(set(kinds)) > 1:
         names = (f"{c.name} {kind}" for c, kind in zip(comparison.contenders, kinds, strict=True))
@@ -458,7 +458,7 @@ def compare_brief(comparison: Comparison, width: int) -> Iterator[Styled]:
     for at in comparison.targets:
         for contender, value in zip(comparison.contenders, at.values, strict=True):
             if value.throughput is None:
-                said = f"at {speed(at.target)}: {contender.name} {at_target(value, unit)}"
+                said = f"at {speed(at.target)}: {contender.name} {target_line(value, unit)}"
                 yield from wrapped_lines(said, width)
 
 

@@ -16,9 +16,9 @@ from agentx_replay.report.chart import Axis, Chart, linear_axis, log_axis, style
 from agentx_replay.report.numerals import (
     UNTRUSTED,
     agents,
-    bounds,
     rate,
     speed,
+    target_text,
     throughput_unit,
 )
 
@@ -74,35 +74,36 @@ def curve_figure(curve: Curve, points: Sequence[Point]) -> str:
     for point in ordered:
         _point(chart, point, curve, unit)
     for value in curve.values:
-        if value.throughput is None:
-            continue
         if value.interval is not None:
             ends = (value.interval.low, value.interval.high)
             chart.bar((value.target, value.target), ends, "s2 thick")
-        said = f"{rate(value.throughput)} {bounds(value.interval)}".rstrip()
-        chart.dot(
-            value.target,
-            value.throughput,
-            "s2",
-            f"at {speed(value.target)} tok/s/user: {said} {unit}",
-        )
-    if ordered:
-        chart.key("dot s1", "level on the frontier")
-    if not_valid:
-        chart.key("ring", "not valid: for looking only, in no interpolation")
-    if any(_several(curve, point.concurrency) for point in ordered):
-        chart.key("dot hollow small", "one start of a level, whose mean is its point")
-    if len(curve.frontier) < len(curve.points):
-        chart.key("dot hollow", "level that another one beats in both")
-    if curve.intervals:
-        chart.key("error s1", "95 % interval of a level, in both")
-    if any(value.throughput is not None for value in curve.values):
-        chart.key("dot s2", "read off at a target")
-    if any(value.interval is not None for value in curve.values):
-        chart.key("s2", "95 % interval of what is read off")
+        if value.throughput is not None:
+            said = f"at {speed(value.target)} tok/s/user: {target_text(value)} {unit}"
+            chart.dot(value.target, value.throughput, "s2", said)
+    for style, text in _legend(curve, bool(not_valid)):
+        chart.key(style, text)
     picture = quote(chart.svg(stylesheet()))
     link = f'<a download="curve.svg" href="data:image/svg+xml,{picture}">curve.svg</a>'
     return f'{chart.html()}<p class="small">The picture: {link}</p>'
+
+
+def _legend(curve: Curve, not_valid: bool) -> Iterator[tuple[str, str]]:
+    """Yield a style with its meaning for everything that is drawn."""
+    for drawn, style, text in (
+        (curve.points, "dot s1", "level on the frontier"),
+        (not_valid, "ring", "not valid: for looking only, in no interpolation"),
+        (curve.intervals, "dot hollow small", "one start of a level, whose mean is its point"),
+        (
+            len(curve.frontier) < len(curve.points),
+            "dot hollow",
+            "level that another one beats in both",
+        ),
+        (curve.intervals, "error s1", "95 % interval of a level, in both"),
+        (any(v.throughput is not None for v in curve.values), "dot s2", "read off at a target"),
+        (any(v.interval for v in curve.values), "s2", "95 % interval of what is read off"),
+    ):
+        if drawn:
+            yield style, text
 
 
 def _point(chart: Chart, point: CurvePoint, curve: Curve, unit: str) -> None:
@@ -115,12 +116,8 @@ def _point(chart: Chart, point: CurvePoint, curve: Curve, unit: str) -> None:
     )
     for start in _several(curve, point.concurrency):
         speed_of, of = start.interactivity, start.throughput
-        chart.dot(
-            speed_of,
-            of,
-            "hollow small",
-            f"one start: {rate(speed_of)} tok/s/user, {rate(of)} {unit}",
-        )
+        said = f"one start: {rate(speed_of)} tok/s/user, {rate(of)} {unit}"
+        chart.dot(speed_of, of, "hollow small", said)
     style = "s1" if point in curve.frontier else "hollow"
     chart.dot(point.interactivity, point.throughput, style, hover)
     style = "under" if _target_beside(chart, point, curve) else ""

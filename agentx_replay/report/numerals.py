@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from agentx_replay.results.layout import Measurement
+from agentx_replay.wording import counted
 
 if TYPE_CHECKING:  # a plan in text needs no analysis, which takes long to import
     from agentx_replay.analysis.curve import StartValue, TargetValue
@@ -101,27 +102,24 @@ def _sides(missed: "Sequence[StartValue]") -> str:
     return "; ".join(sides.values())
 
 
-def target_note(value: "TargetValue", unit: str) -> str:
-    """Where a value comes from, or how far the run came and which level would bring more; empty
-    only for a run without points.
-    """
-    if value.missed:
-        reached = ", ".join(rate(x.throughput) for x in value.starts if x.throughput is not None)
-        note = f"{value.reach}; {_sides(value.missed)}; the others have {reached} {unit}"
-        return note if value.between is None else f"the mean curve {between(value.between)}; {note}"
-    if value.between is None:
-        if value.nearest is None:
-            return "no valid level"
-        end = "slowest" if value.every_level_is == "faster" else "fastest"
-        return (
-            f"{end} valid level {unlike(value.nearest.interactivity, value.target)} tok/s/user at "
-            f"{agents([value.nearest.concurrency])}: {to_add(value)}"
-        )
-    notes = [between(value.between)]
-    if value.several:
-        notes.append("the curve passes it more than once: the highest")
-    notes.append(value.no_interval or f"{len(value.starts)} starts")
-    return "; ".join(notes)
+def target_note(value: "TargetValue") -> str:
+    """Where a value comes from, or how far the run came and which level comes next."""
+    reach = "; ".join([value.reach, _sides(value.missed)]) if value.missed else ""
+    if value.throughput is not None:
+        several = ["the curve passes it more than once: the highest"] if value.several else []
+        starts = reach or counted(len(value.starts), "start")
+        return f"{between(value.between or ())} ({'; '.join([*several, starts])})"
+    if value.nearest is None or value.every_level_is is None:
+        return reach or (value.why_not_reached or "").removeprefix(f"{NOT_REACHED}: ")
+    end = "slowest" if value.every_level_is == "faster" else "fastest"
+    nearest = unlike(value.nearest.interactivity, value.target)
+    return f"{end} valid level {nearest} → {to_add(value)}"
+
+
+def target_line(value: "TargetValue", unit: str) -> str:
+    """A value at a target with its interval, its unit and where it comes from."""
+    named = f" {unit}" if value.throughput is not None else ""
+    return f"{target_text(value)}{named}, {target_note(value)}"
 
 
 _LADDER = sorted({1, *(2**n for n in range(1, 14)), *(3 * 2**n for n in range(12))})

@@ -45,8 +45,7 @@ from agentx_replay.report.numerals import (
     rate,
     share,
     speed,
-    target_note,
-    target_text,
+    target_line,
     throughput_unit,
 )
 from agentx_replay.report.tables import Column, Section
@@ -320,18 +319,13 @@ def targets_section(curve: Curve, points: Sequence[Point]) -> Section:
     facts = [
         (
             f"at {', '.join(speed(each.target) for each in values)} tok/s/user",
-            "; ".join([_value(value, unit), *warned_at(value, points)]),
+            "; ".join([target_line(value, unit), *warned_at(value, points)]),
         )
         for value, values in beyond_together(curve.values)
     ]
     frontier = agents(point.concurrency for point in curve.frontier)
     notes = [f"Pareto frontier (no level is better in both): {frontier}"]
     return Section("At target speeds", facts=facts, notes=[*notes, uncertainty([curve])])
-
-
-def _value(value: TargetValue, unit: str) -> str:
-    named = f" {unit}" if value.throughput is not None else ""
-    return f"{target_text(value)}{named}, {target_note(value, unit)}"
 
 
 def beyond_together(

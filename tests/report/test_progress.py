@@ -4,6 +4,7 @@ import fcntl
 import io
 import os
 import pty
+import re
 import struct
 import termios
 from dataclasses import replace
@@ -14,7 +15,7 @@ from command_line import all_shown
 from agentx_replay.replay.driver import Progress, Stage
 from agentx_replay.replay.instrument import ClientLoad
 from agentx_replay.replay.warmup import Warmed
-from agentx_replay.report.progress import ProgressScreen, fitted, progress_line
+from agentx_replay.report.progress import ProgressScreen, fitted, length_warning, progress_line
 from agentx_replay.results.recent import Snapshot
 
 PROGRESS = Progress(Stage.WINDOW, 12.4, in_flight=16, live_plays=32, recycled_plays=3)
@@ -96,3 +97,29 @@ def test_a_warm_up_tells_what_has_returned_of_all(warmed: Warmed, stage: str) ->
     assert progress_line("c=8", warming, NOTHING_YET, LOAD, None) == (
         f"c=8 {stage} | 16 in flight | client 25% CPU, lag 1.2 ms | 32 live sessions"
     )
+
+
+# --- a prompt length that does not hold is said once a level -----------------------------------
+
+
+@pytest.mark.parametrize("errors", [(), (0,), (0,) * 20])
+def test_lengths_that_hold_are_not_mentioned(errors: tuple[int, ...]) -> None:
+    assert length_warning(errors) is None
+
+
+def test_those_that_do_not_are_told_by_number_and_size() -> None:
+    told = length_warning((0, 1, -3, 0))
+    assert told is not None
+    assert re.findall(r"-?\d+", told) == ["2", "4", "-3"]
+
+
+def test_each_level_says_so_once() -> None:
+    stream = io.StringIO()
+    screen = ProgressScreen(None, stream)
+    off = Snapshot(0.0, None, None, 0, (), length_errors=(2,))
+    for concurrency in (1, 2):
+        screen.level_begins(concurrency)
+        for _ in range(3):
+            screen.show(Progress(Stage.WARMUP, None, 1, 1, 0), off, ClientLoad(0.0, 0))
+    told = [line for line in stream.getvalue().splitlines() if "prompt lengths" in line]
+    assert len(told) == 2

@@ -140,7 +140,7 @@ def test_every_level_of_several_starts_is_a_row_with_its_interval(tmp_path: Path
 def test_one_start_has_no_interval_anywhere(tmp_path: Path) -> None:
     found = report(tmp_path / "r", ONCE, TWICE[0])
     said = " ".join(found.text().split())
-    assert "at 75 tok/s/user: 6,667 tok/s/GPU (window), between 12 and 16 agents; 1 start" in said
+    assert "at 75 tok/s/user: 6,667 tok/s/GPU (window), between 12 and 16 agents (1 start)" in said
     assert ONE in said
     assert COVERED not in said
     plain = found.plain()["curve"]
