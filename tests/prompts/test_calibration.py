@@ -98,11 +98,8 @@ def test_tool_messages_are_proven_on_conversations_of_calls_and_results() -> Non
 
 
 def test_what_the_server_refuses_proves_nothing() -> None:
-    def none(_: Probe) -> Count:
-        return None
-
     drawn = random_conversations(probe_maker(), CHATML, WIDE)
-    (_, verification), _ = answered(verify(CHATML, drawn), none)
+    (_, verification), _ = answered(verify(CHATML, drawn), lambda _: None)
     assert verification == Verification(0, 0, 0, 0, 0)
 
 

@@ -170,16 +170,18 @@ def test_dropping_the_system_message_changes_the_conversation_constant() -> None
     assert sent_tokens(last, cost) == 38
 
 
-def test_two_conversations_part_at_the_first_word_one_of_them_lacks() -> None:
-    rest, position = parting(U211, conversation(("user", 192), ("assistant", 320)), 192)
-    assert [message.role for message in rest] == ["user", "assistant"]
-    assert position == 192
-
-
-def test_a_conversation_that_begins_another_lacks_only_what_follows() -> None:
-    rest, position = parting(U191, GROWN, 192)
-    assert [(message.role, message.start) for message in rest] == [
-        ("assistant", 197),
-        ("user", 326),
-    ]
-    assert position == 197
+@pytest.mark.parametrize(
+    ("earlier", "later", "parts"),
+    [
+        # They part at the first word one of them lacks.
+        (U211, conversation(("user", 192), ("assistant", 320)), [("user", 0), ("assistant", 198)]),
+        # What begins another lacks only what follows.
+        (U191, GROWN, [("assistant", 197), ("user", 326)]),
+    ],
+)
+def test_two_conversations_part_where_one_of_them_lacks_a_word(
+    earlier: Message, later: Message, parts: list[tuple[str, int]]
+) -> None:
+    rest, position = parting(earlier, later, 192)
+    assert [(message.role, message.start) for message in rest] == parts
+    assert position == max(192, parts[0][1])

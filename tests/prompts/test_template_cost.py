@@ -1,6 +1,7 @@
 """What a template costs, from the lengths of a few conversations."""
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -43,46 +44,35 @@ def test_the_lengths_of_every_conversation_are_recovered(cost: TemplateCost) -> 
     assert not found.assumed
     assert found.takes_system
     assert lengths(found) == lengths(cost)
-
-
-def test_chatml_is_recovered_message_by_message() -> None:
-    found = measured(CHATML)
-    assert found == TemplateCost(3, 3, 6, 6, 6, takes_system=True, assumed=False)
-
-
-@pytest.mark.parametrize("cost", [CHATML, DEEPSEEK, LLAMA, DEFAULT_SYSTEM])
-def test_no_overhead_is_charged_before_it_arises(cost: TemplateCost) -> None:
-    # The words of a second message stand, on the wire, at least as far in as they are laid out:
-    # all that is charged for the first is no more than what the server puts before them.
-    found = measured(cost)
-    assert found is not None
+    # No overhead is charged before it arises: the words of a second message stand, on the wire, at
+    # least as far in as they are laid out, so all that is charged for the first is no more than
+    # what the server puts before them.
     assert 0 <= found.user <= cost.without_system + cost.user
     assert 0 <= found.system <= cost.with_system + cost.system
     assert min(found.with_system, found.without_system, found.assistant) >= 0
 
 
-def test_seven_conversations_are_enough() -> None:
-    _, probes = answered(measure_template(probe_maker()), lambda probe: templated(CHATML, probe))
-    assert probes == 7
+def test_chatml_is_recovered_message_by_message_from_seven_conversations() -> None:
+    found = answered(measure_template(probe_maker()), lambda probe: templated(CHATML, probe))
+    assert found == (TemplateCost(3, 3, 6, 6, 6, takes_system=True, assumed=False), 7)
 
 
-def test_a_refused_system_message_is_put_into_the_users() -> None:
-    def strict(probe: Probe) -> Count:
-        return None if probe.has_system else templated(DEEPSEEK, probe)
-
-    found, _ = answered(measure_template(probe_maker()), strict)
-    assert found is not None
-    assert not found.takes_system
+def strict(probe: Probe) -> Count:
+    return None if probe.has_system else templated(DEEPSEEK, probe)
 
 
-def test_a_system_message_that_is_not_counted_word_by_word_is_not_sent() -> None:
-    def ignoring(probe: Probe) -> Count:
-        assert isinstance(probe, Conversation)
-        said = tuple(message for message in probe.messages if message[0] != "system")
-        words = sum(len(text.split()) - 1 for _, text in said)
-        return templated(CHATML, Conversation(said, words))
+def ignoring(probe: Probe) -> Count:
+    """Leave a system message's words out of the count."""
+    assert isinstance(probe, Conversation)
+    said = tuple(message for message in probe.messages if message[0] != "system")
+    return templated(CHATML, Conversation(said, sum(len(text.split()) - 1 for _, text in said)))
 
-    found, _ = answered(measure_template(probe_maker()), ignoring)
+
+@pytest.mark.parametrize("count", [strict, ignoring])
+def test_a_system_message_that_is_refused_or_not_counted_is_put_into_the_users(
+    count: Callable[[Probe], Count],
+) -> None:
+    found, _ = answered(measure_template(probe_maker()), count)
     assert found is not None
     assert not found.takes_system
 

@@ -78,17 +78,12 @@ def test_ids_may_start_at_zero_be_sparse_and_in_any_order() -> None:
     assert blocks(found) == [(0, 0, [0, 1, 2]), (2, 3, [0, 1, 3])]
 
 
-@pytest.mark.parametrize("scope", [{"hash_id_scope": "global"}, {"hash_id_scope": "local"}])
-def test_an_id_after_other_blocks_is_another_block(scope: dict[str, str]) -> None:
+@pytest.mark.parametrize("scope", ["global", "local", None])
+def test_an_id_after_other_blocks_is_another_block_whatever_the_scope(scope: str | None) -> None:
     # 2 stands after 1 in the first prompt and first in the second: the same id, two blocks.
-    found = read(session([request(0, 128, (1, 2)), request(1, 128, (2, 1))], **scope))
+    prompts = [request(0, 128, (1, 2)), request(1, 128, (2, 1))]
+    found = read(session(prompts, hash_id_scope=scope))
     assert blocks(found) == [(0, 0, [0, 1]), (0, 2, [2, 3])]
-
-
-def test_an_absent_scope_is_read_like_any_other() -> None:
-    value = session([request()])
-    del value["hash_id_scope"]
-    assert read(value).blocks.parent.tolist() == [-1, 0, 1]
 
 
 @pytest.mark.parametrize(
@@ -111,15 +106,12 @@ def test_every_recorded_length_of_the_id_list_is_accepted(
     assert found.notes.short_block_lists == short
 
 
-def test_blocks_enter_in_recorded_order_and_not_in_file_order() -> None:
+def test_blocks_enter_in_recorded_order_and_then_by_place_in_the_file() -> None:
     found = read(session([request(9, 192, (1, 2, 3)), request(1, 128, (1, 2))]))
     assert [r.recorded_order for r in found.requests()] == [1, 0]
     assert blocks(found) == [(2, 2, [0, 1, 2]), (0, 0, [0, 1])]
-
-
-def test_requests_that_start_together_enter_by_their_place_in_the_file() -> None:
-    found = read(session([request(1, 64, (1,)), request(1, 64, (2,))]))
-    assert blocks(found) == [(0, 0, [0]), (0, 1, [1])]
+    together = read(session([request(1, 64, (1,)), request(1, 64, (2,))]))
+    assert blocks(together) == [(0, 0, [0]), (0, 1, [1])]
 
 
 def test_april_dialect_relative_inner_times_and_a_marker_at_the_completion() -> None:
