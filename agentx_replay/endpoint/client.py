@@ -62,7 +62,6 @@ class Client:
 
     @property
     def connections(self) -> int:
-        """How many connections are open."""
         return len(self._open)
 
     # --- the port -----------------------------------------------------------------------------
@@ -109,12 +108,10 @@ class Client:
             connection.stop(Ending.CUT)
 
     def conversation_ended(self, conversation_id: str) -> None:
-        """Close the stream's connection: no further request of it will come."""
         self.wire.ahead.sent(conversation_id)
         self._disconnect(conversation_id)
 
     def _disconnect(self, conversation_id: str) -> None:
-        """Close the connection that a stream has, or is getting."""
         task = self._by_conversation.pop(conversation_id, None)
         if task is not None:
             _discard(task)
@@ -145,7 +142,6 @@ class Client:
     def _unconnected(
         self, asked_ns: int, status: Status, category: ErrorCategory | None, text: str | None
     ) -> Response:
-        """Return the response of a request that was never sent: asked for, then ended."""
         return Response(
             status=status,
             send_ns=asked_ns,

@@ -31,7 +31,6 @@ class Way(StrEnum):
 
     @property
     def requests(self) -> int:
-        """How many requests one count takes."""
         return 2 if self is Way.TEMPLATE_AND_TOKENIZE else 1
 
 
@@ -77,7 +76,6 @@ class Counter:
 
     @property
     def requests(self) -> int:
-        """How many requests were made."""
         return self._asker.requests
 
     async def ways(self, conversation: Conversation, text: Text) -> Ways:

@@ -38,21 +38,17 @@ class Replicas:
     def prepare(
         self, lane: int, conversation_id: str, due_ns: int, compose: Compose | None = None
     ) -> None:
-        """Prepare the stream's next request at the lane's server."""
         self._clients[self._place(lane)].prepare(lane, conversation_id, due_ns, compose)
 
     def cut(self) -> None:
-        """End every response in flight now, and every attempt to connect."""
         for client in self._clients:
             client.cut()
 
     def conversation_ended(self, conversation_id: str) -> None:
-        """Close the stream's connection, wherever it leads: no further request of it will come."""
         for client in self._clients:
             client.conversation_ended(conversation_id)
 
     async def close(self) -> None:
-        """Cut what is in flight, close every connection and wait until they are closed."""
         await asyncio.gather(*(client.close() for client in self._clients))
 
 

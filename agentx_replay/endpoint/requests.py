@@ -38,7 +38,6 @@ class Requests:
         return self._pieces(ids, dispatch.max_tokens, dispatch.prompt.messages_json())
 
     def build(self, ids: dict[str, str], max_tokens: int, prompt_json: bytes) -> bytes:
-        """Return the whole HTTP request for a prompt in JSON."""
         return b"".join(self._pieces(ids, max_tokens, prompt_json))
 
     def _pieces(

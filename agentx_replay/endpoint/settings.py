@@ -1,6 +1,6 @@
 """What is the same for every request of a run: the server, the model, headers and body fields.
 
-Not for: anything that differs from request to request (chat.py), or talking to the server.
+Not for: anything that differs from request to request (requests.py), or talking to the server.
 """
 
 import re

@@ -30,7 +30,6 @@ class BaseUrl:
 
     @property
     def tls(self) -> bool:
-        """Whether the connection is encrypted."""
         return self.scheme == "https"
 
     @property

@@ -26,7 +26,6 @@ Json = dict[str, Any]
 
 
 def usage(prompt_tokens: int, cached_tokens: int, completion_tokens: int) -> Json:
-    """Return the ``usage`` object."""
     return {
         "prompt_tokens": prompt_tokens,
         "total_tokens": prompt_tokens + completion_tokens,
@@ -59,7 +58,6 @@ class Events:
         return self._event([], used)
 
     def whole(self, used: Json) -> bytes:
-        """Return the body of a response that is not streamed."""
         text = WORD * used["completion_tokens"]
         said: Json = {"message": {"role": "assistant", "content": text}}
         choice = _choice(said if self.chat else {"text": text}, "length")

@@ -161,17 +161,14 @@ class Engine:
 
     @property
     def steps(self) -> int:
-        """Steps completed so far."""
         return self._trimmed_steps + len(self._step_ends_ns)
 
     @property
     def running(self) -> int:
-        """Sequences admitted and not yet ended."""
         return len(self._prefilling) + len(self._decoding)
 
     @property
     def waiting(self) -> int:
-        """Sequences not yet admitted."""
         return len(self._waiting)
 
     def submit(

@@ -319,7 +319,6 @@ def error_body(status: int, message: str, kind: str, param: str | None = None) -
 def http_response(
     status: int, body: bytes, *, keep_alive: bool, content_type: bytes = JSON_TYPE
 ) -> bytes:
-    """Return a whole response."""
     return (
         b"HTTP/1.1 %d %b\r\nserver: %b\r\n" % (status, _REASONS.get(status, b"Status"), _NAME)
         + b"content-type: %b\r\ncontent-length: %d\r\n" % (content_type, len(body))
@@ -329,7 +328,6 @@ def http_response(
 
 
 def stream_head(*, keep_alive: bool) -> bytes:
-    """Return the headers of a stream."""
     return (
         b"HTTP/1.1 200 OK\r\n"
         b"content-type: text/event-stream; charset=utf-8\r\n"

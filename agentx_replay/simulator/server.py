@@ -114,7 +114,6 @@ class Server:
             connection.reset()
 
     def handle(self, connection: Connection, request: HttpRequest) -> None:
-        """Answer a request, or begin to."""
         try:
             look_up = self._look_up(request)
             if look_up is None:

@@ -47,7 +47,6 @@ class WordRenderer:
     generation_tokens: int = 3
 
     def chat(self, messages: Sequence[Message], tools: Sequence[Any]) -> Tokens:
-        """Return the tokens of a conversation, generation prompt included."""
         parts: list[Tokens] = []
         if tools:
             parts += self._message("tools", orjson.dumps(tools).decode())
@@ -57,7 +56,6 @@ class WordRenderer:
         return np.concatenate(parts)
 
     def text(self, text: str) -> Tokens:
-        """Return the tokens of plain text, without any template."""
         return word_tokens(text)
 
     def _message(self, role: str, text: str) -> list[Tokens]:
