@@ -83,14 +83,16 @@ class Table:
         self.name = name
         self.file_name = f"{name}.parquet"
         self.columns = columns
+        self.by_name = {column.name: column for column in columns}
+        fields = [pa.field(c.name, c.type, nullable=c.null_means is not None) for c in columns]
+        self._metadata = {_VERSION_KEY: str(SCHEMA_VERSION).encode()}
+        self._schema = pa.schema(fields, metadata=self._metadata)
 
     def schema(self, mark: str | None = None) -> pa.Schema:
         """Return the Arrow schema, with the version and the level's mark in its metadata."""
-        fields = [pa.field(c.name, c.type, nullable=c.null_means is not None) for c in self.columns]
-        metadata = {_VERSION_KEY: str(SCHEMA_VERSION).encode()}
-        if mark is not None:
-            metadata[_MARK_KEY] = mark.encode()
-        return pa.schema(fields, metadata=metadata)
+        if mark is None:
+            return self._schema
+        return self._schema.with_metadata(self._metadata | {_MARK_KEY: mark.encode()})
 
     def whole(self, point: Path) -> Path:
         """Return the file that a level has when it has ended."""

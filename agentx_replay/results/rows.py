@@ -71,8 +71,9 @@ def request_row(dispatch: Dispatch, response: Response) -> RequestRow:
 def blank_row() -> RequestRow:
     """Return a row that says nothing, of the right types."""
     blank = {pa.string(): "", pa.bool_(): False}
-    types = {c.name: c.type for c in REQUESTS.columns}
-    return RequestRow(tuple(blank.get(types[name], 0) for name in _SCALARS), np.empty(0, np.int64))
+    return RequestRow(
+        tuple(blank.get(REQUESTS.by_name[name].type, 0) for name in _SCALARS), np.empty(0, np.int64)
+    )
 
 
 def play_row(play: PlayRecord) -> tuple[Any, ...]:
@@ -112,13 +113,12 @@ def _arrays(
     of: Measurement,
     origin_ns: int,
 ) -> dict[str, pa.Array]:
-    columns = {c.name: c for c in table.columns}
     arrays = {
         name: pa.repeat(pa.scalar(n, pa.int32()), len(rows)) for name, n in of._asdict().items()
     }
     for name, values in zip(names, zip(*rows, strict=True), strict=True):
-        array = pa.array(values, columns[name].type)
-        arrays[name] = pc.subtract(array, origin_ns) if columns[name].since_origin else array
+        array = pa.array(values, table.by_name[name].type)
+        arrays[name] = pc.subtract(array, origin_ns) if table.by_name[name].since_origin else array
     return arrays
 
 
