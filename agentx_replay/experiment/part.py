@@ -7,6 +7,7 @@ what becomes of the records (``level.py``).
 import asyncio
 import gc
 import logging
+import pickle
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
@@ -33,6 +34,7 @@ from agentx_replay.scenario import Scenario
 
 _SHOW_EVERY_S = 1.0
 _OLDEST_GENERATION_OFF = 1_000_000_000
+_LENGTH_BYTES = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +91,23 @@ def _plan_again(
             "leave them alone and run again",
         )
     return Plan(scenario, fingerprint, GraphLibrary(selection, scenario), concurrency, start)
+
+
+def framed(message: object) -> bytes:
+    """Return a message between a level's parent and its workers: a pickle after its length. Both
+    ends are the same program on one machine; nobody else has the socket.
+    """
+    body = pickle.dumps(message)
+    return len(body).to_bytes(_LENGTH_BYTES, "big") + body
+
+
+async def next_message(reader: asyncio.StreamReader) -> Any:
+    """Return the next message, None if the other end is gone."""
+    try:
+        length = int.from_bytes(await reader.readexactly(_LENGTH_BYTES), "big")
+        return pickle.loads(await reader.readexactly(length))
+    except (asyncio.IncompleteReadError, ConnectionResetError):
+        return None
 
 
 async def play(

@@ -17,8 +17,7 @@ import uvloop
 
 from agentx_replay.errors import UsageError
 from agentx_replay.experiment.live_view import ProgressSnapshot
-from agentx_replay.experiment.part import Part, play
-from agentx_replay.experiment.pipe import framed, next_message
+from agentx_replay.experiment.part import Part, framed, next_message, play
 from agentx_replay.replay.clock import real_clock
 from agentx_replay.replay.driver import Replay, ReplayResult
 from agentx_replay.replay.page import Page

@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from agentx_replay.endpoint.kernel_stamps import Timestamps
 from agentx_replay.errors import UsageError
 from agentx_replay.experiment.live_view import ProgressSnapshot
-from agentx_replay.experiment.part import Part
-from agentx_replay.experiment.pipe import framed, next_message
+from agentx_replay.experiment.part import Part, framed, next_message
 from agentx_replay.reason import Reason
 from agentx_replay.replay.coordinator import HANG_AFTER_S, Coordinator
 from agentx_replay.replay.driver import ReplayResult
