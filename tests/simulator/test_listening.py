@@ -74,13 +74,14 @@ def test_a_request_counts_from_when_it_was_there_and_not_from_when_the_server_lo
 
 
 def test_a_stamp_is_told_on_the_monotonic_clock_and_without_one_it_is_now() -> None:
+    before_ns = time.monotonic_ns()
     second_ago_ns = time.time_ns() - 1000 * MS
     timespec = struct.pack("@qq", *divmod(second_ago_ns, 1000 * MS))
-    before_ns = time.monotonic_ns()
     stamped_ns = received_ns([(socket.SOL_SOCKET, 35, timespec)])
     unstamped_ns = received_ns([])
     after_ns = time.monotonic_ns()
-    assert before_ns - 1001 * MS < stamped_ns <= after_ns - 1000 * MS + MS
+    # Two clocks are read one after the other, and a busy machine may stop us in between.
+    assert before_ns - 1200 * MS < stamped_ns < after_ns - 800 * MS
     assert before_ns <= unstamped_ns <= after_ns
 
 
