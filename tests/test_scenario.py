@@ -10,7 +10,7 @@ from agentx_replay.scenario import load_scenario, scenario_names
 
 
 def test_the_presets_are_those_of_the_protocol() -> None:
-    assert scenario_names() == ["agentx", "agentx-faithful", "agentx-fast", "look", "quick"]
+    assert scenario_names() == ["agentx", "agentx-faithful", "agentx-fast", "demo", "quick"]
 
 
 FIGURES = (
@@ -25,7 +25,7 @@ FIGURES = (
         ("agentx", (3600, 30, 10, 10, 300, 393, "official", "barrier", True)),
         ("agentx-faithful", (3600, 300, 10, 10, 300, 393, "faithful", "last_end", True)),
         ("agentx-fast", (1200, 30, 1, 10, 300, 393, "official", "barrier", True)),
-        ("look", (10, 20, 1, 0.2, 0.5, None, "official", "last_end", False)),
+        ("demo", (10, 20, 1, 0.2, 0.5, None, "official", "last_end", False)),
         ("quick", (20, 10, 1, 0.2, 0.5, None, "official", "last_end", False)),
     ],
 )

@@ -41,6 +41,7 @@ def check(streams: int, rate: float, as_json: bool, **options: Any) -> None:
         client_line,
         client_lines,
         driven_lines,
+        invalidating,
         judged,
         server_lines,
     )
@@ -65,10 +66,12 @@ def check(streams: int, rate: float, as_json: bool, **options: Any) -> None:
             "--tool-messages asks a server, and none is given",
             "add --url",
         )
+    failed = False
     for url in settings.url:
         with open_target(replace(settings, url=(url,))) as target:
             told = {**target.facts, "warnings": list(map(asdict, target.warnings))}
             tell(*server_lines(dict(target.facts), target.warnings))
+            failed = failed or bool(invalidating(target.warnings))
             if tool_messages and target.endpoint is not None:
                 asking = calibrate(
                     target.endpoint, context_tokens=target.max_context, tool_messages=True
@@ -97,4 +100,4 @@ def check(streams: int, rate: float, as_json: bool, **options: Any) -> None:
     }
     if as_json:
         say_document(found)
-    sys.exit(1 if any(each.limits for each in judged(driven, ceiling)) else 0)
+    sys.exit(1 if failed or any(each.limits for each in judged(driven, ceiling)) else 0)

@@ -57,7 +57,7 @@ def cli() -> None:
     """Replay recorded coding-agent sessions against an OpenAI-compatible server and measure it.
 
     \b
-    agentx-replay sweep                                    a look, with nothing to set up
+    agentx-replay sweep                                    the demo, with nothing to set up
     agentx-replay sweep --url http://localhost:8000 --concurrency 1,2,4,8 --gpus 8
     agentx-replay report results/NAME
     agentx-replay compare results/A results/B --at 50 --price A=1.50,B=2.26

@@ -23,7 +23,7 @@ from agentx_replay.results.run_directory import read_points, read_sweep
 from agentx_replay.results.schema import REQUESTS
 from agentx_replay.scenario import load_scenario, with_overrides
 
-_LOOK = "look"
+_DEMO = "demo"
 """With no server and nothing else said: three short levels, under a minute in all."""
 _OF_CALIBRATION = ("endpoint", "tool_messages")
 """Another run's calibration is refused if it is of another API or kind of messages."""
@@ -55,7 +55,7 @@ def sweep(**options: Any) -> None:
     elif _given().keys() & {"url", "concurrency", "scenario", "override"}:
         base = Settings()
     else:
-        base = Settings(scenario=load_scenario(_LOOK))
+        base = Settings(scenario=load_scenario(_DEMO))
     _measure(_settings(base), options)
 
 

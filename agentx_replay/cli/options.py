@@ -91,7 +91,7 @@ def _row(of: str, *names: str, **attributes: Any) -> tuple[frozenset[str], Optio
 _LEVELS: Any = {"type": Levels(), "metavar": "N,N,…"}
 _TOKENS: Any = {"type": Tokens(), "metavar": "TOKENS"}
 _SCENARIO: Any = {"default": "quick", "metavar": "NAME"}
-_SCENARIOS = "agentx, agentx-faithful, agentx-fast, quick, look, or a .toml. Default: quick"
+_SCENARIOS = "agentx, agentx-faithful, agentx-fast, quick, demo, or a .toml. Default: quick"
 
 _TABLE = {
     "What is replayed": (
@@ -105,7 +105,7 @@ _TABLE = {
              help="Recorded sessions: a directory or file. Default: the bundled ones."),
         _row("run plan", "--scenario", **_SCENARIO, help=f"{_SCENARIOS}."),
         _row("sweep", "--scenario", **_SCENARIO, help=f"{_SCENARIOS}, "
-             "and look without --url, --concurrency and --override."),
+             "and demo without --url, --concurrency and --override."),
         _row(_PLAN, "--window", type=Seconds(0.001), metavar="DURATION",
              help="Measure for so long, as --override window_s does: 60s, 5m, 1h."),
         _row(_PLAN, "--override", **_MANY, is_flag=False, flag_value=ALONE, metavar="RULE=VALUE",

@@ -23,7 +23,25 @@ def server_lines(facts: dict[str, Any], warnings: tuple[Reason, ...]) -> list[st
     )
     lines = [f"server {facts['url']} ({facts['server'] or 'does not name itself'})"]
     lines += [f"  {name + ':':20}{value}" for name, value in said]
-    return lines + [f"  warning: {warning.text}" for warning in warnings]
+    lines += [f"  warning: {warning.text}" for warning in warnings]
+    wrong = invalidating(warnings)
+    if not wrong:
+        return [*lines, "  PASS: a run on this server can be valid"]
+    return lines + [f"  FAIL: {text}; {_REMEDIES[code]}" for code, text in wrong]
+
+
+_REMEDIES = {
+    "server-without-usage": "start vLLM with --enable-force-include-usage, or have a proxy pass "
+    "`stream_options` on",
+    "server-ends-early": "serve it with an engine that takes `ignore_eos` (vLLM, SGLang, "
+    "llama.cpp), or have a proxy pass that on",
+}
+"""How to mend what leaves no run on a server valid, by the code of its warning."""
+
+
+def invalidating(warnings: tuple[Reason, ...]) -> list[tuple[str, str]]:
+    """Return the code and text of each warning that leaves no run on a server valid."""
+    return [(each.code, each.text) for each in warnings if each.code in _REMEDIES]
 
 
 def _yes(fact: bool) -> str:

@@ -32,8 +32,8 @@ def test_the_commands_in_a_help_run_as_printed(
 @pytest.mark.parametrize(
     ("command", "says"),
     [
-        # Without anything a sweep plays look, at the levels of any other.
-        ("sweep", "Default: quick, and look without --url, --concurrency and --override."),
+        # Without anything a sweep plays demo, at the levels of any other.
+        ("sweep", "Default: quick, and demo without --url, --concurrency and --override."),
         ("sweep", "Levels, run in this order. Default: 2,8,24."),
         ("run", "or a .toml. Default: quick."),
         ("plan", "Levels, each planned on its own. [default: 8]"),

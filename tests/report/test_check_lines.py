@@ -2,11 +2,18 @@
 
 from dataclasses import replace
 
+import pytest
 from golden_files import Goldens
 
 from agentx_replay.analysis.client_error import Ceiling, Driven
 from agentx_replay.reason import Reason
-from agentx_replay.report.check_lines import client_line, client_lines, driven_lines, server_lines
+from agentx_replay.report.check_lines import (
+    client_line,
+    client_lines,
+    driven_lines,
+    invalidating,
+    server_lines,
+)
 
 FACTS = {
     "url": "http://host:8000/v1",
@@ -43,6 +50,16 @@ def test_a_servers_readiness(goldens: Goldens) -> None:
     warning = Reason("server-without-cached-tokens", "mind this")
     lines = [*server_lines(FACTS, (warning,)), *server_lines(untold, ())]
     goldens.check_text("words/server", "\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize("code", ["server-without-usage", "server-ends-early"])
+def test_a_server_on_which_no_run_is_valid_fails_with_a_remedy(code: str) -> None:
+    wrong = Reason(code, "wrong")
+    assert invalidating((wrong, Reason("server-without-cached-tokens", "slight"))) == [
+        (code, "wrong")
+    ]
+    *_, verdict = server_lines(FACTS, (wrong,))
+    assert verdict.startswith("  FAIL: wrong; ")
 
 
 def test_the_clients_own_error(goldens: Goldens) -> None:
