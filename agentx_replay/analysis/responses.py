@@ -91,17 +91,13 @@ def arrivals_of(
         return np.add.reduceat(values, starts) if len(starts) else np.empty(0)
 
     weights = np.where(np.isnan(tokens), np.where(np.isnan(text_bytes), 1.0, text_bytes), tokens)
-    brought, fullest = by_arrival(weights), np.full(responses, np.nan)
-    fullest[some] = np.maximum.reduceat(brought, first[some]) if some.any() else []
-    most = np.zeros(responses, np.int64)
-    most[some] = np.maximum.reduceat(events, first[some]) if some.any() else []
     gap_ns = np.diff(at_ns, prepend=0.0)  # of an arrival that is the first, of nothing
     is_later = ~begins(of)
     is_inner = is_later & np.append(~begins(of)[1:], False)
     return Arrivals(
         arrival_counts=counts,
         crowded_arrivals=np.bincount(of[events > 1], minlength=responses),
-        most_events=most,
+        most_events=_greatest(events, first, some),
         first_arrival_events=np.nan_to_num(at(first, some, events.astype(float))).astype(np.int64),
         first_arrival_tokens=at(first, some, by_arrival(tokens)),
         first_arrival_bytes=at(first, some, by_arrival(text_bytes)),
@@ -113,8 +109,14 @@ def arrivals_of(
         gap_before_last_ns=at(last, two, gap_ns),
         gap_variation=_variation(of[is_inner], gap_ns[is_inner] / _NS, responses),
         longest_gap=_longest(of[is_later], gap_ns[is_later], wants_longest_gap),
-        largest_share=fullest / np.maximum(whole(weights), 1.0),
+        largest_share=_greatest(by_arrival(weights), first, some) / np.maximum(whole(weights), 1.0),
     )
+
+
+def _greatest(values: NDArray[Any], first: Counts, some: NDArray[np.bool_]) -> NDArray[Any]:
+    found = np.zeros(len(first), values.dtype)
+    found[some] = np.maximum.reduceat(values, first[some]) if some.any() else []
+    return found
 
 
 def _fewest(of: Counts, events: Counts, responses: int) -> Floats:
