@@ -86,7 +86,7 @@ class Fields:
 
     def unknown(self, known: frozenset[str]) -> list[str]:
         """Return the fields that are present and not ``known``."""
-        return [key for key, value in self.values.items() if key not in known and value is not None]
+        return [key for key in self.values.keys() - known if self.values[key] is not None]
 
     def _name(self, key: str) -> str:
         return f"{self.place}.{key}" if self.place else key
