@@ -99,7 +99,7 @@ def same_work(runs: Sequence[Run], plans: Sequence[PlansAgainst]) -> list[Fact]:
     messages of the same kind. ``plans`` are those of each run but the first against the first.
     """
     corpora = [_said(run.sweep, "corpus", "fingerprint") for run in runs]
-    scenarios = [_said(run.sweep, "scenario", "fingerprint") for run in runs]
+    scenarios = [_scenario(run.sweep) for run in runs]
     same_plan: bool | None = all(each.same_where_shared for each in plans)
     if not all(each.same or each.different for each in plans):
         same_plan = None
@@ -123,6 +123,11 @@ def _said_of_plans(plans: PlansAgainst) -> str:
     return "; ".join(f"{what} {listed(levels)}" for what, levels in parts if levels)
 
 
+def alone_said(plans: PlansAgainst) -> str:
+    """Return at which levels two runs have the same plan, if one of them has others beside."""
+    return _said_of_plans(plans) if plans.first_alone or plans.other_alone else ""
+
+
 def listed(levels: frozenset[int]) -> str:
     return ", ".join(map(str, sorted(levels)))
 
@@ -140,6 +145,13 @@ def _said(document: Mapping[str, object], part: str, key: str) -> str | None:
     inner = document.get(part)
     value = inner.get(key) if isinstance(inner, Mapping) else None
     return None if value is None else str(value)
+
+
+def _scenario(document: Mapping[str, object]) -> str | None:
+    """Return the scenario's name and the fingerprint of its rules."""
+    fingerprint = _said(document, "scenario", "fingerprint")
+    name = _said(document, "scenario", "name")
+    return fingerprint and " ".join(filter(None, [name, fingerprint]))
 
 
 def _fact(name: str, said: Sequence[str | None]) -> Fact:

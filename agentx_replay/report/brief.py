@@ -23,6 +23,7 @@ from agentx_replay.report.numerals import (
 from agentx_replay.report.run_sections import (
     OUTCOMES,
     beyond_together,
+    client_alone_failed,
     comparable_and_valid,
     go_on_lines,
     per_gpu,
@@ -69,17 +70,6 @@ def run_brief(run: Run, curve: Curve, heading: str, width: int) -> Iterator[Styl
 
 def wrapped_lines(text: str, width: int, style: str = "") -> list[Styled]:
     return [(line, style) for line in wrapped(text, width)]
-
-
-def client_alone_failed(points: Sequence[Point]) -> bool:
-    """Whether nothing but this client being late makes points not valid."""
-    codes = {
-        finding.code
-        for point in points
-        for finding in point.findings
-        if finding.kind is Kind.INVALID
-    }
-    return bool(codes) and all(c.startswith("client-") or c == "responses-read-late" for c in codes)
 
 
 def _verdict(points: Sequence[Point]) -> str:

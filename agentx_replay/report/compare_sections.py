@@ -17,7 +17,7 @@ from agentx_replay.analysis.comparison import (
 )
 from agentx_replay.analysis.cost import dollars_per_million_tokens, tokens_per_dollar
 from agentx_replay.analysis.curve import TargetValue
-from agentx_replay.analysis.same_work import PlansAgainst, listed
+from agentx_replay.analysis.same_work import PlansAgainst, alone_said, listed
 from agentx_replay.analysis.starts import COVERS, MOST_NEEDED, ONE_START, Interval
 from agentx_replay.analysis.workload import MixSummary
 from agentx_replay.report.brief import (
@@ -517,7 +517,8 @@ def _caveats(comparison: Comparison) -> str:
     """Return whether the work was the same, may be compared, and which definitions agree."""
     facts = [fact for fact in comparison.same_work if not fact.same]
     other = [f"{fact.name} {' / '.join(fact.said)}" for fact in facts]
-    said = [f"Same work: {'no, ' + '; '.join(other) if other else 'yes'}."]
+    at = "".join(f" (plan {alone})" for of in comparison.plans if (alone := alone_said(of)))
+    said = [f"Same work: {'no, ' + '; '.join(other) if other else 'yes' + at}."]
     words = [comparable(each.run.points) for each in comparison.contenders]
     why = [text.removeprefix(NOT_COMPARABLE) for text in words if text.startswith(NOT_COMPARABLE)]
     said.append(f"Comparable: {'no, ' + why[0] if why else 'yes'}.")

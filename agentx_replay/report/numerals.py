@@ -47,7 +47,8 @@ def speed(value: float) -> str:
 
 
 def capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    """A sentence with a capital; a command stays as it is typed."""
+    return text if text.startswith("agentx-replay ") else text[:1].upper() + text[1:]
 
 
 def agents(levels: Iterable[Measurement | int]) -> str:
@@ -132,15 +133,15 @@ def to_add(value: "TargetValue") -> str:
     """
     nearest = value.nearest
     if nearest is None:
-        return "add levels"
+        return "try other levels"
     about = nearest.concurrency * nearest.interactivity / value.target
     if value.every_level_is == "faster":
         above = [each for each in _LADDER if each >= about and each > nearest.concurrency]
-        return f"add {agents(above[:1])}" if above else "add more agents"
+        return f"try {agents(above[:1])}" if above else "try more agents"
     below = [each for each in _LADDER if each <= about and each < nearest.concurrency]
     if below:
-        return f"add {agents(below[-1:])}"
-    return "no fewer agents can be" if nearest.concurrency == 1 else f"add {agents([1])}"
+        return f"try {agents(below[-1:])}"
+    return "no fewer agents can be" if nearest.concurrency == 1 else f"try {agents([1])}"
 
 
 def between(levels: Sequence[int]) -> str:

@@ -11,7 +11,7 @@ from agentx_replay.analysis.curve import Curve
 from agentx_replay.analysis.findings import Kind
 from agentx_replay.analysis.point import Point
 from agentx_replay.analysis.run import Run
-from agentx_replay.report.brief import FOR_LOOKING, client_alone_failed
+from agentx_replay.report.brief import FOR_LOOKING
 from agentx_replay.report.chart import stylesheet
 from agentx_replay.report.curve_charts import curve_figure, latency_figures
 from agentx_replay.report.disclosure import (
@@ -33,6 +33,7 @@ from agentx_replay.report.numerals import (
     throughput_unit,
 )
 from agentx_replay.report.run_sections import (
+    client_alone_failed,
     comparable_and_valid,
     go_on_lines,
     points_section,

@@ -47,10 +47,12 @@ from agentx_replay.report.numerals import (
     speed,
     target_line,
     throughput_unit,
+    to_add,
 )
 from agentx_replay.report.tables import Column, Section
 from agentx_replay.results.layout import Measurement, measurement_of, point_file
 from agentx_replay.results.resume_command import resume_command, typed_again
+from agentx_replay.results.run_directory import PointStatus
 
 # --- findings ------------------------------------------------------------------------------------
 
@@ -116,6 +118,17 @@ def warned_at(value: TargetValue, points: Sequence[Point]) -> list[str]:
     return [f"mind the warnings on {agents(found)}"] if found else []
 
 
+def client_alone_failed(points: Sequence[Point]) -> bool:
+    """Whether nothing but this client being late makes points not valid."""
+    codes = {
+        finding.code
+        for point in points
+        for finding in point.findings
+        if finding.kind is Kind.INVALID
+    }
+    return bool(codes) and all(c.startswith("client-") or c == "responses-read-late" for c in codes)
+
+
 # --- levels without a point ----------------------------------------------------------------------
 
 _NOT_BEGUN = "not begun"
@@ -172,12 +185,30 @@ def unmeasured_lines(run: Run) -> list[str]:
     ]
     if not_begun:
         lines.append(f"not measured: {agents(not_begun)}; this goes on{typed_again(run.sweep)}:")
+    elif _goes_on(run):
+        lines.append(f"this goes on{typed_again(run.sweep)}:")
+    elif _again(run):
+        lines.append(f"this measures again what is not valid{typed_again(run.sweep)}:")
     return lines
 
 
 def go_on_lines(run: Run) -> list[str]:
-    """Return the command that measures the levels not begun, to be copied: a line not wrapped."""
-    return [_command(run)] if _NOT_BEGUN in unmeasured(run).values() else []
+    """Return the command that measures what is missing, else what is not valid, to be copied: a
+    line not wrapped.
+    """
+    if _goes_on(run):
+        return [_command(run)]
+    return [f"{_command(run)} --again"] if _again(run) else []
+
+
+def _goes_on(run: Run) -> bool:
+    begun = any(point.status is not PointStatus.COMPLETE for point in run.points)
+    return begun or _NOT_BEGUN in unmeasured(run).values()
+
+
+def _again(run: Run) -> bool:
+    """Whether another try may help: this client was what failed."""
+    return client_alone_failed(run.points)
 
 
 def _command(run: Run) -> str:
@@ -331,12 +362,12 @@ def targets_section(curve: Curve, points: Sequence[Point]) -> Section:
 def beyond_together(
     values: Sequence[TargetValue],
 ) -> Iterator[tuple[TargetValue, list[TargetValue]]]:
-    """Yield values to be said in one: those beyond the same end of the curve with the furthest of
-    them, whose level to add is the furthest; every other one alone.
+    """Yield values to be said in one: those beyond the same end of the curve for which the same
+    level comes next; every other one alone.
     """
-    for _, group in groupby(values, lambda v: v.every_level_is or v.target):
+    for _, group in groupby(values, lambda v: to_add(v) if v.every_level_is else v.target):
         found = sorted(group, key=lambda value: value.target)
-        yield found[0 if found[0].every_level_is == "faster" else -1], found
+        yield found[0], found
 
 
 def curve_json(curve: Curve) -> dict[str, Any]:

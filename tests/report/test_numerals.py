@@ -69,10 +69,10 @@ def test_an_interval_is_written_as_what_it_bounds(
          "1 of 4 starts reach it; every valid level of starts 1, 4 is faster; every valid level of "
          "start 3 is slower"),
         (value(None, starts=(None, None), every_level_is="slower"), "not reached",
-         "fastest valid level 43.6 → add 24 agents"),
+         "fastest valid level 43.6 → try 24 agents"),
         (value(None, starts=(None,), nearest=CurvePoint(16, 66.4, 9000.0),
                every_level_is="faster"), "not reached",
-         "slowest valid level 66.4 → add 24 agents"),
+         "slowest valid level 66.4 → try 24 agents"),
         (value(None, starts=(), nearest=None), "not reached", "no valid level"),
     ],
 )  # fmt: skip
