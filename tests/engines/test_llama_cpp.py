@@ -183,9 +183,13 @@ def test_a_context_that_is_claimed_too_long_ends_in_the_servers_own_words(
         llama_server.url, tmp_path / "out", "--concurrency", "16", "--max-context", "200000"
     )
     assert swept.code == 1
-    assert ("overflow", "context_overflow") in swept.query("status, error_category")
+    overflow = ("overflow", "context_overflow")
+    ended = swept.query("status, error_category, error_text")
+    refused = [text for status, what, text in ended if (status, what) == overflow]
+    assert refused
+    assert all("exceeds the available context" in text for text in refused)
     (point,) = swept.points()
-    assert "exceeds the available context" in point["invalid_reasons"]
+    assert "requests-overflowed" in [each["code"] for each in point["findings"]]
 
 
 def test_a_server_that_dies_ends_the_run_with_its_records_and_a_sentence(
