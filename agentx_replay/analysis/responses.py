@@ -319,7 +319,7 @@ def requests_of(tables: Iterable[pa.Table]) -> Requests:
 def _some(
     tables: Iterable[pa.Table], names: tuple[str, ...]
 ) -> list[pa.Table] | Iterable[pa.Table]:
-    """Return tables, one without rows where there is none."""
+    """Return the tables; one without rows if the directory has no file."""
     first, rest = next(iterator := iter(tables), None), iterator
     if first is not None:
         return chain([first], rest)

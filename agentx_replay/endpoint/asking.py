@@ -218,7 +218,7 @@ def wait_s(retry_after: bytes | None) -> float:
 
 
 def text_of(exchange: Exchange) -> bytes:
-    """Return the body of an answer that is no stream, empty where there is none."""
+    """Return the body of an answer that is not a stream, empty if it has none."""
     return exchange.body.text if exchange.body is not None else b""
 
 
