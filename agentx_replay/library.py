@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from agentx_replay.experiment.levels import LevelSource
 from agentx_replay.experiment.settings import Screen, Settings
 from agentx_replay.experiment.sweep import Sweep
 from agentx_replay.report.numerals import agents
@@ -26,10 +27,12 @@ class Measured:
     interrupted: bool
 
 
-def measure(settings: Settings, screen: Screen) -> Measured:
-    """Measure every level that is not complete yet. Raises ``UsageError``."""
+def measure(settings: Settings, screen: Screen, levels: LevelSource | None = None) -> Measured:
+    """Measure the levels of the settings that are not complete yet, or those that ``levels`` asks
+    for. Raises ``UsageError``.
+    """
     with open_target(settings) as target:
-        sweep = Sweep(settings, target)
+        sweep = Sweep(settings, target, levels)
         for line in (
             *(warning.text for warning in target.warnings),
             *sweep.calibration.lines(),

@@ -42,7 +42,7 @@ class Part:
     """The lanes of one worker of a level: every ``workers``-th lane, starting at ``worker``.
 
     It goes to another process without the sessions of its plan, which are read there again from
-    ``source``. ``attempt`` counts how often the run had been resumed when the level began.
+    ``source``. ``attempt`` is at least how often the run had been resumed when the level began.
     ``directory`` and ``origin_ns`` are set when it begins.
     """
 

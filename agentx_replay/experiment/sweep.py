@@ -1,7 +1,8 @@
 """A sweep: one corpus, one target, several levels in order, one run directory.
 
 Of several starts all levels of one are measured, then all of the next: a server that changes with
-time then shows as a difference between starts, not between levels.
+time then shows as a difference between starts, not between levels. Another ``LevelSource`` decides
+otherwise.
 
 What only a level needs is imported when there is one, so that the server is asked sooner.
 """
@@ -19,6 +20,7 @@ from agentx_replay import __version__
 from agentx_replay.analysis.facts import Conduct, Rules
 from agentx_replay.endpoint.kernel_stamps import granted_buffer_bytes
 from agentx_replay.experiment.interrupts import Interrupts
+from agentx_replay.experiment.levels import Done, FixedLevels, LevelSource
 from agentx_replay.experiment.open_files import refuse_too_few
 from agentx_replay.experiment.prompting import calibration_for, prompting_of
 from agentx_replay.experiment.resumption import Earlier, earlier_run, resumed
@@ -46,23 +48,21 @@ _NO_SERVER = {
 class Sweep:
     """Prepares on construction (corpus, plans, directory), then runs level by level.
 
-    Raises ``UsageError`` for a corpus that cannot be read or does not fit, for an output directory
-    that is taken, and for a run that cannot be resumed as the same experiment.
+    ``levels`` says which; without it the fixed list of the settings. Raises ``UsageError`` for a
+    corpus that cannot be read or does not fit, for an output directory that is taken, and for a run
+    that cannot be resumed as the same experiment.
     """
 
-    def __init__(self, settings: Settings, target: Target) -> None:
+    def __init__(
+        self, settings: Settings, target: Target, levels: LevelSource | None = None
+    ) -> None:
         self.interrupted = False
         self._settings = settings
         self._target = target
         self._source = settings.source(target.max_context)
         self.corpus, self.selection = self._source.read()
-        scenario = settings.scenario
-        library = GraphLibrary(self.selection, scenario)
-        self.plans = [
-            Plan(scenario, self.corpus.fingerprint, library, level, start)
-            for start in range(1, settings.starts + 1)
-            for level in settings.concurrency
-        ]
+        self._levels = levels or FixedLevels(settings.concurrency, settings.starts)
+        self._library = GraphLibrary(self.selection, settings.scenario)
         earlier = earlier_run(settings.out) if settings.resume else None
         self.kept_points = _kept_points(earlier, again=settings.again) if earlier else []
         if earlier is not None:
@@ -84,7 +84,7 @@ class Sweep:
             document = resumed(earlier, document, accept=accept)
         self._run.write_calibration(as_document(self.calibration))
         self._run.write_sweep(document)
-        self._resumptions = len(document.get("resumed", ()))
+        self._on_record = document
 
     @property
     def kept(self) -> list[Measurement]:
@@ -93,13 +93,16 @@ class Sweep:
 
     @property
     def due(self) -> list[Plan]:
-        """The plans that are to be measured, in this order."""
-        kept = self.kept
-        return [plan for plan in self.plans if _measurement(plan) not in kept]
+        """The plans that are certain to be measured, in this order."""
+        return list(map(self._plan, self._levels.ahead(self.kept_points)))
+
+    def _plan(self, level: Measurement) -> Plan:
+        scenario, corpus = self._settings.scenario, self.corpus.fingerprint
+        return Plan(scenario, corpus, self._library, *level)
 
     def run(self, screen: Screen) -> Iterator[Point]:
-        """Measure what is not complete, all levels of a start before those of the next; yield each
-        point when it is on disk.
+        """Measure one level after the other until the source of levels is done; yield each point
+        when it is on disk.
 
         A level during which a person interrupted is the last; ``interrupted`` says so then.
         """
@@ -107,26 +110,44 @@ class Sweep:
         from agentx_replay.experiment.level import run_level
 
         interrupts = Interrupts(screen.say)
-        points = list(self.kept_points)
-        if not self._target.virtual:
-            for plan in self.due:
-                refuse_too_few(plan.concurrency, self._workers(plan))
+        points = {point.measurement: point for point in self.kept_points}
         for plan in self.due:
+            self._refuse_too_few_files(plan)
+        while not isinstance(level := self._levels.next_level(tuple(points.values())), Done):
+            plan = self._plan(level)
+            self._refuse_too_few_files(plan)
+            self._put_on_record(level, plan)
             part, facts = self._part(plan), self._facts(plan)
             starts = self._settings.starts
             point = run_level(part, facts, starts, self._target, self._run, screen, interrupts)
             self.interrupted = interrupts.came or point.status is PointStatus.INTERRUPTED
-            points.append(point)
-            self._run.write_points([point_row(each) for each in points])
+            points[level] = point
+            self._run.write_points([point_row(each) for each in points.values()])
             yield point
             if self.interrupted:
                 return
+        if level.why:
+            screen.say(level.why)
+
+    def _refuse_too_few_files(self, plan: Plan) -> None:
+        if not self._target.virtual:
+            refuse_too_few(plan.concurrency, self._workers(plan))
+
+    def _put_on_record(self, level: Measurement, plan: Plan) -> None:
+        """Add a level that was not certain beforehand to ``sweep.json``."""
+        document = self._on_record
+        if str(level) in document["plans"]:
+            return
+        document["plans"][str(level)] = plan.fingerprint
+        document["levels"] = sorted({*document["levels"], level.concurrency})
+        self._run.write_sweep(document)
 
     def _part(self, plan: Plan) -> Part:
         """Return a level as one process plays it."""
         from agentx_replay.experiment.part import Part
 
-        settings, attempt = self._settings, self._resumptions
+        settings, resumptions = self._settings, len(self._on_record.get("resumed", ()))
+        attempt = max(resumptions, self._run.attempts(plan.concurrency, plan.start))
         later = f"-s{plan.start}" if plan.start > 1 else ""
         return Part(
             plan=plan,
@@ -160,7 +181,7 @@ class Sweep:
 
     def _document(self) -> dict[str, Any]:
         """Return ``sweep.json`` but for the calibration, which is made later."""
-        settings = self._settings
+        settings, levels = self._settings, self._levels.ahead(())
         return {
             "command": settings.command,
             "started_unix_s": time.time(),
@@ -173,8 +194,8 @@ class Sweep:
             "scenario": asdict(settings.scenario) | {"fingerprint": settings.scenario.fingerprint},
             "corpus": _corpus_document(self.corpus, self.selection),
             "source": self._source.document(),
-            "plans": {str(_measurement(plan)): plan.fingerprint for plan in self.plans},
-            "levels": settings.concurrency,
+            "plans": {str(level): self._plan(level).fingerprint for level in levels},
+            "levels": list(dict.fromkeys(level.concurrency for level in levels)),
             "starts": settings.starts,
             "gpus": settings.gpus,
             "salt": settings.salt,
@@ -184,10 +205,6 @@ class Sweep:
             "timestamps": self._target.timestamps,
             "settings": settings.document(),
         }
-
-
-def _measurement(plan: Plan) -> Measurement:
-    return Measurement(plan.concurrency, plan.start)
 
 
 def _kept_points(earlier: Earlier, *, again: bool) -> list[Point]:

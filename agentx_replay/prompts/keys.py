@@ -55,7 +55,7 @@ def key64(*parts: str | int) -> int:
 class LevelKeys:
     """The keys of one concurrency level of one run, or of one of its starts.
 
-    ``run_salt`` is the run's own; ``attempt`` counts how often the run had been resumed, since a
+    ``run_salt`` is the run's own; ``attempt`` tells apart attempts at the level, since a
     server may still hold what an earlier attempt at the level sent; ``start`` counts from 1 how
     often it is measured, for the same reason. ``shared_prefix`` says among whom a recorded system
     prefix is shared: plays of the same ``session``, or the whole ``corpus`` wherever the recorded

@@ -125,6 +125,11 @@ class RunDirectory:
     def write_calibration(self, document: Mapping[str, Any]) -> None:
         self._write_json(calibration_file(self.path), document)
 
+    def attempts(self, concurrency: int, start: int = 1) -> int:
+        """Return a number that no earlier attempt at a level's ``start`` has, nor any below it."""
+        file = point_file(point_directory(self.path, concurrency, start))
+        return int(read_json(file).get("attempt", 0)) + 1 if file.exists() else 0
+
     def start_point(self, concurrency: int, document: Mapping[str, Any], start: int = 1) -> Path:
         """Make the directory of a level's ``start``, marked running, and return it.
 
