@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 from agentx_replay.analysis.facts import Conduct, Rules
 from agentx_replay.analysis.fidelity import Fidelity
@@ -37,11 +37,15 @@ class Kind(StrEnum):
     BROKEN = "broken"
 
 
+Blame = Literal["client", "server", "run"]
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One judgement. ``code`` is stable, ``text`` a clause without a full stop that names the
     figures, ``more`` a second clause for the page. ``levels`` are those that it is of; a point's
-    own findings name none.
+    own findings name none. ``blame`` says what has to change before the level is measured again:
+    this client, the server or what is between, or the run's own settings.
     """
 
     code: str
@@ -49,15 +53,23 @@ class Finding:
     text: str
     levels: tuple[Measurement, ...] = ()
     more: str = ""
+    blame: Blame = "run"
 
     def document(self) -> dict[str, Any]:
         levels = {"levels": [level._asdict() for level in self.levels]} if self.levels else {}
         more = {"more": self.more} if self.more else {}
-        return {"code": self.code, "kind": self.kind.value, "text": self.text} | levels | more
+        blame = {"blame": self.blame} if self.kind is Kind.INVALID else {}
+        said = {"code": self.code, "kind": self.kind.value, "text": self.text}
+        return said | blame | levels | more
 
 
-def _invalid(code: str, text: str) -> Finding:
-    return Finding(code, Kind.INVALID, text)
+def _invalid(code: str, text: str, blame: Blame = "server") -> Finding:
+    return Finding(code, Kind.INVALID, text, blame=blame)
+
+
+def _late(code: str, text: str) -> Finding:
+    """Return that this client was too slow; what helps is the same for every reason."""
+    return _invalid(code, f"client: {text}; {_TO_DO}", "client")
 
 
 def _warning(code: str, text: str, more: str = "") -> Finding:
@@ -76,23 +88,27 @@ MAX_SEND_LAG_P99_S = 0.050
 _SEND_LAG_MS = MAX_SEND_LAG_P99_S * 1e3
 MAX_CPU_SHARE = 0.85
 MAX_LAG_SHARE_OF_ITL = 0.10
+_TO_DO = "stop what else runs on this machine; beyond 64 sessions more --workers help, too"
 
 
 def course(status: PointStatus, conduct: Conduct, *, opened: bool) -> Iterator[Finding]:
     """Judge whether the run came to its end; ``opened`` says whether its window did."""
     if conduct.interrupted:
-        yield _invalid("run-interrupted", "interrupted")
+        yield _invalid("run-interrupted", "interrupted", "run")
     if status is PointStatus.RUNNING:
-        yield _invalid("not-finished", "not finished: still running, or killed")
+        yield _invalid("not-finished", "not finished: still running, or killed", "run")
+    elif conduct.failure_code == "worker-hung":
+        yield _late(conduct.failure_code, str(conduct.failure))
     elif conduct.failure is not None:
-        yield _invalid(conduct.failure_code or "run-failed", conduct.failure)
+        blame: Blame = "run" if conduct.failure_code in (None, "worker-died") else "server"
+        yield _invalid(conduct.failure_code or "run-failed", conduct.failure, blame)
     elif not opened and not conduct.interrupted:
-        yield _invalid("window-never-opened", "the window never opened")
+        yield _invalid("window-never-opened", "the window never opened", "run")
 
 
 def outcomes(counts: Counts) -> Iterator[Finding]:
     if not counts.sent:
-        yield _invalid("nothing-sent", "no request was sent in the window")
+        yield _invalid("nothing-sent", "no request was sent in the window", "run")
         return
     for code, number, what in (
         ("requests-failed", counts.failed, "failed"),
@@ -129,6 +145,7 @@ def observation(summary: PointSummary, nominal_window_s: float) -> Iterator[Find
             "prompt-lengths-off",
             f"prompts were {lengths.aggregate_error:+.2%} off the recorded length in aggregate, "
             f"over {MAX_PROMPT_LENGTH_ERROR:.1%}",
+            "run",
         )
     if not summary.counts.measured:
         return
@@ -145,6 +162,7 @@ def observation(summary: PointSummary, nominal_window_s: float) -> Iterator[Find
             f"the last TTFT or ITL was observed {beyond(seen_s, needed_s, 1, ' s')} into the "
             f"window, before {beyond(needed_s, seen_s, 1, ' s')} "
             f"({MIN_OBSERVED_SHARE_OF_WINDOW:.0%} of it)",
+            "run",
         )
 
 
@@ -154,7 +172,6 @@ _LESS_GATHERING = (
     "let proxies pass events on at once: haproxy `option http-no-delay`, nginx `proxy_buffering "
     "off`, lighttpd `server.stream-response-body = 2`, and no compression of event streams"
 )
-_TO_DO = "stop what else runs on this machine; beyond 64 sessions more --workers help, too"
 _TELL_TOKENS = "have the server tell usage in every event (vLLM: `continuous_usage_stats`)"
 
 
@@ -205,8 +222,9 @@ def _in_one_arrival(of: ItlError, counts: Counts) -> Iterator[Finding]:
         text = f"{elsewhere} {several} arrived in one read {limit}; {_LESS_GATHERING}"
         yield _invalid("responses-in-one-arrival", text)
     if of.read_late:
-        text = f"client: {of.read_late} {several} were read at once, late {limit}; {_TO_DO}"
-        yield _invalid("responses-read-late", text)
+        yield _late(
+            "responses-read-late", f"{of.read_late} {several} were read at once, late {limit}"
+        )
 
 
 def _gathered(of: ItlError) -> str:
@@ -242,29 +260,28 @@ def saturation(of: InstrumentReport) -> Iterator[Finding]:
         ("client-ttft-late", "TTFT", of.ttft_shift),
     ):
         if shift is not None and shift > MAX_SHIFT:
-            yield _invalid(
+            yield _late(
                 code,
-                f"client: late timestamps could move the P90 {what} by "
-                f"{beyond(shift, MAX_SHIFT, 1)} (limit {MAX_SHIFT:.1%}); {_TO_DO}",
+                f"late timestamps could move the P90 {what} by "
+                f"{beyond(shift, MAX_SHIFT, 1)} (limit {MAX_SHIFT:.1%})",
             )
     if of.stalled_share is not None and of.stalled_share > MAX_SHARE:
-        yield _invalid(
+        yield _late(
             "client-stalled",
-            f"client: during {beyond(of.stalled_share, MAX_SHARE, 1)} of the responses their "
-            f"worker stood still for over {STALL_NS / 1e6:.0f} ms (limit {MAX_SHARE:.0%}); "
-            f"{_TO_DO}",
+            f"during {beyond(of.stalled_share, MAX_SHARE, 1)} of the responses their worker stood "
+            f"still for over {STALL_NS / 1e6:.0f} ms (limit {MAX_SHARE:.0%})",
         )
     if of.send_lag_p99_s is not None and of.send_lag_p99_s > MAX_SEND_LAG_P99_S:
-        yield _invalid(
+        yield _late(
             "client-sends-late",
-            f"client: send lag P99 is {beyond(of.send_lag_p99_s * 1e3, _SEND_LAG_MS, 0, ' ms')} "
-            f"(limit {_SEND_LAG_MS:.0f} ms); {_TO_DO}",
+            f"send lag P99 is {beyond(of.send_lag_p99_s * 1e3, _SEND_LAG_MS, 0, ' ms')} "
+            f"(limit {_SEND_LAG_MS:.0f} ms)",
         )
     if of.busiest_cpu_share is not None and of.busiest_cpu_share > MAX_CPU_SHARE:
-        yield _invalid(
+        yield _late(
             "client-cpu",
-            f"client: a worker used {beyond(of.busiest_cpu_share, MAX_CPU_SHARE, 0)} of a core "
-            f"over {CPU_SPAN_S} s (limit {MAX_CPU_SHARE:.0%}); {_TO_DO}",
+            f"a worker used {beyond(of.busiest_cpu_share, MAX_CPU_SHARE, 0)} of a core over "
+            f"{CPU_SPAN_S} s (limit {MAX_CPU_SHARE:.0%})",
         )
 
 
@@ -423,6 +440,7 @@ def known_before(summary: PointSummary) -> Iterator[Finding]:
             "prompts-cached-before",
             f"cache hit rate {hit:.1%} exceeds the {possible:.1%} possible from an empty cache; "
             "prompts were cached before this level (leave --salt out, or restart the server)",
+            "run",
         )
 
 
@@ -452,8 +470,8 @@ def token_itl(of: InstrumentReport, summary: PointSummary) -> Iterator[Finding]:
     itl, late = summary.response_itl, of.late_event_share or 0.0
     if of.timestamps == "kernel":
         why = late > MAX_LATE_EVENTS and (
-            f"the timestamps of {late:.2%} of the token events are only upper bounds "
-            f"(limit {MAX_LATE_EVENTS:.0%})"
+            f"this client read {late:.2%} of the token events so late that their arrival times "
+            f"are not known (limit {MAX_LATE_EVENTS:.0%})"
         )
     else:
         lag_s = of.loop_lag_p99_s or 0.0
@@ -463,7 +481,7 @@ def token_itl(of: InstrumentReport, summary: PointSummary) -> Iterator[Finding]:
             and f"loop lag P99 is over {MAX_LAG_SHARE_OF_ITL:.0%} of the P90 ITL"
         )
     if why:
-        yield _warning("token-itl-untrusted", f"{why}; do not trust its token ITL")
+        yield _warning("token-itl-untrusted", f"{why}; do not trust its token ITL, and {_TO_DO}")
 
 
 FAR_LONGER = 1.5

@@ -202,6 +202,12 @@ def point_findings(points: Sequence[Point]) -> tuple[Finding, ...]:
     return tuple(replace(finding, levels=tuple(of)) for finding, of in levels.items())
 
 
+def client_alone_failed(points: Sequence[Point]) -> bool:
+    """Whether points are not valid for no other reason than that this client was too slow."""
+    blamed = {f.blame for point in points for f in point.findings if f.kind is Kind.INVALID}
+    return blamed == {"client"}
+
+
 def run_findings(points: Sequence[Point]) -> tuple[Finding, ...]:
     """Return the findings of ``points`` and of the curve through the valid ones."""
     lengths: dict[int, list[PromptLengths]] = {}

@@ -9,7 +9,7 @@ from typing import Any
 
 from agentx_replay.analysis.curve import Curve
 from agentx_replay.analysis.findings import Finding, Kind
-from agentx_replay.analysis.point import Point, point_row, run_findings
+from agentx_replay.analysis.point import Point, client_alone_failed, point_row, run_findings
 from agentx_replay.analysis.run import Run
 from agentx_replay.report.evidence_sections import replay_exact
 from agentx_replay.report.numerals import (
@@ -23,7 +23,6 @@ from agentx_replay.report.numerals import (
 from agentx_replay.report.run_sections import (
     OUTCOMES,
     beyond_together,
-    client_alone_failed,
     comparable_and_valid,
     go_on_lines,
     per_gpu,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from agentx_replay.analysis.curve import Curve
 from agentx_replay.analysis.findings import Kind
-from agentx_replay.analysis.point import Point
+from agentx_replay.analysis.point import Point, client_alone_failed
 from agentx_replay.analysis.run import Run
 from agentx_replay.report.brief import FOR_LOOKING
 from agentx_replay.report.chart import stylesheet
@@ -33,7 +33,6 @@ from agentx_replay.report.numerals import (
     throughput_unit,
 )
 from agentx_replay.report.run_sections import (
-    client_alone_failed,
     comparable_and_valid,
     go_on_lines,
     points_section,

@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from agentx_replay.analysis.curve import Curve, curve_of
-from agentx_replay.analysis.point import Point, point_row, run_findings
+from agentx_replay.analysis.point import Point, client_alone_failed, point_row, run_findings
 from agentx_replay.analysis.run import Run, read_run
 from agentx_replay.report.brief import Styled, run_brief
 from agentx_replay.report.disclosure import BUILT_IN, disclosure_section, heading, part_of
 from agentx_replay.report.evidence_sections import evidence_sections
 from agentx_replay.report.page import page
 from agentx_replay.report.run_sections import (
-    client_alone_failed,
     curve_json,
     go_on_lines,
     lanes_section,

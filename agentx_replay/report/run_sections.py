@@ -20,6 +20,7 @@ from agentx_replay.analysis.curve import (
 from agentx_replay.analysis.findings import FAR_APART, FEW_RESPONSES, Finding, Kind
 from agentx_replay.analysis.point import (
     Point,
+    client_alone_failed,
     point_findings,
     point_row,
     run_findings,
@@ -116,17 +117,6 @@ def warned_at(value: TargetValue, points: Sequence[Point]) -> list[str]:
         if point.valid and point.concurrency in read_off and point.texts(Kind.WARNING)
     ]
     return [f"mind the warnings on {agents(found)}"] if found else []
-
-
-def client_alone_failed(points: Sequence[Point]) -> bool:
-    """Whether nothing but this client being late makes points not valid."""
-    codes = {
-        finding.code
-        for point in points
-        for finding in point.findings
-        if finding.kind is Kind.INVALID
-    }
-    return bool(codes) and all(c.startswith("client-") or c == "responses-read-late" for c in codes)
 
 
 # --- levels without a point ----------------------------------------------------------------------

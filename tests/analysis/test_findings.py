@@ -23,6 +23,7 @@ from agentx_replay.analysis.metrics import Counts, PointSummary, PromptLengths
 from agentx_replay.analysis.point import (
     Point,
     PointFacts,
+    client_alone_failed,
     measure_point,
     point_findings,
     run_findings,
@@ -180,6 +181,40 @@ def test_timestamps_that_could_be_late_by_too_much_are_the_clients(
 ) -> None:
     report = replace(InstrumentReport(None, None, None, None), **more)
     assert codes(findings.saturation(report)) == expected
+
+
+def test_every_reason_that_blames_the_client_is_worded_with_the_same_remedy() -> None:
+    slow = InstrumentReport(1.0, None, 1.0, 1.0, ttft_shift=1.0, stalled_share=1.0)
+    hung = Conduct(failure="worker 0 hung", failure_code="worker-hung")
+    found = [*findings.saturation(slow), *findings.course(COMPLETE, hung, opened=True)]
+    assert len(found) == 6
+    assert {finding.blame for finding in found} == {"client"}
+    (remedy,) = {finding.text.rpartition("; ")[2] for finding in found}
+    assert "--workers" in remedy
+
+
+@pytest.mark.parametrize(
+    ("codes_of_points", "alone"),
+    [
+        ([["client-cpu"], []], True),
+        ([["client-cpu", "responses-read-late"]], True),
+        ([["client-cpu"], ["requests-failed"]], False),
+        ([["client-cpu", "not-finished"]], False),
+        ([[], []], False),
+    ],
+)
+def test_the_client_alone_failed_if_nothing_else_is_blamed(
+    codes_of_points: list[list[str]], alone: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blames = {"requests-failed": "server", "not-finished": "run"}
+    of = [
+        [Finding(c, Kind.INVALID, "", blame=blames.get(c, "client")) for c in each]  # type: ignore[arg-type]
+        for each in codes_of_points
+    ]
+    points = [point(30) for _ in of]
+    found = dict(zip(map(id, points), of, strict=True))
+    monkeypatch.setattr(Point, "findings", property(lambda self: found[id(self)]))
+    assert client_alone_failed(points) is alone
 
 
 # --- may it stand beside other results of its scenario --------------------------------------------
