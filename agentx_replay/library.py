@@ -77,13 +77,14 @@ def sweep(
 
 def compare(
     runs: Mapping[str, "Run"],
-    at: Sequence[float] = (30.0, 50.0, 150.0),
+    at: Sequence[float] = (),
     *,
     price: Mapping[str, float] | None = None,
     power: Mapping[str, float] | None = None,
     paired: bool = False,
 ) -> "Comparison":
-    """Compare the first of ``runs``, by name, with each other one at target interactivities.
+    """Compare the first of ``runs``, by name, with each other one at target interactivities; by
+    default those that the first was measured for.
 
     ``price`` is in dollars per GPU-hour, ``power`` in watts per GPU, by run; ``paired`` compares
     start by start. Raises ``UsageError`` as ``analysis.comparison.compare``.
@@ -95,4 +96,4 @@ def compare(
         comparison.Contender(name, run, prices.get(name), powers.get(name))
         for name, run in runs.items()
     ]
-    return comparison.compare(contenders, at, paired=paired)
+    return comparison.compare(contenders, at or contenders[0].run.targets, paired=paired)

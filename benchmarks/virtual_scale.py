@@ -31,12 +31,12 @@ sys.path += [str(ROOT), str(ROOT / "tests")]
 from stream_graphs import graph, turn  # noqa: E402
 from virtual_replay import SCENARIO, NoText, S, plan_of  # noqa: E402
 
-from agentx_replay.analysis.curve import DEFAULT_TARGETS  # noqa: E402
 from agentx_replay.analysis.facts import Conduct, Rules  # noqa: E402
 from agentx_replay.analysis.findings import Kind  # noqa: E402
 from agentx_replay.analysis.findings import fidelity as broken  # noqa: E402
 from agentx_replay.analysis.point import PointFacts, measure_point, point_document  # noqa: E402
 from agentx_replay.analysis.responses import Window, records_of  # noqa: E402
+from agentx_replay.analysis.run import DEFAULT_TARGETS  # noqa: E402
 from agentx_replay.analysis.tokens import latency_series  # noqa: E402
 from agentx_replay.experiment.conformity import level_fidelity  # noqa: E402
 from agentx_replay.experiment.prompting import Prompting  # noqa: E402

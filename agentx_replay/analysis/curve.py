@@ -15,8 +15,6 @@ from agentx_replay.analysis.run import Run
 from agentx_replay.analysis.starts import ONE_START, Interval, interval_of, mean_of_starts
 from agentx_replay.analysis.throughput import Headline, Rates
 
-DEFAULT_TARGETS = (30.0, 50.0, 150.0)
-"""Interactivities in tokens/s/user: the three at which results are usually quoted."""
 NOT_REACHED = "not reached"
 
 
@@ -122,7 +120,8 @@ class Curve:
     values: tuple[TargetValue, ...]
 
 
-def curve_of(run: Run, targets: Sequence[float] = DEFAULT_TARGETS) -> Curve:
+def curve_of(run: Run, targets: Sequence[float] = ()) -> Curve:
+    """Return the curve of a run, read off at ``targets``, else at the run's own."""
     by_start = curves_by_start(run.points)
     starts: dict[int, dict[int, CurvePoint]] = {}
     for start, curve in by_start.items():
@@ -140,7 +139,7 @@ def curve_of(run: Run, targets: Sequence[float] = DEFAULT_TARGETS) -> Curve:
             for level, of in starts.items()
             if (intervals := _intervals(list(of.values()))) is not None
         },
-        values=tuple(target_value(by_start, target) for target in targets),
+        values=tuple(target_value(by_start, target) for target in targets or run.targets),
     )
 
 

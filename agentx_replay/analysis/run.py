@@ -3,6 +3,7 @@
 A level's responses are let go before the next level is read; its token events are never held.
 """
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,6 +25,9 @@ from agentx_replay.errors import UsageError
 from agentx_replay.results.layout import Measurement, measurement_of
 from agentx_replay.results.run_directory import StoredPoint, check_place, read_points, read_sweep
 
+DEFAULT_TARGETS = (30.0, 50.0, 150.0)
+"""Interactivities in tokens/s/user: the three at which results are usually quoted."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
@@ -43,6 +47,16 @@ class Run:
     def starts(self) -> int:
         """How many starts of each level were asked for."""
         return int(self.sweep.get("starts", 1))
+
+    @property
+    def targets(self) -> tuple[float, ...]:
+        """The speeds in tokens/s/user that were asked for; the default if none is on record."""
+        settings = self.sweep.get("settings")
+        asked = settings.get("at") if isinstance(settings, dict) else None
+        fit = isinstance(asked, list) and all(
+            isinstance(each, int | float) and 0.0 < each < math.inf for each in asked
+        )
+        return tuple(map(float, asked)) if asked and fit else DEFAULT_TARGETS
 
     @property
     def curve_points(self) -> list[Point]:

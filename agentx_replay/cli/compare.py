@@ -45,7 +45,7 @@ from agentx_replay.report.tables import csv_text, sections_markdown, sections_te
 @click.option("--markdown", is_flag=True, help="Print everything as Markdown.")
 def compare(
     directories: tuple[Path, ...],
-    at: tuple[float, ...],
+    at: tuple[float, ...] | None,
     price: dict[str, float] | None,
     price_source: str | None,
     power: dict[str, float] | None,
@@ -74,7 +74,7 @@ def compare(
     for option, named in (("price", price), ("power", power), ("gpus", gpus)):
         _check_names(option, named or {}, paths)
     runs = {name: read_run(path, gpus=_whole(gpus or {}, name)) for name, path in paths.items()}
-    comparison = library.compare(runs, at, price=price, power=power, paired=paired)
+    comparison = library.compare(runs, at or (), price=price, power=power, paired=paired)
     if as_json:
         say_document(compare_json(comparison, price_source))
     elif markdown:

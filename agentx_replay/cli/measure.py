@@ -117,7 +117,7 @@ def _measure(settings: Settings, options: dict[str, Any]) -> None:
         from agentx_replay.cli.report import Form, show
 
         form: Form = "json" if options["as_json"] else "brief"
-        found = show(settings.out, options["at"], form, known=measured.points)
+        found = show(settings.out, settings.at, form, known=measured.points)
     except KeyboardInterrupt:
         raise _interrupted(settings.out) from None
     if measured.interrupted:

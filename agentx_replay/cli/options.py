@@ -90,6 +90,8 @@ def _row(of: str, *names: str, **attributes: Any) -> tuple[frozenset[str], Optio
 
 _LEVELS: Any = {"type": Levels(), "metavar": "N,N,…"}
 _TOKENS: Any = {"type": Tokens(), "metavar": "TOKENS"}
+_SPEEDS: Any = {"type": Speeds(), "metavar": "SPEED,…"}
+_AT = "Interactivities in tokens/s/user at which throughput is read off the curve"
 _SCENARIO: Any = {"default": "quick", "metavar": "NAME"}
 _SCENARIOS = "agentx, agentx-faithful, agentx-fast, quick, demo, or a .toml. Default: quick"
 
@@ -185,9 +187,11 @@ _TABLE = {
              help="With --resume: measure complete levels that are not valid again."),
         _row(_RUN, "--workers", type=Workers(), default="auto", show_default=True, metavar="N",
              help="Processes to play a level. Auto: one for 128 sessions, a core left free."),
-        _row("run sweep report compare", "--at", type=Speeds(), default="30,50,150",
-             show_default=True, metavar="SPEED,…",
-             help="Interactivities in tokens/s/user at which throughput is read off the curve."),
+        _row(_RUN, "--at", default="30,50,150", show_default=True, **_SPEEDS,
+             help=f"{_AT}."),
+        _row("report", "--at", **_SPEEDS, help=f"{_AT}. Default: as the run was asked for."),
+        _row("compare", "--at", **_SPEEDS,
+             help=f"{_AT}. Default: as the first run was asked for."),
         _row("report compare", "--csv", "as_csv", **_FLAG, help="Print CSV and nothing else."),
         _row("run sweep plan check report compare stats", "--json", "as_json", **_FLAG,
              help="Print one JSON object and nothing else."),

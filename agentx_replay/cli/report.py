@@ -4,21 +4,18 @@ import errno
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
 import click
-from click.core import ParameterSource
 
 from agentx_replay.analysis.point import Point
 from agentx_replay.cli.options import GroupedCommand, options_of
 from agentx_replay.cli.output import say, say_document, say_styled, width
-from agentx_replay.cli.values import NamedPath, number
+from agentx_replay.cli.values import NamedPath
 from agentx_replay.errors import UsageError
 from agentx_replay.experiment.late_fidelity import with_late_fidelity
 from agentx_replay.report.rebuild import Report
-from agentx_replay.results.run_directory import read_sweep
 from agentx_replay.wording import wrapped
 
 Form = Literal["brief", "full", "csv", "json"]
@@ -28,38 +25,24 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 @click.command(cls=GroupedCommand, params=options_of("report"))
 @click.argument("directory", type=NamedPath(path_type=Path))
 @click.option("--full", is_flag=True, help="Print all that the page says.")
-@click.pass_context
 def report(
-    context: click.Context,
     directory: Path,
-    at: tuple[float, ...],
+    at: tuple[float, ...] | None,
     full: bool,
     as_csv: bool,
     as_json: bool,
 ) -> None:
     """Print the points and the curve of the run in DIRECTORY and rebuild its HTML page.
 
-    The run may be going on, or have been cut short. Target speeds are those of the sweep unless
-    --at names others.
+    The run may be going on, or have been cut short.
 
     \b
     agentx-replay report results/NAME
     agentx-replay report results/NAME --at 40,80
     """
-    if context.get_parameter_source("at") is ParameterSource.DEFAULT:
-        at = _at_of_sweep(directory) or at
     form: Form = "json" if as_json else "csv" if as_csv else "full" if full else "brief"
-    found = show(directory, at, form)
+    found = show(directory, at or (), form)
     sys.exit(0 if found.sound else 1)
-
-
-def _at_of_sweep(directory: Path) -> tuple[float, ...]:
-    """Return the target speeds on the command line of the run; none where it had none."""
-    command = read_sweep(directory).get("command")
-    words = [part for word in command or () for part in str(word).split("=", 1)]
-    texts = [after for word, after in pairwise(words) if word == "--at"]
-    found = [number(text) for text in ",".join(texts[-1:]).split(",")]
-    return tuple(each for each in found if each is not None)
 
 
 def show(

@@ -35,7 +35,8 @@ class Settings:
     limit, if it reports one), ``keepalive`` and ``timeout`` in seconds; ``workers`` is a number of
     processes (None: by lanes and cores). ``salt`` decides the words of every prompt; ``command`` is
     what was typed. ``resume`` goes on with the run in ``out``, with ``accept_differences`` even as
-    another experiment; ``again`` measures what is complete and not valid once more.
+    another experiment; ``again`` measures what is complete and not valid once more. ``at`` are the
+    speeds that its report is read off at.
     """
 
     traces: Path = field(default_factory=partial(shipped_directory, "traces"))
@@ -67,6 +68,7 @@ class Settings:
     tool_messages: bool = False
     live_history: bool = False
     workers: int | None = None
+    at: tuple[float, ...] = (30.0, 50.0, 150.0)
     note: str | None = None
     tag: tuple[str, ...] = ()
     out: Path = field(default_factory=lambda: Path("results") / time.strftime("%Y%m%d-%H%M%S"))

@@ -125,10 +125,15 @@ def test_the_command_that_a_refusal_names_goes_on(killed_run: Path) -> None:
     _, name, *options = shlex.split(refused.stderr.splitlines()[2])
     assert (name, *options) == ("sweep", "--resume", "--out", str(killed_run))
     before = read_sweep(killed_run)
-    assert finished(name, *options).returncode == 0
+    config = killed_run.parent / "targets.toml"
+    config.write_text("at = [60, 70]")
+    assert finished(name, *options, "--config", config).returncode == 0
     assert str(read_points(killed_run)[1].status) == "complete"
     after = read_sweep(killed_run)
-    for part in ("settings", "scenario", "levels", "starts", "salt", "target", "timestamps"):
+    assert after["settings"] == before["settings"] | {"at": [60.0, 70.0]}
+    at = json.loads(finished("report", killed_run, "--json").stdout)["curve"]["at"]
+    assert [value["target"] for value in at] == [60.0, 70.0]
+    for part in ("scenario", "levels", "starts", "salt", "target", "timestamps"):
         assert after[part] == before[part]
 
 

@@ -1,6 +1,7 @@
 """The report of a run as a whole: everything in text, plain values, and what is said of starts."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from made_runs import Level, make_run
@@ -36,6 +37,21 @@ def curve(path: Path, *levels: Level) -> Curve:
 
 def codes(of: Report) -> list[str]:
     return [each["code"] for each in of.plain()["findings"]]
+
+
+@pytest.mark.parametrize(
+    ("settings", "targets"),
+    [
+        ({"at": [40.0, 80]}, [40.0, 80.0]),
+        ({}, [30.0, 50.0, 150.0]),
+        ({"at": ["fast"]}, [30.0, 50.0, 150.0]),
+    ],
+)
+def test_targets_are_those_the_run_was_asked_for(
+    tmp_path: Path, settings: dict[str, Any], targets: list[float]
+) -> None:
+    found = Report.of(make_run(tmp_path / "r", LEVELS, settings=settings), ())
+    assert [value.target for value in found.curve.values] == targets
 
 
 @pytest.mark.parametrize("width", [80, 100])
