@@ -111,8 +111,12 @@ def outcomes(counts: Counts) -> Iterator[Finding]:
         yield _invalid("nothing-sent", "no request was sent in the window", "run")
         return
     for code, number, what in (
-        ("requests-failed", counts.failed, "failed"),
-        ("requests-overflowed", counts.overflow, "overflowed the context"),
+        ("requests-failed", counts.failed, f"failed{counts.quoted('failed')}"),
+        (
+            "requests-overflowed",
+            counts.overflow,
+            f"overflowed the context{counts.quoted('overflow')}",
+        ),
         ("requests-cut", counts.cut, "were cut at the end of the grace"),
         ("lengths-not-as-asked", counts.length_mismatch, "had another length than asked"),
     ):
@@ -448,8 +452,8 @@ def failures(counts: Counts) -> Iterator[Finding]:
     bad = [
         f"{number} {what}"
         for number, what in (
-            (counts.failed, "failed"),
-            (counts.overflow, "overflowed the context"),
+            (counts.failed, f"failed{counts.quoted('failed')}"),
+            (counts.overflow, f"overflowed the context{counts.quoted('overflow')}"),
             (counts.cut, "cut"),
             (counts.length_mismatch, "of another length than asked"),
             (counts.retries, "sent again on a new connection"),

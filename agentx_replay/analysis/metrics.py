@@ -33,12 +33,14 @@ from agentx_replay.analysis.tokens import TokenFigures
 from agentx_replay.analysis.workload import Halves, PlayWeights, halves, play_weights
 
 _NS = 1_000_000_000
+_MAX_QUOTED = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
     """How the requests of the window ended. ``categories`` counts errors by kind, most first;
-    ``cached_above_prompt`` responses that were measured and report more cached than prompt tokens.
+    ``first_errors`` is the first error text of each status; ``cached_above_prompt`` responses that
+    were measured and report more cached than prompt tokens.
     """
 
     sent: int
@@ -51,10 +53,16 @@ class Counts:
     retries: int
     categories: tuple[tuple[str, int], ...]
     cached_above_prompt: int = 0
+    first_errors: tuple[tuple[str, str], ...] = ()
 
     @property
     def measured(self) -> int:
         return self.ok + self.length_mismatch
+
+    def quoted(self, status: str) -> str:
+        """Return the first error of a status as the end of a clause, "" if there is none."""
+        text = dict(self.first_errors).get(status, "")
+        return text and f" ({_shortened(text)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +161,19 @@ def count(window_set: Responses) -> Counts:
         retries=int(np.nansum(window_set.retries)),
         categories=tuple(sorted(categories.items(), key=lambda item: (-item[1], item[0]))),
         cached_above_prompt=int(window_set.cached_above_prompt[measured(window_set)].sum()),
+        first_errors=_first_errors(window_set),
     )
+
+
+def _first_errors(window_set: Responses) -> tuple[tuple[str, str], ...]:
+    first: dict[str, str] = {}
+    for at in np.flatnonzero(window_set.error_text != ""):
+        first.setdefault(str(window_set.status[at]), window_set.error_text[at])
+    return tuple(sorted(first.items()))
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _MAX_QUOTED else f"{text[: _MAX_QUOTED - 1]}…"
 
 
 def prompt_lengths(ok: Responses) -> PromptLengths | None:

@@ -212,6 +212,7 @@ class Requests:
     phase: NDArray[np.str_]
     status: NDArray[np.str_]
     error_category: NDArray[np.str_]
+    error_text: NDArray[np.object_]
     session: NDArray[np.int64]
     lane: NDArray[np.int64]
     play_number: NDArray[np.int64]
@@ -265,13 +266,14 @@ EVENT_COLUMNS = ("first_token_ns", *_LISTS)
 
 _OF_ARRIVALS = tuple(f.name for f in fields(Arrivals))
 _TEXTS = ("phase", "status", "error_category")
+_SENTENCE = "error_text"
 _COUNTS = ("lane", "play_number", "conversation", "turn", "replica")
 _NUMBERS = tuple(
     f.name
     for f in fields(Requests)
-    if f.name not in {*_TEXTS, *_COUNTS, "session", "cached_above_prompt"}
+    if f.name not in {*_TEXTS, *_COUNTS, _SENTENCE, "session", "cached_above_prompt"}
 )
-REQUEST_COLUMNS: tuple[str, ...] = (*_TEXTS, "session_id", *_COUNTS, *_NUMBERS)
+REQUEST_COLUMNS: tuple[str, ...] = (*_TEXTS, _SENTENCE, "session_id", *_COUNTS, *_NUMBERS)
 COLUMNS: tuple[str, ...] = (*REQUEST_COLUMNS, *_LISTS)
 """The columns of ``requests.parquet`` that are needed; others need not be read."""
 
@@ -333,7 +335,7 @@ def _together(parts: list[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
 def _type_of(name: str) -> pa.DataType:
     if name in _LISTS:
         return pa.list_(pa.int64())
-    return pa.string() if name in (*_TEXTS, "session_id") else pa.int64()
+    return pa.string() if name in (*_TEXTS, _SENTENCE, "session_id") else pa.int64()
 
 
 def _scalars(table: pa.Table, sessions: dict[str, int]) -> dict[str, NDArray[Any]]:
@@ -341,6 +343,7 @@ def _scalars(table: pa.Table, sessions: dict[str, int]) -> dict[str, NDArray[Any
     columns |= {name: _floats(table[name]) for name in _NUMBERS}
     columns |= {name: np.nan_to_num(_floats(table[name])).astype(np.int64) for name in _COUNTS}
     columns["session"] = _codes(table["session_id"], sessions)
+    columns[_SENTENCE] = _texts(table[_SENTENCE], np.object_)  # long, and few have one
     above = columns["cached_tokens"] > columns["prompt_tokens"]
     columns["cached_tokens"] = np.where(above, np.nan, columns["cached_tokens"])
     return columns | {"cached_above_prompt": above}
@@ -373,11 +376,11 @@ def _arrivals(
     return {name: np.concatenate([getattr(part, name) for part in parts]) for name in _OF_ARRIVALS}
 
 
-def _texts(column: pa.ChunkedArray) -> NDArray[np.str_]:
+def _texts(column: pa.ChunkedArray, kind: type[np.generic] = np.str_) -> NDArray[Any]:
     """Return texts of which there are few different ones, "" for null."""
     coded = pc.fill_null(column, "").combine_chunks().dictionary_encode()
-    different = np.array(coded.dictionary.to_pylist(), np.str_)
-    texts: NDArray[np.str_] = different[coded.indices.to_numpy()]
+    different = np.array(coded.dictionary.to_pylist(), kind)
+    texts: NDArray[Any] = different[coded.indices.to_numpy()]
     return texts
 
 

@@ -58,8 +58,9 @@ class ParsedStream:
     ``uncertainty_ns`` is how much earlier each token event may have arrived. ``error`` is the text
     of the server's own error, ``malformed`` says why the stream cannot be one, ``done`` is whether
     ``[DONE]`` came. ``passed_over`` is the last event that was no data, ``odd_usage`` a count that
-    cannot be one. ``answer`` is what was said, where it is kept. What the texts of the token
-    events tell (``event_text_bytes``, ``text_pieces``, ``reasoning_pieces``) is as in ``Response``.
+    cannot be one, ``only_text`` the one text of a response without tokens. ``answer`` is what was
+    said, where it is kept. What the texts of the token events tell (``event_text_bytes``,
+    ``text_pieces``, ``reasoning_pieces``) is as in ``Response``.
     """
 
     arrival_ns: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
@@ -73,6 +74,7 @@ class ParsedStream:
     done: bool = False
     passed_over: str | None = None
     odd_usage: str | None = None
+    only_text: str | None = None
     answer: Answer | None = None
     uncertainty_ns: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     late_events: int = 0
@@ -253,6 +255,7 @@ class CompletionStream:
             done=self.done,
             passed_over=self.passed_over,
             odd_usage=self.odd_usage,
+            only_text=self._only_text(kinds),
             uncertainty_ns=uncertainty_ns[counts],
             late_events=late_events(reads, uncertainty_ns[counts]),
             event_text_bytes=lengths,
@@ -266,6 +269,14 @@ class CompletionStream:
         )
         answer = self._answer.answer(stream) if self._answer is not None else None
         return stream if answer is None else replace(stream, answer=answer)
+
+    def _only_text(self, kinds: NDArray[np.int8]) -> str | None:
+        """Return the text of the only event that has one, None where tokens came, too: so LMDeploy
+        says what it refuses.
+        """
+        said = np.flatnonzero(np.isin(kinds, _SAYING))
+        alone = len(said) == 1 and not self._usage.get("completion_tokens")
+        return _decoded(self._texts[said[0]]) if alone else None
 
     def _token_events(
         self, kinds: NDArray[np.int8], completion: int | None

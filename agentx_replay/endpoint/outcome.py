@@ -129,8 +129,10 @@ def _stream_failure(stream: ParsedStream, exchange: Exchange) -> Failure | None:
             ErrorCategory.TRUNCATED, f"{what} (its last words: {passed})" if passed else what
         )
     if stream.finish_reason.lower() in _ABORTED:
-        what = f"the server gave the response up (finish reason {stream.finish_reason})"
-        return _failed(ErrorCategory.STREAM_ERROR, what)
+        words = f": {stream.only_text}" if stream.only_text else ""
+        return _server_error(
+            f"the server gave the response up (finish reason {stream.finish_reason}){words}"
+        )
     return None
 
 

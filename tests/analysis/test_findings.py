@@ -102,6 +102,13 @@ def test_a_point_is_judged_by_how_its_requests_ended(counts: Counts, expected: l
     assert codes(findings.outcomes(counts)) == expected
 
 
+@pytest.mark.parametrize("status", ["failed", "overflow"])
+def test_a_servers_first_words_are_quoted_in_bounds(status: str) -> None:
+    said = replace(FINE, **{status: 11}, first_errors=((status, "no GPU " * 40),))  # type: ignore[arg-type]
+    for (found,) in (findings.outcomes(said), findings.failures(said)):
+        assert f"({('no GPU ' * 40)[:199]}…)" in found.text
+
+
 EXACT = PromptLengths(1000, 100.0, 1.0, 0, 0.0)
 
 

@@ -169,7 +169,8 @@ def test_a_response_that_ended_badly_is_in_no_latency_and_in_every_count(
     status: Status, category: ErrorCategory | None
 ) -> None:
     good = (dispatch(max_tokens=2), came(1, 2, 2.02, end_s=3))
-    bad = (dispatch(), came(1, 9, 9.9, end_s=9.95, status=status, error_category=category))
+    why = {"error_category": category, "error_text": category and "no GPU"}
+    bad = (dispatch(), came(1, 9, 9.9, end_s=9.95, status=status, **why))
     summary = summarised(recorded([good, bad]), WINDOW)
     for found in (summary.ttft, summary.response_itl, summary.token_itl, summary.end_to_end):
         assert found is not None
@@ -179,6 +180,7 @@ def test_a_response_that_ended_badly_is_in_no_latency_and_in_every_count(
     assert summary.counts.measured == 1
     expected = () if category is None else ((category.value, 1),)
     assert summary.counts.categories == expected
+    assert summary.counts.first_errors == (() if category is None else ((status.value, "no GPU"),))
 
 
 def test_a_length_mismatch_is_counted_and_measured() -> None:

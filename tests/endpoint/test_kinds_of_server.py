@@ -1,5 +1,7 @@
 """What servers of many kinds say in answers that are whole, and what is made of it."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -131,58 +133,22 @@ def test_an_answer_in_one_piece_is_no_stream(kind: str, body: bytes) -> None:
 
 # --- overflow and rate limit, in the engines' own words ---------------------------------------
 
-OVERFLOWS = {
-    "OpenAI": "This model's maximum context length is 8192 tokens. However, you requested 9100",
-    "OpenAI's code": "context_length_exceeded",
-    "vLLM": "'max_tokens' is too large: 8000. This model's maximum context length is 4096 tokens",
-    "vLLM's parameter": "input_tokens",
-    "vLLM, decoder prompt": "The decoder prompt (length 9) is longer than the maximum model length",
-    "SGLang": "The input (33000 tokens) is longer than the model's context length (32768 tokens).",
-    "SGLang, with output": "Requested token count exceeds the model's maximum context length",
-    "TensorRT-LLM": "The sum of prompt length (72417.0), query length (0) should not exceed "
-    "max_num_tokens (69632)",
-    "TensorRT-LLM's executor": "Prompt length (9000) exceeds maximum input length (8192).",
-    "TGI": "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 50",
-    "TGI, input": "Input validation error: `inputs` must have less than 1024 tokens. Given: 2000",
-    "llama.cpp": "request (9000 tokens) exceeds the available context size (4096 tokens)",
-    "llama.cpp's type": "exceed_context_size_error",
-    "Ollama": "prompt too long; exceeded max context length by 4 tokens",
-    "Ollama, embedding": "the input length exceeds the context length",
-    "LMDeploy": "internal error happened, status code ResponseType.INPUT_LENGTH_ERROR",
-    "Anthropic": "prompt is too long: 210000 tokens > 200000 maximum",
-    "Anthropic, with output": "input length and `max_tokens` exceed context limit: 190000 + 20000",
-    "Gemini": "The input token count (9) exceeds the maximum number of tokens allowed (8).",
-    "Groq": "Please reduce the length of the messages or completion.",
-    "LM Studio": "tokens to keep from the initial prompt is greater than the context length",
-    "an event": "too many tokens",
-}
-RATES = {
-    "OpenAI": "Rate limit reached for gpt-4o on tokens per min (TPM): Limit 30000, Used 29000",
-    "OpenAI, one request": "Request too large for gpt-4o on tokens per min (TPM): Limit 30000, "
-    "Requested 78891. The input or output tokens must be reduced in order to run successfully.",
-    "OpenAI's code": "rate_limit_exceeded",
-    "OpenAI, credit": "You exceeded your current quota (insufficient_quota)",
-    "Azure": "Requests have exceeded token rate limit of your current pricing tier",
-    "Anthropic": "This request would exceed your organization's rate limit of 40,000 input tokens "
-    "per minute (rate_limit_error)",
-    "Anthropic, overloaded": "Overloaded (overloaded_error)",
-    "TGI": "Model is overloaded",
-    "SGLang": "The request queue is full.",
-    "Ollama": "server busy, please try again.  maximum pending requests exceeded",
-    "Bedrock": "Too many tokens per minute, please wait before trying again.",
-    "a gateway": "Too many requests",
-    "a gateway, by context": "rate limit: context length over 32k tokens per day",
-}
+ROW = re.compile(r"^\| (.+?) \| (.+) \| (overflow|rate limit) \| .+ \|$", re.MULTILINE)
+WORDS = ROW.findall((Path(__file__).parents[2] / "docs/endpoint.md").read_text())
 
 
-@pytest.mark.parametrize("words", OVERFLOWS.values(), ids=OVERFLOWS)
-def test_an_overflow_is_known_by_every_engines_words(words: str) -> None:
-    assert (overflows(words), rate_limited(words)) == (True, False)
+@pytest.mark.parametrize(("server", "words", "meaning"), WORDS)
+def test_every_servers_words_mean_what_the_docs_say(server: str, words: str, meaning: str) -> None:
+    assert (overflows(words), rate_limited(words)) == (
+        meaning == "overflow",
+        meaning == "rate limit",
+    )
 
 
-@pytest.mark.parametrize("words", RATES.values(), ids=RATES)
-def test_a_rate_limit_is_no_overflow(words: str) -> None:
-    assert (overflows(words), rate_limited(words)) == (False, True)
+def test_the_docs_have_the_words_of_every_engine() -> None:
+    engines = {"vLLM", "SGLang", "TensorRT-LLM", "TGI", "llama.cpp", "Ollama", "LMDeploy"}
+    assert {server for server, _, meaning in WORDS if meaning == "overflow"} >= {
+        *engines, "OpenAI", "Anthropic"}  # fmt: skip
 
 
 @pytest.mark.parametrize("words", ["no", "CUDA out of memory", "Loading model", "n must be 1"])
@@ -190,7 +156,8 @@ def test_other_words_are_neither(words: str) -> None:
     assert (overflows(words), rate_limited(words)) == (False, False)
 
 
-BUSY = {"error": {"message": RATES["Bedrock"], "type": "rate_limit_error", "code": 429}}
+PER_MINUTE = "Too many tokens per minute, please wait before trying again."
+BUSY = {"error": {"message": PER_MINUTE, "type": "rate_limit_error", "code": 429}}
 
 
 @pytest.mark.parametrize(
@@ -205,15 +172,29 @@ def test_a_rate_limit_fails_one_request_wherever_it_is_told(steps: Answer) -> No
     assert (response.status, response.error_category) == ("failed", ErrorCategory.RATE_LIMITED)
 
 
-@pytest.mark.parametrize("status", ["400 No", "413 No", "422 No"])
-def test_an_overflow_ends_a_play_by_its_status_and_words(status: str) -> None:
-    for words in OVERFLOWS.values():
-        assert one([answer(status, words.encode())]).error_category == "context_overflow"
+TOO_LONG = "This model's maximum context length is 8192 tokens"
+LMDEPLOY = token("internal error happened, status code ResponseType.INPUT_LENGTH_ERROR", "error")
 
 
-def test_an_overflow_in_a_stream_is_one_too() -> None:
-    error = {"error": {"message": OVERFLOWS["OpenAI"]}}
-    assert one([HEAD, chunk(event(error) + DONE), LAST_CHUNK]).status is Status.OVERFLOW
+@pytest.mark.parametrize(
+    "steps",
+    [
+        *([answer(status, TOO_LONG.encode())] for status in ("400 No", "413 No", "422 No")),
+        [HEAD, chunk(event({"error": {"message": TOO_LONG}}) + DONE), LAST_CHUNK],
+        [HEAD, chunk(event({"object": "error", "message": TOO_LONG, "code": 400})), LAST_CHUNK],
+        [HEAD, chunk(LMDEPLOY + usage(9, 0) + DONE), LAST_CHUNK],
+        [HEAD, chunk(LMDEPLOY + DONE), LAST_CHUNK],
+    ],
+)
+def test_an_overflow_is_one_wherever_it_is_told(steps: Answer) -> None:
+    assert one(steps).error_category == "context_overflow"
+
+
+def test_what_a_model_says_of_context_is_no_overflow() -> None:
+    said = token("the context length ") + token("is", "error")
+    assert one([HEAD, chunk(said + DONE), LAST_CHUNK]).error_category == "stream_error"
+    said = token("the context length", "error") + usage(9, 3)
+    assert one([HEAD, chunk(said + DONE), LAST_CHUNK]).error_category == "stream_error"
 
 
 def test_a_failing_server_is_no_overflow_whatever_it_says() -> None:
