@@ -1,7 +1,6 @@
-"""What is on record: every column of every Parquet file, with its unit and what null means.
+"""Declare every column of every Parquet file: name, type, unit, meaning, what null means.
 
-This is the one place where columns are declared; the Arrow schemas and the tables in
-``docs/records.md`` come from it. How a row is made is in ``rows.py``.
+The Arrow schemas and the tables in ``docs/records.md`` come from here; ``rows.py`` builds rows.
 """
 
 import pyarrow as pa
@@ -9,7 +8,7 @@ import pyarrow as pa
 from agentx_replay.results.records import Column, RequestTable, Table
 
 
-def _stamp(name: str, meaning: str, null_means: str | None = None) -> Column:
+def _timestamp(name: str, meaning: str, null_means: str | None = None) -> Column:
     return Column(name, pa.int64(), "ns", meaning, null_means, since_origin=True)
 
 
@@ -37,105 +36,107 @@ def _number(name: str, unit: str, meaning: str, null_means: str | None = None) -
     return Column(name, pa.float64(), unit, meaning, null_means)
 
 
-_START = _count("start", "which start of the level it is, from 1")
+_START = _count("start", "start of the level, from 1")
 _OF_LEVEL = (_count("concurrency", "concurrency level of the point"), _START)
 """The first columns of every table of a level."""
 _NO_USAGE = "no usage"
 _OPEN_CONNECTION = "connection reused"
-_NONE_CAME = "no token event came"
-_NO_TEXTS = "texts are not needed"
+_NONE_CAME = "no token event"
+_NO_TEXTS = "not needed"
 
 REQUESTS = RequestTable(
     "requests",
     *_OF_LEVEL,
     _text("phase", "`primer`, `cache_pressure` (both warm-up) or `window`"),
-    _text("request_id", "the request, as sent in `X-Request-ID`"),
-    _text("play_id", "the play it belongs to"),
-    _text("conversation_id", "the conversation of that play, as sent in `X-Correlation-ID`"),
-    _text("session_id", "the recorded session that is replayed"),
-    _count("lane", "the lane that plays it, from 0"),
-    _count("play_number", "which play of the lane it is, from 0"),
-    _count("conversation", "the conversation's index in the session; 0 is the main conversation"),
-    _count("turn", "the request's place in its conversation, from 0"),
-    _count("request_index", "the request's place in the session, from 0"),
+    _text("request_id", "id of the request, sent as `X-Request-ID`"),
+    _text("play_id", "id of its play"),
+    _text("conversation_id", "id of its conversation, sent as `X-Correlation-ID`"),
+    _text("session_id", "recorded session"),
+    _count("lane", "lane, from 0"),
+    _count("play_number", "play of the lane, from 0"),
+    _count("conversation", "conversation of the session; 0 is the main conversation"),
+    _count("turn", "request of the conversation, from 0"),
+    _count("request_index", "request of the session, from 0"),
     _seconds("gap_s", "recorded gap from the end of the conversation's previous request"),
     _tokens("recorded_input_tokens", "prompt length in the recording"),
     _tokens("recorded_output_tokens", "output length in the recording"),
-    _tokens("max_tokens", "output length asked of the server"),
+    _tokens("max_tokens", "requested output length"),
     _tokens("planned_prompt_tokens", "prompt length as composed"),
-    _tokens("reusable_tokens", "leading tokens an unlimited prefix cache would hold"),
-    _count("shared_blocks", "leading blocks the recording says the play already had"),
-    _count("play_request", "how many requests the play had sent before it"),
-    _count("kept_blocks", "leading blocks that earlier prompts of the play held, as sent"),
+    _tokens("reusable_tokens", "leading tokens that an unlimited prefix cache would have"),
+    _count(
+        "shared_blocks", "leading blocks that an earlier request of the play has, in the recording"
+    ),
+    _count("play_request", "requests of the play sent before this one"),
+    _count("kept_blocks", "leading blocks that earlier prompts of the play had, as sent"),
     _count(
         "conversation_kept_blocks",
-        "leading blocks that the conversation's last prompt held, as sent",
+        "leading blocks that the conversation's previous prompt had, as sent",
     ),
-    _count("declared_blocks", "leading blocks that the scenario lets other plays share"),
+    _count("declared_blocks", "leading blocks that other plays may share, by the scenario"),
     Column(
         "own_block",
         pa.uint64(),
         "",
-        "content of the first block after those; no other play sends it",
+        "content of the first block after the declared ones; no other play sends it",
         "the prompt has no such block",
     ),
     Column(
         "declared_prefix",
         pa.uint64(),
         "",
-        "content of the first of the declared blocks; equal where plays share them",
-        "none are declared",
+        "content of the first declared block; equal in plays that share it",
+        "no declared blocks",
     ),
     _tokens("declared_tokens", "tokens in the declared blocks"),
     Column(
         "says_answer",
         pa.bool_(),
         "",
-        "with `--live-history`: it says what was answered to the prompt that it goes on from; "
-        "false where that had ended without an answer",
-        "no answer was to be said",
+        "with `--live-history`: the prompt contains the server's answer to the previous prompt; "
+        "false: the previous prompt had no answer",
+        "no answer was due",
     ),
     Column(
         "skipped_ns", pa.int64(), "ns", "idle time skipped since the conversation's previous end"
     ),
-    _stamp("intended_start_ns", "when the protocol said to send"),
-    _stamp(
+    _timestamp("intended_start_ns", "send time by the protocol"),
+    _timestamp(
         "connect_start_ns",
-        "connecting began; before `intended_start_ns` where it was made ahead",
+        "connecting began; before `intended_start_ns` if connected ahead",
         _OPEN_CONNECTION,
     ),
-    _stamp("connected_ns", "connected", f"{_OPEN_CONNECTION}, or connecting failed"),
-    _stamp("send_ns", "just before the first write"),
-    _stamp("sent_ns", "the last byte of the request left the user-space buffer", "never did"),
-    _stamp("first_byte_ns", "first byte of the response", "no byte came"),
-    _stamp("first_token_ns", "first token event", _NONE_CAME),
-    _stamp("last_token_ns", "last token event", _NONE_CAME),
-    _stamp("end_ns", "the stream closed, failed or was cut"),
+    _timestamp("connected_ns", "connected", f"{_OPEN_CONNECTION}, or connecting failed"),
+    _timestamp("send_ns", "just before the first write"),
+    _timestamp("sent_ns", "the socket took the last byte of the request", "it never did"),
+    _timestamp("first_byte_ns", "first byte of the response", "no byte"),
+    _timestamp("first_token_ns", "first token event", _NONE_CAME),
+    _timestamp("last_token_ns", "last token event", _NONE_CAME),
+    _timestamp("end_ns", "the stream closed, failed or was cut"),
     Column(
         "arrival_deltas_us",
         pa.list_(pa.int64()),
         "µs",
         "gap of each token event after the first; the running sum from `first_token_ns` is "
-        "within 0.5 µs of each stamp",
+        "within 0.5 µs of each timestamp",
     ),
     Column(
         "event_tokens",
         pa.list_(pa.int32()),
         "tokens",
         "tokens in each token event, the first included",
-        "the server does not tell",
+        "not reported",
     ),
-    _tokens("prompt_tokens", "prompt length as the server counts it", _NO_USAGE),
-    _tokens("cached_tokens", "prompt tokens the server took from its cache", "not reported"),
-    _tokens("completion_tokens", "output length as the server counts it", _NO_USAGE),
+    _tokens("prompt_tokens", "prompt length, by usage", _NO_USAGE),
+    _tokens("cached_tokens", "prompt tokens from the server's cache, by usage", "not reported"),
+    _tokens("completion_tokens", "output length, by usage", _NO_USAGE),
     _tokens("prompt_length_error", "`prompt_tokens` − `recorded_input_tokens`", _NO_USAGE),
     _text("status", "`ok`, `length_mismatch`, `failed`, `overflow` or `cut`"),
-    _text("finish_reason", "why the server stopped", "it did not say"),
-    _count("http_status", "status code of the response", "no response head came"),
+    _text("finish_reason", "why the server stopped, in its word", "not reported"),
+    _count("http_status", "status code of the response", "no response head"),
     _text("error_category", "kind of failure", "nothing failed"),
-    _text("error_text", "what was said about it", "nothing failed"),
-    _count("retries", "times sent again because a reused idle connection was found closed"),
-    _count("replica", "the server it was sent to: the place of its `--url`, from 0"),
+    _text("error_text", "the error, in words", "nothing failed"),
+    _count("retries", "times sent again because a reused connection had been closed"),
+    _count("replica", "server: position of its `--url`, from 0"),
     _uncertainty(
         "first_token_uncertainty_ns",
         "how much earlier than `first_token_ns` the first token event may have arrived; 0: exact",
@@ -146,33 +147,33 @@ REQUESTS = RequestTable(
     ),
     _uncertainty(
         "send_uncertainty_ns",
-        "how much later than `send_ns` the last byte of the request may have left by the client's "
-        "own fault; 0: by none of it",
+        "how much later than `send_ns` the last byte of the request may have left because of the "
+        "client; 0: no later",
     ),
     _count("late_events", "token events whose timestamp is only an upper bound"),
     _count(
         "gathered_reads",
-        "socket reads that brought several token events although the client was prompt: "
-        "somebody else gathered them",
-        "not known",
+        "socket reads that returned several token events although the client read in time: "
+        "something on the way gathered them",
+        "unknown",
     ),
     _tokens(
         "text_pieces",
-        "the least number of tokens that can have said the texts of the token events: their words, "
-        "numbers and marks",
+        "lower bound on the tokens in the texts of the token events: their words, numbers and "
+        "punctuation marks",
         _NO_TEXTS,
     ),
-    _tokens("reasoning_tokens", "completion tokens that were reasoning", "not reported"),
+    _tokens("reasoning_tokens", "completion tokens that were reasoning, by usage", "not reported"),
     _tokens(
         "reasoning_pieces",
-        "the least number of tokens in the texts of reasoning that came",
+        "lower bound on the tokens in the streamed reasoning texts",
         "`reasoning_tokens` is null",
     ),
     Column(
         "event_text_bytes",
         pa.list_(pa.int32()),
         "bytes",
-        "length of the text of each token event in UTF-8",
+        "length of each token event's text in UTF-8",
         _NO_TEXTS,
     ),
 )
@@ -181,13 +182,13 @@ REQUESTS = RequestTable(
 PLAYS = Table(
     "plays",
     *_OF_LEVEL,
-    _text("play_id", "the play"),
-    _text("session_id", "the recorded session that is replayed"),
-    _count("lane", "the lane that plays it, from 0"),
-    _count("play_number", "which play of the lane it is, from 0"),
-    _seconds("t_star_s", "recorded instant at which the play starts", "it starts at request 0"),
-    _stamp("start_ns", "the play began"),
-    _stamp("end_ns", "its whole tree had drained", "the run ended before it did"),
+    _text("play_id", "id of the play"),
+    _text("session_id", "recorded session"),
+    _count("lane", "lane, from 0"),
+    _count("play_number", "play of the lane, from 0"),
+    _seconds("t_star_s", "recorded time at which the play starts", "it starts at request 0"),
+    _timestamp("start_ns", "the play began"),
+    _timestamp("end_ns", "its last conversation ended", "the run ended first"),
     _count("requests_sent", "requests issued, warm-up included"),
     _count("requests_skipped", "recorded requests before t*, not sent"),
     _seconds("system_skipped_s", "idle time skipped by the system cap"),
@@ -199,7 +200,7 @@ INSTRUMENT = Table(
     "instrument",
     *_OF_LEVEL,
     _count("worker", "worker process, from 0"),
-    _stamp("at_ns", "when the sample was taken"),
+    _timestamp("at_ns", "time of the sample"),
     Column("loop_lag_ns", pa.int64(), "ns", "how late a timer of the event loop fired"),
     Column("cpu_ns", pa.int64(), "ns", "CPU time the worker had used by then"),
 )
@@ -208,12 +209,12 @@ INSTRUMENT = Table(
 SERVER = Table(
     "server",
     *_OF_LEVEL,
-    _stamp("at_ns", "when the answer to the scrape had come"),
-    _text("endpoint", "whose metrics page it is, without user name or password"),
-    _text("metric", "what it means, whatever the engine calls it"),
-    _text("name", "what the engine calls it"),
-    _text("labels", "its labels, as the engine wrote them"),
-    _number("value", "as the engine's", "the value, as told"),
+    _timestamp("at_ns", "time at which the scrape was answered"),
+    _text("endpoint", "URL of the metrics page, without user name or password"),
+    _text("metric", "our name of the metric"),
+    _text("name", "the engine's name"),
+    _text("labels", "labels, as written by the engine"),
+    _number("value", "as the engine's", "the value"),
 )
 """``server.parquet``: samples of the server's own metrics."""
 
@@ -226,12 +227,12 @@ POINTS = Table(
     "points",
     _count("concurrency", "concurrency level"),
     _START,
-    Column("seed", pa.int64(), "", "the seed of its plan", "not recorded"),
+    Column("seed", pa.int64(), "", "seed of the plan", "not recorded"),
     _text("status", "`running`, `complete`, `interrupted` or `failed`"),
     Column("valid", pa.bool_(), "", "the measurement is sound"),
-    _text("invalid_reasons", "why not, joined by `; `", "valid"),
-    Column("comparable", pa.bool_(), "", "it kept the scenario's rules"),
-    _text("incomparable_reasons", "why not, joined by `; `", "comparable"),
+    _text("invalid_reasons", "why not valid, joined by `; `", "valid"),
+    Column("comparable", pa.bool_(), "", "it observed the scenario's rules"),
+    _text("incomparable_reasons", "why not comparable, joined by `; `", "comparable"),
     _count("gpus", "GPUs the throughput is divided by", _PER_GPU),
     _seconds("window_s", "length of the measured window"),
     _number("interactivity", "tokens/s/user", "1 / P90 response ITL", _NO_RESPONSE),
@@ -241,21 +242,23 @@ POINTS = Table(
     _number(
         "response_itl_gathered_error",
         "share",
-        "how far the P90 may be off by events that were gathered on their way",
+        "largest error of the P90 response ITL by events gathered on their way",
         _NO_RESPONSE,
     ),
     _number(
         "ttft_gathered_error",
         "share",
-        "how much shorter the P90 TTFT may be, for the same reason",
+        "the same of the P90 TTFT",
         _NO_RESPONSE,
     ),
     _seconds(
         "response_itl_p90_least_s",
-        "P90 response ITL if all tokens that no event tells of came between the others",
+        "P90 response ITL if all tokens without an event came between the others",
         _NO_RESPONSE,
     ),
-    _seconds("response_itl_p90_most_s", "the same if none of them did", _NO_RESPONSE),
+    _seconds(
+        "response_itl_p90_most_s", "P90 response ITL if no token without an event did", _NO_RESPONSE
+    ),
     _seconds("token_itl_p50_s", "P50 token ITL", _NO_RESPONSE),
     _seconds("token_itl_p90_s", "P90 token ITL", _NO_RESPONSE),
     _seconds("token_itl_p99_s", "P99 token ITL", _NO_RESPONSE),
@@ -264,7 +267,7 @@ POINTS = Table(
     _seconds("ttft_p99_s", "P99 TTFT from send", _NO_RESPONSE),
     _seconds("end_to_end_p50_s", "P50 end-to-end latency", _NO_RESPONSE),
     _seconds("end_to_end_p90_s", "P90 end-to-end latency", _NO_RESPONSE),
-    _text("headline", "which throughput is the headline: `windowed` or `overall`"),
+    _text("headline", "the headline throughput: `windowed` or `overall`"),
     _number("total_tokens_per_s", "tokens/s", "headline throughput of the system", _NOT_TOLD),
     _number("uncached_tokens_per_s", "tokens/s", "the same, cached input left out", _NOT_TOLD),
     _number("output_tokens_per_s", "tokens/s", "the same, output only", _NOT_TOLD),
@@ -277,29 +280,33 @@ POINTS = Table(
     _number("overall_tokens_per_s_per_gpu", "tokens/s/GPU", "overall throughput", _PER_GPU),
     _number("cache_hit", "share", "cached / prompt tokens as reported", _NOT_TOLD),
     _number("cache_hit_theoretical", "share", "the same with an unlimited cache", _NO_RESPONSE),
-    _seconds("first_half_p90_itl_s", "P90 response ITL of what the first half sent", _FEW_IN_HALF),
+    _seconds(
+        "first_half_p90_itl_s", "P90 response ITL of requests sent in the first half", _FEW_IN_HALF
+    ),
     _seconds("second_half_p90_itl_s", "the same of the second half", _FEW_IN_HALF),
     _number(
-        "first_half_tokens_per_s", "tokens/s", "tokens that came in the first half", _FEW_IN_HALF
+        "first_half_tokens_per_s", "tokens/s", "tokens received in the first half", _FEW_IN_HALF
     ),
     _number("second_half_tokens_per_s", "tokens/s", "the same of the second half", _FEW_IN_HALF),
     Column(
         "settled",
         pa.bool_(),
         "",
-        "P90 ITL and throughput from the opening on were within 5 % of the window's at last",
+        "P90 ITL and throughput, cumulated from the opening, came within 5 % of the window's",
         _FEW_IN_HALF,
     ),
-    _seconds("settled_s", "quarter of the window from which on they were", "`settled` is not true"),
+    _seconds(
+        "settled_s", "start of the quarter from which they stayed there", "`settled` is not true"
+    ),
     _count("plays", "plays with measured tokens", _NO_RESPONSE),
-    _number("effective_plays", "", "Kish's effective number of them, by tokens", _NO_RESPONSE),
+    _number("effective_plays", "", "Kish's effective number of plays, by tokens", _NO_RESPONSE),
     _number("largest_play_share", "share", "tokens of the largest play", _NO_RESPONSE),
     _count("requests", "requests sent in the window"),
-    _count("ok", "ended well"),
-    _count("length_mismatch", "ended well with another length than asked"),
+    _count("ok", "complete, of the requested length"),
+    _count("length_mismatch", "complete, of another length than requested"),
     _count("failed", "failed"),
     _count("overflow", "refused as longer than the context"),
-    _count("cut", "alive at the end of the grace, and cut"),
+    _count("cut", "still running at the end of the grace, and cut"),
 )
 """``points.parquet``: one row a concurrency level, or a start of one."""
 
