@@ -4,9 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from agentx_replay.errors import UsageError
 from agentx_replay.experiment.levels import LevelSource
-from agentx_replay.experiment.settings import Screen, Settings
+from agentx_replay.experiment.settings import Screen, Settings, Target
 from agentx_replay.experiment.sweep import Sweep
+from agentx_replay.report.check_lines import invalidating, remedy
 from agentx_replay.report.numerals import agents
 from agentx_replay.report.plan_lines import sweep_lines
 from agentx_replay.report.progress import ProgressScreen
@@ -32,6 +34,8 @@ def measure(settings: Settings, screen: Screen, levels: LevelSource | None = Non
     for. Raises ``UsageError``.
     """
     with open_target(settings) as target:
+        if not settings.anyway:
+            _refuse_unfit(target)
         sweep = Sweep(settings, target, levels)
         for line in (
             *(warning.text for warning in target.warnings),
@@ -49,6 +53,17 @@ def measure(settings: Settings, screen: Screen, levels: LevelSource | None = Non
             screen.say(line)
         points = (*sweep.kept_points, *sweep.run(screen))
         return Measured(points, sweep.interrupted)
+
+
+def _refuse_unfit(target: Target) -> None:
+    """Raise ``UsageError`` (exit code 3) for a server on which no run can be valid."""
+    if wrong := invalidating(target.warnings):
+        raise UsageError(
+            "server-unfit",
+            "; ".join(each.text for each in wrong),
+            "; ".join([*map(remedy, wrong), "--anyway measures it all the same"]),
+            exit_code=3,
+        )
 
 
 def sweep(

@@ -1,6 +1,7 @@
 """``agentx-replay check``: is the server ready, and what is this client's own error here."""
 
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,8 @@ import click
 from agentx_replay.cli.options import GroupedCommand, options_of
 from agentx_replay.cli.output import say, say_document
 from agentx_replay.errors import UsageError
-from agentx_replay.experiment.settings import Settings
+from agentx_replay.experiment.settings import Settings, Target
+from agentx_replay.reason import Reason
 from agentx_replay.target import open_target, timestamps_of
 
 if TYPE_CHECKING:
@@ -31,23 +33,13 @@ def check(streams: int, rate: float, as_json: bool, **options: Any) -> None:
     agentx-replay check --url http://localhost:8000
     agentx-replay check --streams 256 --rate 40
     """
-    import uvloop
-
-    from agentx_replay.experiment.calibrating import calibrate
-    from agentx_replay.experiment.ceiling import Load, drive, find_ceiling
-    from agentx_replay.experiment.open_files import raise_open_files
-    from agentx_replay.prompts.calibration import summary_document
-    from agentx_replay.report.check_lines import (
-        client_line,
-        client_lines,
-        driven_lines,
-        invalidating,
-        judged,
-        server_lines,
-    )
-    from agentx_replay.simulator.truth_server import launch_truth_server
-
-    raise_open_files()  # the truth server inherits it
+    settings = Settings(**options)
+    if settings.tool_messages and not settings.url:
+        raise UsageError(
+            "tool-messages-without-url",
+            "--tool-messages asks a server, and none is given",
+            "add --url",
+        )
     found: dict[str, Any] = {}
 
     def tell(*lines: str) -> None:
@@ -55,32 +47,80 @@ def check(streams: int, rate: float, as_json: bool, **options: Any) -> None:
         if not as_json:
             say("\n".join(lines))
 
-    settings = Settings(**options)
-    tool_messages = settings.tool_messages
-    timestamps = timestamps_of(settings.timestamps)
-    both: tuple[Timestamps, ...] = ("kernel", "process")
-    shown = both if timestamps == "kernel" else (timestamps,)
-    if tool_messages and not settings.url:
-        raise UsageError(
-            "tool-messages-without-url",
-            "--tool-messages asks a server, and none is given",
-            "add --url",
-        )
-    failed = False
-    for url in settings.url:
-        with open_target(replace(settings, url=(url,))) as target:
-            told = {**target.facts, "warnings": list(map(asdict, target.warnings))}
-            tell(*server_lines(dict(target.facts), target.warnings))
-            failed = failed or bool(invalidating(target.warnings))
-            if tool_messages and target.endpoint is not None:
-                asking = calibrate(
-                    target.endpoint, context_tokens=target.max_context, tool_messages=True
-                )
-                calibration = uvloop.run(asking)
-                told["calibration"] = summary_document(calibration)
-                tell(*(f"  {line}" for line in calibration.lines()))
-            found.setdefault("servers", []).append(told)
+    servers = [_asked(replace(settings, url=(url,)), tell) for url in settings.url]
+    if servers:
+        found["servers"] = servers
+    client, exact = _client(timestamps_of(settings.timestamps), streams, rate, tell)
+    found["client"] = client
+    if as_json:
+        say_document(found)
+    sys.exit(0 if exact and all(each["valid"] for each in servers) else 1)
+
+
+def _asked(settings: Settings, tell: Callable[..., None]) -> dict[str, Any]:
+    """Ask a server all that a run needs of it, and tell it; ``valid`` says whether a run on it
+    can be.
+    """
+    from agentx_replay.report.check_lines import invalidating, server_lines, verdict_lines
+
+    try:
+        with open_target(settings) as target:
+            warnings = [*target.warnings, *_cut_prompts(target)]
+            told = dict(target.facts)
+            tell(*server_lines(told, tuple(warnings)))
+            told |= _calibrated(target, tell) if settings.tool_messages else {}
+    except UsageError as error:
+        reason = Reason(error.code, error.what)
+        if not invalidating([reason]):
+            raise
+        told, warnings = {"url": settings.url[0]}, [reason]
+        tell(f"server {settings.url[0]}", *verdict_lines(warnings))
+    valid = not invalidating(warnings)
+    return told | {"warnings": list(map(asdict, warnings)), "valid": valid}
+
+
+def _cut_prompts(target: Target) -> list[Reason]:
+    import uvloop
+
+    from agentx_replay.endpoint.long_prompt import prompt_cut
+
+    asked = target.endpoint and uvloop.run(prompt_cut(target.endpoint, target.max_context))
+    return [asked] if asked else []
+
+
+def _calibrated(target: Target, tell: Callable[..., None]) -> dict[str, Any]:
+    """Calibrate tool messages against a server."""
+    import uvloop
+
+    from agentx_replay.experiment.calibrating import calibrate
+    from agentx_replay.prompts.calibration import summary_document
+
+    if target.endpoint is None:
+        return {}
+    asking = calibrate(target.endpoint, context_tokens=target.max_context, tool_messages=True)
+    calibration = uvloop.run(asking)
+    tell(*(f"  {line}" for line in calibration.lines()))
+    return {"calibration": summary_document(calibration)}
+
+
+def _client(
+    timestamps: "Timestamps", streams: int, rate: float, tell: Callable[..., None]
+) -> tuple[dict[str, Any], bool]:
+    """Measure this client's own error, and tell it; return it and whether the load that was asked
+    for can be measured accurately.
+    """
+    import uvloop
+
+    from agentx_replay.experiment.ceiling import Load, drive, find_ceiling
+    from agentx_replay.experiment.open_files import raise_open_files
+    from agentx_replay.report.check_lines import client_line, client_lines, driven_lines, judged
+    from agentx_replay.simulator.truth_server import launch_truth_server
+
     tell(client_line(timestamps))
+    raise_open_files()  # the truth server inherits it
+    shown: tuple[Timestamps, ...] = (
+        ("kernel", "process") if timestamps == "kernel" else (timestamps,)
+    )
     process = launch_truth_server()
     driven = []
     try:
@@ -93,11 +133,9 @@ def check(streams: int, rate: float, as_json: bool, **options: Any) -> None:
     finally:
         process.close()
     tell(*client_lines(driven, ceiling))
-    found["client"] = {
+    document = {
         "timestamps": timestamps,
         "loads": [{**asdict(each), "limits": each.limits} for each in driven],
         "ceiling": asdict(ceiling),
     }
-    if as_json:
-        say_document(found)
-    sys.exit(1 if failed or any(each.limits for each in judged(driven, ceiling)) else 0)
+    return document, not any(each.limits for each in judged(driven, ceiling))

@@ -155,8 +155,9 @@ _TABLE = {
              help="Give up on a response after this long (at least 6h). Default: never."),
         _row(_SERVER, "--timestamps", type=click.Choice(["auto", "kernel", "process"]),
              default="auto", help="Who timestamps arrivals. Default: auto."),
-        _row(_RUN, "--metrics-url", **_MANY, metavar="URL", help="An engine's metrics page to "
-             "keep on record. Default: the server's own, if any."),
+        _row(_RUN, "--metrics-url", **_MANY, metavar="URL", help="Metrics page to record. "
+             "Default: the server's."),
+        _row(_RUN, "--anyway", **_FLAG, help="Measure even if no run can be valid."),
         _row(_RUN, "--virtual", **_FLAG, help="Replay in virtual time on a modelled engine."),
         _row(_RUN, "--gpus", type=Whole(1, MOST_GPUS), metavar="N",
              help="Total GPUs, for per-GPU throughput."),

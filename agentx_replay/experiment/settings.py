@@ -34,9 +34,10 @@ class Settings:
     ``scenario`` has its overrides applied. ``max_context`` is in tokens (None: the server's own
     limit, if it reports one), ``keepalive`` and ``timeout`` in seconds; ``workers`` is a number of
     processes (None: by lanes and cores). ``salt`` decides the words of every prompt; ``command`` is
-    what was typed. ``resume`` goes on with the run in ``out``, with ``accept_differences`` even as
-    another experiment; ``again`` measures what is complete and not valid once more. ``at`` are the
-    speeds that its report is read off at.
+    what was typed. ``anyway`` measures a server on which no run can be valid. ``resume`` goes on
+    with the run in ``out``, with ``accept_differences`` even as another experiment; ``again``
+    measures what is complete and not valid once more. ``at`` are the speeds that its report is read
+    off at.
     """
 
     traces: Path = field(default_factory=partial(shipped_directory, "traces"))
@@ -69,6 +70,7 @@ class Settings:
     live_history: bool = False
     workers: int | None = None
     at: tuple[float, ...] = (30.0, 50.0, 150.0)
+    anyway: bool = False
     note: str | None = None
     tag: tuple[str, ...] = ()
     out: Path = field(default_factory=lambda: Path("results") / time.strftime("%Y%m%d-%H%M%S"))

@@ -28,8 +28,9 @@ from agentx_replay.experiment.settings import Screen, Settings, Target
 from agentx_replay.plan.plan import GraphLibrary, Plan
 from agentx_replay.plan.selection import Selection
 from agentx_replay.prompts.calibration import as_document, summary_document
-from agentx_replay.results.layout import Measurement
+from agentx_replay.results.layout import Measurement, point_directory
 from agentx_replay.results.run_directory import PointStatus, RunDirectory
+from agentx_replay.results.schema import REQUESTS
 from agentx_replay.shipped import shipped_directory
 from agentx_replay.traces.model import Corpus
 
@@ -126,8 +127,16 @@ class Sweep:
             yield point
             if self.interrupted:
                 return
+            if not self._settings.anyway and (wrong := self._all_wrong(level)):
+                screen.say(f"{wrong}; no other level is measured (--anyway measures all)")
+                return
         if level.why:
             screen.say(level.why)
+
+    def _all_wrong(self, level: Measurement) -> str:
+        from agentx_replay.experiment.wrong import WRONG_BY, all_wrong
+
+        return all_wrong(REQUESTS.read(point_directory(self._settings.out, *level), WRONG_BY))
 
     def _refuse_too_few_files(self, plan: Plan) -> None:
         if not self._target.virtual:

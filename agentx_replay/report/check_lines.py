@@ -1,5 +1,6 @@
 """What ``check`` says: of a server's readiness, and of this client on this machine."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from agentx_replay.analysis.client_error import Ceiling, Driven
@@ -24,24 +25,39 @@ def server_lines(facts: dict[str, Any], warnings: tuple[Reason, ...]) -> list[st
     lines = [f"server {facts['url']} ({facts['server'] or 'does not name itself'})"]
     lines += [f"  {name + ':':20}{value}" for name, value in said]
     lines += [f"  warning: {warning.text}" for warning in warnings]
+    return lines + verdict_lines(warnings)
+
+
+def verdict_lines(warnings: Iterable[Reason]) -> list[str]:
+    """Return whether a run on a server can be valid, and if not how to mend each cause."""
     wrong = invalidating(warnings)
     if not wrong:
-        return [*lines, "  PASS: a run on this server can be valid"]
-    return lines + [f"  FAIL: {text}; {_REMEDIES[code]}" for code, text in wrong]
+        return ["  PASS: a run on this server can be valid"]
+    return [f"  FAIL: {each.text}; {remedy(each)}" for each in wrong]
 
 
 _REMEDIES = {
-    "server-without-usage": "start vLLM with --enable-force-include-usage, or have a proxy pass "
+    "server-without-usage": "start vLLM with --enable-force-include-usage, or have the proxy pass "
     "`stream_options` on",
+    "server-usage-odd": "have the engine, or the proxy before it, count `usage` as the API does",
     "server-ends-early": "serve it with an engine that takes `ignore_eos` (vLLM, SGLang, "
     "llama.cpp), or have a proxy pass that on",
+    "server-without-streaming": "have the engine, or the proxy before it, answer "
+    '`"stream": true` with server-sent events',
+    "server-cuts-prompts": "give Ollama OLLAMA_CONTEXT_LENGTH, llama.cpp --ctx-size, and SGLang no "
+    "--allow-auto-truncate",
 }
 """How to mend what leaves no run on a server valid, by the code of its warning."""
 
 
-def invalidating(warnings: tuple[Reason, ...]) -> list[tuple[str, str]]:
-    """Return the code and text of each warning that leaves no run on a server valid."""
-    return [(each.code, each.text) for each in warnings if each.code in _REMEDIES]
+def invalidating(warnings: Iterable[Reason]) -> list[Reason]:
+    """Return each warning that leaves no run on a server valid."""
+    return [each for each in warnings if each.code in _REMEDIES]
+
+
+def remedy(wrong: Reason) -> str:
+    """Return the flag, by engine, that mends what is ``invalidating``."""
+    return _REMEDIES[wrong.code]
 
 
 def _yes(fact: bool) -> str:

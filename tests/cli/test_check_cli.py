@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from typing import NoReturn
 
 import pytest
 from command_line import finished, refusal
@@ -10,8 +11,10 @@ from golden_files import Goldens
 from agentx_replay.analysis.client_error import Ceiling, Driven
 from agentx_replay.cli import check
 from agentx_replay.endpoint.kernel_stamps import Timestamps
+from agentx_replay.errors import UsageError
 from agentx_replay.experiment import ceiling
 from agentx_replay.experiment.ceiling import Load
+from agentx_replay.experiment.settings import Settings
 
 SMALL = ("--streams", "4", "--rate", "20")
 EXACT = Driven(
@@ -86,6 +89,20 @@ def test_it_tells_each_servers_readiness_and_this_clients_error_as_one_object(
     assert bool(limit["limits"]) != bool(limit["ended"])
     judged = [load for load in client["loads"] if load["timestamps"] == client["timestamps"]]
     assert result.returncode == int(any(load["limits"] for load in judged))
+
+
+def test_a_server_without_streaming_fails_and_the_client_is_judged_all_the_same(
+    as_measured: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def opened(_: Settings) -> NoReturn:
+        raise UsageError("server-without-streaming", "it does not stream", "mend it", exit_code=3)
+
+    monkeypatch.setattr(check, "open_target", opened)
+    done = finished("check", *SMALL, "--url", "http://127.0.0.1:9", "--json")
+    found = json.loads(done.stdout)
+    assert (done.returncode, found["servers"][0]["valid"]) == (1, False)
+    assert found["servers"][0]["warnings"][0]["code"] == "server-without-streaming"
+    assert found["client"]["ceiling"]["streams"] == 1024
 
 
 def test_it_can_be_asked_for_the_processs_own_timestamps_alone(as_measured: None) -> None:

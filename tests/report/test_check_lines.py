@@ -52,12 +52,19 @@ def test_a_servers_readiness(goldens: Goldens) -> None:
     goldens.check_text("words/server", "\n".join(lines) + "\n")
 
 
-@pytest.mark.parametrize("code", ["server-without-usage", "server-ends-early"])
+@pytest.mark.parametrize(
+    "code",
+    [
+        "server-without-usage",
+        "server-usage-odd",
+        "server-ends-early",
+        "server-without-streaming",
+        "server-cuts-prompts",
+    ],
+)
 def test_a_server_on_which_no_run_is_valid_fails_with_a_remedy(code: str) -> None:
     wrong = Reason(code, "wrong")
-    assert invalidating((wrong, Reason("server-without-cached-tokens", "slight"))) == [
-        (code, "wrong")
-    ]
+    assert invalidating((wrong, Reason("server-without-cached-tokens", "slight"))) == [wrong]
     *_, verdict = server_lines(FACTS, (wrong,))
     assert verdict.startswith("  FAIL: wrong; ")
 
