@@ -99,6 +99,10 @@ def _settings(base: Settings) -> Settings:
             "to change a rule write RULE=VALUE after it",
         )
     changes = {name: value for name, value in given.items() if name in _SETTINGS}
+    if {"system", "fact"} & given.keys():
+        from agentx_replay.cli.system import facts_of_run
+
+        changes |= facts_of_run(base, given)
     if any(changes.get(n, getattr(base, n)) != getattr(base, n) for n in _OF_CALIBRATION):
         changes.setdefault("calibration", None)
     return replace(

@@ -32,4 +32,14 @@ def _without_values(arguments: Sequence[str]) -> Iterator[str]:
             shown = _SHOWN.get(argument)
 
 
-_SHOWN: dict[str, Callable[[str], str]] = {"--header": hidden_header, "--body": hidden_body}
+def _hidden_fact(text: str) -> str:
+    from agentx_replay.results.system_facts import hidden_fact  # only where facts are given
+
+    return hidden_fact(text)
+
+
+_SHOWN: dict[str, Callable[[str], str]] = {
+    "--header": hidden_header,
+    "--body": hidden_body,
+    "--fact": _hidden_fact,
+}

@@ -64,6 +64,7 @@ class Settings:
     metrics_url: tuple[str, ...] = ()
     virtual: bool = False
     gpus: int | None = None
+    system: Mapping[str, Any] = field(default_factory=dict)
     tokenizer: Path | None = None
     calibration: Path | None = None
     tool_messages: bool = False
@@ -134,7 +135,7 @@ class Settings:
 
 
 _ELSEWHERE = frozenset(
-    ("scenario", "concurrency", "starts", "gpus", "salt", "tool_messages", "live_history",
+    ("scenario", "concurrency", "starts", "gpus", "system", "salt", "tool_messages", "live_history",
      "out", "command", "resume", "again", "accept_differences")
 )  # fmt: skip
 _RULES_ALSO = ("name", "fingerprint", "overridden")
@@ -155,7 +156,8 @@ def settings_of(sweep: Mapping[str, Any], out: Path) -> Settings:
     """
     names = ("starts", "gpus", "salt", "tool_messages", "live_history")
     told = {**sweep["settings"], **{name: sweep[name] for name in names}}
-    found = typed(Settings, told | {"concurrency": sweep["levels"], "out": str(out)}, "settings")
+    told |= {"system": sweep.get("system", {}), "concurrency": sweep["levels"], "out": str(out)}
+    found = typed(Settings, told, "settings")
     return replace(found, scenario=scenario_on_record(sweep))
 
 

@@ -207,6 +207,7 @@ class Sweep:
             "levels": list(dict.fromkeys(level.concurrency for level in levels)),
             "starts": settings.starts,
             "gpus": settings.gpus,
+            "system": _system_document(settings.system),
             "salt": settings.salt,
             "tool_messages": settings.tool_messages,
             "live_history": settings.live_history,
@@ -224,6 +225,15 @@ def _kept_points(earlier: Earlier, *, again: bool) -> list[Point]:
 
     points = [stored_point(stored) for stored in earlier.complete]
     return [point for point in points if point.valid or not again]
+
+
+def _system_document(system: Mapping[str, Any]) -> dict[str, Any]:
+    """Return facts as they are kept. Raises ``UsageError`` for one that cannot be."""
+    if not system:
+        return {}
+    from agentx_replay.results.system_facts import system_of
+
+    return system_of(system, "system").document()
 
 
 def _platform() -> str:

@@ -51,6 +51,7 @@ class _Sweep(TypedDict, total=False):
     levels: tuple[int, ...]
     starts: int
     gpus: int | None
+    system: dict[str, Any]
     salt: str
     tool_messages: bool
     live_history: bool

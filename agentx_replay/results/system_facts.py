@@ -1,0 +1,255 @@
+"""The facts of a measured system that no client can see: hardware, topology, engine, price, power.
+
+Each key is declared once, in ``KINDS``, by its type and what a message calls it; a dot stands for a
+table of TOML. Keys are InferenceX's where it has one. Facts are what somebody says: nothing here
+asks a server, and nothing is guessed. Secrets are hidden as facts are read.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from difflib import get_close_matches
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from agentx_replay.errors import UsageError, shown
+from agentx_replay.results.launch_line import hidden_launch, without_credentials
+from agentx_replay.secret_texts import HIDDEN, is_secret_field
+
+_Text = Annotated[str, Meta(max_length=20_000, description="a text")]
+_Count = Annotated[int, Meta(ge=0, le=10**12, description="a whole number from 0")]
+_Number = Annotated[int, Meta(ge=1, le=10**6, description="a whole number from 1")]
+_Amount = Annotated[float, Meta(gt=0, lt=1e12, description="a number above 0")]
+_Share = Annotated[float, Meta(gt=0, le=1, description="a number above 0 and at most 1")]
+_Flag = Annotated[bool, Meta(description="true or false")]
+_Day = Annotated[date, Meta(description="a day such as 2026-10-09")]
+_PriceKind = Annotated[
+    str,
+    Meta(
+        pattern=r"^(cost|rent|revenue)\b",
+        description="cost, rent or revenue, and then what more there is to say",
+    ),
+]
+_PowerKind = Annotated[
+    str,
+    Meta(
+        pattern=r"^(measured|modelled)\b",
+        description="measured or modelled, and then of what",
+    ),
+]
+
+KINDS: Mapping[str, Any] = {
+    "name": _Text,
+    "hw": _Text,
+    "gpus": _Number,
+    "nodes": _Number,
+    "topology": _Text,
+    "hbm_gb": _Amount,
+    "host_dram_gb": _Amount,
+    "peak_pflops": _Amount,
+    "model": _Text,
+    "image": _Text,
+    "framework": _Text,
+    "engine_commit": _Text,
+    "recipe": _Text,
+    "launch": _Text,
+    "precision": _Text,
+    "kv_precision": _Text,
+    "tp": _Number,
+    "pp": _Number,
+    "ep": _Number,
+    "dp_attention": _Flag,
+    "dcp_size": _Number,
+    "pcp_size": _Number,
+    "block_size": _Number,
+    "kv_cache_pool_tokens": _Count,
+    "kv_offloading": _Text,
+    "kv_offload_backend.name": _Text,
+    "kv_offload_backend.version": _Text,
+    "offload_gb_per_gpu": _Amount,
+    "spec_decoding": _Text,
+    "draft_tokens": _Count,
+    "acceptance": _Text,
+    "disagg": _Flag,
+    "prefill_gpus": _Count,
+    "decode_gpus": _Count,
+    "router": _Text,
+    "price.usd_per_gpu_hour": _Amount,
+    "price.kind": _PriceKind,
+    "price.source": _Text,
+    "price.date": _Day,
+    "price.utilisation": _Share,
+    "price.covers": _Text,
+    "power.watts_per_gpu": _Amount,
+    "power.kind": _PowerKind,
+    "power.source": _Text,
+    "measured_by": _Text,
+    "snapshot": _Day,
+    "notes": _Text,
+}
+"""Each fact's type. ``hbm_gb`` and ``peak_pflops`` are of one GPU, ``host_dram_gb`` of one node;
+``acceptance`` says how draft tokens were accepted; ``snapshot`` is the day of the configuration.
+"""
+
+_OTHER = "other"
+"""The table of facts that have no key here, all of them texts."""
+_LEVEL = "level"
+_TABLES = {key.partition(".")[0] for key in KINDS if "." in key} | {_OTHER}
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """Facts by their dotted keys, and those that levels of certain concurrencies have instead."""
+
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    levels: tuple[tuple[tuple[int, ...], Mapping[str, Any]], ...] = ()
+
+    def get(self, key: str) -> Any:
+        """Return a fact, None where it is not given."""
+        return self.facts.get(key)
+
+    def at(self, concurrency: int) -> "System":
+        """Return the facts of one level."""
+        own = (facts for levels, facts in self.levels if concurrency in levels)
+        return System({key: value for each in (self.facts, *own) for key, value in each.items()})
+
+    def with_facts(self, texts: Sequence[str], option: str = "--fact") -> "System":
+        """Return the system with ``KEY=VALUE`` in place of its own. Raises ``UsageError``."""
+        facts = dict(self.facts)
+        for text in texts:
+            key, equals, value = (part.strip() for part in text.partition("="))
+            if not equals:
+                raise UsageError(
+                    "fact-without-value", f"{option} {shown(text)} has no value",
+                    f"write {option} KEY=VALUE",
+                )  # fmt: skip
+            facts |= dict(_checked(key, value, option, strict=False))
+        return replace(self, facts=facts)
+
+    def updated(self, other: "System") -> "System":
+        """Return the system with another's facts in place of its own."""
+        return System({**self.facts, **other.facts}, other.levels or self.levels)
+
+    def document(self) -> dict[str, Any]:
+        """Return the facts as JSON, in tables; ``system_of`` reads it back."""
+        levels = [{"concurrency": list(of), **_nested(facts)} for of, facts in self.levels]
+        return _nested(self.facts) | ({_LEVEL: levels} if levels else {})
+
+
+def system_of(values: Mapping[str, Any], where: str) -> System:
+    """Return the system of a TOML file or of a run's record.
+
+    Raises ``UsageError`` that names ``where`` a key is unknown or a value is not of its kind.
+    """
+    facts = dict(_facts(values, where))
+    levels = values.get(_LEVEL, [])
+    if not isinstance(levels, list) or not all(isinstance(each, dict) for each in levels):
+        raise _unfit(where, _LEVEL, levels, "tables, each as [[level]]")
+    return System(facts, tuple(_level(each, where) for each in levels))
+
+
+def system_on_record(sweep: Mapping[str, Any], where: str) -> System:
+    """Return the system of a ``sweep.json``; of a run without facts an empty one. Keys of another
+    version are passed over. Raises ``UsageError`` for damage.
+    """
+    told = sweep.get("system") or {}
+    levels = told.get(_LEVEL)
+    if isinstance(levels, list):
+        levels = [_known(each) if isinstance(each, dict) else each for each in levels]
+    return system_of(_known(told) | ({_LEVEL: levels} if levels else {}), where)
+
+
+def _known(told: Mapping[str, Any]) -> dict[str, Any]:
+    known = {key for key in KINDS if "." not in key} | _TABLES | {"concurrency"}
+    return {key: value for key, value in told.items() if key in known}
+
+
+def _level(values: Mapping[str, Any], where: str) -> tuple[tuple[int, ...], Mapping[str, Any]]:
+    told = values.get("concurrency")
+    levels = told if isinstance(told, list) else [told]
+    if not levels or not all(type(each) is int and each >= 1 for each in levels):
+        raise _unfit(where, "level.concurrency", told, "a whole number from 1, or a list of them")
+    own = {key: value for key, value in values.items() if key != "concurrency"}
+    return tuple(levels), dict(_facts(own, f"{where}: level"))
+
+
+def _facts(values: Mapping[str, Any], where: str) -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        if key == _LEVEL:
+            continue
+        if key in _TABLES and isinstance(value, dict):
+            for name, each in value.items():
+                yield from _checked(f"{key}.{name}", each, where)
+        else:
+            yield from _checked(key, value, where)
+
+
+def _checked(key: str, value: Any, where: str, *, strict: bool = True) -> Iterator[tuple[str, Any]]:
+    """Yield a fact as it is kept; none for an empty text, which says nothing."""
+    table, _, name = key.partition(".")
+    kind = _Text if table == _OTHER and name else KINDS.get(key)
+    if kind is None:
+        raise _unknown(key, where)
+    try:
+        found = msgspec.convert(value, kind, strict=strict)
+    except msgspec.ValidationError:
+        raise _unfit(where, key, value, _wanted(kind)) from None
+    if found != "":
+        yield key, _without_secrets(key, found, where) if isinstance(found, str) else found
+
+
+def hidden_fact(text: str) -> str:
+    """Return ``KEY=VALUE`` of a command line with its secrets hidden, whatever is wrong with it."""
+    key, equals, value = text.partition("=")
+    try:
+        return f"{key}{equals}{_without_secrets(key.strip(), value, '')}"
+    except UsageError:
+        return f"{key}={HIDDEN}"
+
+
+def _without_secrets(key: str, text: str, where: str) -> str:
+    if key != "launch":
+        secret = key.startswith(_OTHER) and is_secret_field(key)
+        return HIDDEN if secret else without_credentials(text)
+    try:
+        return hidden_launch(text)
+    except ValueError as error:
+        reason = str(error)[:1].lower() + str(error)[1:]
+        raise UsageError(
+            "launch-line-unreadable", f"{where}: no shell can split launch ({reason})",
+            "write it as it is typed in a shell",
+        ) from None  # fmt: skip
+
+
+def _unknown(key: str, where: str) -> UsageError:
+    names = [*KINDS, _LEVEL]
+    near = get_close_matches(key, names, n=1) or [each for each in names if each.endswith(key)]
+    meant = f"did you mean {near[0]}? " if near else ""
+    return UsageError(
+        "fact-unknown",
+        f"{where}: unknown fact {shown(key)}",
+        f"{meant}facts without a key stand in the table [other], as texts",
+    )
+
+
+def _unfit(where: str, key: str, value: Any, wanted: str) -> UsageError:
+    return UsageError("fact-unfit", f"{where}: {key} is {shown(value)}", f"give {wanted}")
+
+
+def _wanted(kind: Any) -> str:
+    (meta,) = kind.__metadata__
+    return str(meta.description)
+
+
+def _nested(facts: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in facts.items():
+        table, dot, name = key.partition(".")
+        plain = value.isoformat() if isinstance(value, date) else value
+        if dot:
+            found.setdefault(table, {})[name] = plain
+        else:
+            found[key] = plain
+    return found

@@ -1,0 +1,53 @@
+"""Launch lines as they are kept: split as a shell does, every secret out, all else as typed."""
+
+import pytest
+
+from agentx_replay.results.launch_line import hidden_launch
+
+
+@pytest.mark.parametrize(
+    ("typed", "kept"),
+    [
+        ("vllm serve m --api-key sk-1 --tp 8", "vllm serve m --api-key *** --tp 8"),
+        ("vllm serve m --api-key=sk-1 -tp=8", "vllm serve m --api-key=*** -tp=8"),
+        ("vllm serve m --api-key sk-1 sk-2 --port 80", "vllm serve m --api-key *** *** --port 80"),
+        (
+            "docker run -e HF_TOKEN=hf_1 -e GPUS=0,1 image vllm serve m",
+            "docker run -e HF_TOKEN=*** -e GPUS=0,1 image vllm serve m",
+        ),
+        (
+            "HF_TOKEN='a b' exec x \\\n  --max-num-batched-tokens 8192 && echo up",
+            "HF_TOKEN=*** exec x --max-num-batched-tokens 8192 && echo up",
+        ),
+        (
+            "x --base https://me:pass@host/v1?token=zz&page=1",
+            "x --base https://***@host/v1?token=*** & page=1",
+        ),
+        (
+            "bash -c 'x --api-key \"sk 1\" --port 80'",
+            "bash -c 'x --api-key *** --port 80'",
+        ),
+        (
+            """x --kv-transfer-config '{"role": "both", "auth_token": "zz"}'""",
+            """x --kv-transfer-config '{"role":"both","auth_token":"***"}'""",
+        ),
+        (
+            "curl -H 'Authorization: Bearer zz' http://h/v1",
+            "curl -H 'Authorization: ***' http://h/v1",
+        ),
+        (
+            "docker run -eAWS_SECRET_ACCESS_KEY=zz --env=DB_PASSWORD=zz img --tokenizer t",
+            "docker run -eAWS_SECRET_ACCESS_KEY=*** --env=DB_PASSWORD=*** img --tokenizer t",
+        ),
+        ("python serve.py 'two words' $HOME/x", "python serve.py 'two words' $HOME/x"),
+    ],
+)
+def test_secrets_are_hidden_and_words_kept(typed: str, kept: str) -> None:
+    assert hidden_launch(typed) == kept
+    assert hidden_launch(kept) == kept
+
+
+@pytest.mark.parametrize("line", ["x 'unclosed", "x \\", "a=" * 5000 + "a"])
+def test_what_no_shell_could_split_is_an_error(line: str) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        hidden_launch(line)
