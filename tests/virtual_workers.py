@@ -9,7 +9,8 @@ from virtual_replay import SCENARIO, Log, NoText, S, Timed, plan_of
 
 from agentx_replay.plan.graph import SessionGraph
 from agentx_replay.reason import Reason
-from agentx_replay.replay.coordinator import Coordinator
+from agentx_replay.replay.coordinator import RELEASE_AHEAD_NS, Coordinator
+from agentx_replay.replay.decision import Decider, Rules
 from agentx_replay.replay.driver import Replay, ReplayResult
 from agentx_replay.replay.page import page_bytes
 from agentx_replay.replay.peers import Member
@@ -48,10 +49,9 @@ def shared_replay(
         plan = plan_of(graphs, lanes, scenario)
         coordinator = Coordinator(
             page,
-            workers,
+            range(workers),
             clock,
-            system_cap_ns=round(scenario.system_idle_cap_s * S),
-            concurrency=lanes,
+            Decider(Rules(round(scenario.system_idle_cap_s * S), lanes, RELEASE_AHEAD_NS), clock),
         )
 
         async def work(worker: int) -> ReplayResult:
@@ -77,7 +77,7 @@ def shared_replay(
             clock.call_at(round(stop_at_s * S), lambda: coordinator.stop(INTERRUPTED))
         results = await asyncio.gather(*(work(worker) for worker in range(workers)))
         coordinator.finish()
-        return Shared(log, results, coordinator.reason)
+        return Shared(log, results, coordinator.stopped)
 
     return run_virtual(main())
 

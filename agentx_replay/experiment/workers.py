@@ -12,8 +12,8 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from agentx_replay.endpoint.kernel_stamps import Timestamps
@@ -21,9 +21,10 @@ from agentx_replay.errors import UsageError
 from agentx_replay.experiment.live_view import ProgressSnapshot
 from agentx_replay.experiment.part import Part, framed, next_message
 from agentx_replay.reason import Reason
-from agentx_replay.replay.coordinator import HANG_AFTER_S, Coordinator
+from agentx_replay.replay.coordinator import HANG_AFTER_S, RELEASE_AHEAD_NS, Coordinator
+from agentx_replay.replay.decision import Decider, LevelState, MachineState, Rules
 from agentx_replay.replay.driver import ReplayResult
-from agentx_replay.replay.page import Page, page_bytes
+from agentx_replay.replay.page import page_bytes
 from agentx_replay.replay.ports import Clock
 from agentx_replay.replay.window import INTERRUPTED, WindowResult
 
@@ -59,27 +60,103 @@ class _Worker:
     refusal: UsageError | None = None
 
 
-@contextmanager
-def _shared_page(workers: int) -> Iterator[tuple[int, Page]]:
-    """Give a page that processes can share, and the descriptor to inherit."""
-    with tempfile.TemporaryFile() as file:
-        file.truncate(page_bytes(workers))
-        yield file.fileno(), mmap.mmap(file.fileno(), page_bytes(workers))
+class Crew:
+    """The worker processes of one machine and the page that they share.
 
+    A worker that dies stops them all, and so does one that hangs for ``hang_after_s``, which is
+    killed. ``decided`` is the coordinator's; ``shown`` is called when a worker has told its
+    progress.
+    """
 
-async def _start(page: int, part: Part) -> _Worker:
-    ours, theirs = socket.socketpair()
-    with theirs:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "agentx_replay.experiment.worker",
-             str(theirs.fileno()), str(page)],
-            pass_fds=(theirs.fileno(), page),
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is the parent's to handle
-        )  # fmt: skip
-    reader, writer = await asyncio.open_connection(sock=ours)
-    writer.write(framed(part))
-    return _Worker(part.worker, process, reader, writer)
+    def __init__(
+        self,
+        workers: Sequence[int],
+        clock: Clock,
+        decided: Callable[[MachineState], LevelState],
+        shown: Callable[[], None] = lambda: None,
+        *,
+        hang_after_s: float = HANG_AFTER_S,
+    ) -> None:
+        self._numbers = workers
+        self._shown = shown
+        self._crew: list[_Worker] = []
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - dismiss() closes it
+        self._file.truncate(page_bytes(len(workers)))
+        self.coordinator = Coordinator(
+            mmap.mmap(self._file.fileno(), page_bytes(len(workers))),
+            workers,
+            clock,
+            decided,
+            on_hung=lambda row: self._crew[row].process.kill(),
+            hang_after_s=hang_after_s,
+        )
+
+    async def play(self, parts: Sequence[bytes]) -> list[ReplayResult | None]:
+        """Have each part (``framed``) played by a process of its own; return how each went, None
+        for a worker that died. Raises the ``UsageError`` of a worker.
+        """
+        for row, part in enumerate(parts):
+            self._crew.append(await self._start(row, part))
+        self.coordinator.start()
+        try:
+            await asyncio.gather(*map(self._listen, self._crew))
+        finally:
+            self.coordinator.finish()
+        for worker in self._crew:
+            if worker.refusal is not None:
+                raise worker.refusal
+        return [worker.result for worker in self._crew]
+
+    def progress(self) -> list[ProgressSnapshot]:
+        return [worker.progress for worker in self._crew if worker.progress is not None]
+
+    def leave(self) -> None:
+        """Let go of every worker: the end of its pipe has it stop and end what is in flight."""
+        for worker in self._crew:
+            worker.writer.transport.abort()
+
+    def dismiss(self) -> None:
+        """Return when every worker has ended, by itself or, after a while, killed."""
+        self.leave()
+        for worker in self._crew:
+            try:
+                worker.process.wait(_LEAVE_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                worker.process.kill()
+                worker.process.wait()
+        self._file.close()
+
+    async def _start(self, row: int, part: bytes) -> _Worker:
+        ours, theirs = socket.socketpair()
+        page = self._file.fileno()
+        with theirs:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "agentx_replay.experiment.worker",
+                 str(theirs.fileno()), str(page), str(row), str(len(self._numbers))],
+                pass_fds=(theirs.fileno(), page),
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is the parent's to handle
+            )  # fmt: skip
+        reader, writer = await asyncio.open_connection(sock=ours)
+        writer.write(part)
+        return _Worker(self._numbers[row], process, reader, writer)
+
+    async def _listen(self, worker: _Worker) -> None:
+        """Listen to a worker until it has said how it went, or has died; stop the others if the
+        level is lost by it.
+        """
+        while isinstance(message := await next_message(worker.reader), ProgressSnapshot):
+            worker.progress = message
+            self._shown()
+        if isinstance(message, ReplayResult):
+            worker.result = message
+            if message.failure is not None:
+                self.coordinator.stop(message.failure)
+        elif isinstance(message, UsageError):
+            worker.refusal = message
+            self.coordinator.stop(Reason(message.code, message.what))
+        else:
+            self.coordinator.stop(died(worker.number, worker.process.wait()))
 
 
 async def play_on_workers(
@@ -97,50 +174,20 @@ async def play_on_workers(
     one that hangs for ``hang_after_s``, which is killed. Raises the ``UsageError`` of a worker.
     """
     plan = parts[0].plan
-    crew: list[_Worker] = []
-    with ExitStack() as stack:
-        descriptor, page = stack.enter_context(_shared_page(len(parts)))
-        coordinator = Coordinator(
-            page,
-            len(parts),
-            clock,
-            system_cap_ns=round(plan.scenario.system_idle_cap_s * _NS),
-            concurrency=plan.concurrency,
-            on_hung=lambda number: crew[number].process.kill(),
-            hang_after_s=hang_after_s,
-        )
-        stack.callback(_dismiss, crew)
-        crew.extend([await _start(descriptor, part) for part in parts])
-        coordinator.start()
-        stack.callback(coordinator.finish)
-        stack.enter_context(steered(lambda: coordinator.stop(INTERRUPTED)))
-
-        def shown() -> None:
-            show([worker.progress for worker in crew if worker.progress is not None])
-
-        await asyncio.gather(*(_listen(worker, coordinator, shown) for worker in crew))
-    for worker in crew:
-        if worker.refusal is not None:
-            raise worker.refusal
-    return [worker.result for worker in crew], coordinator.reason
-
-
-async def _listen(worker: _Worker, coordinator: Coordinator, shown: Callable[[], None]) -> None:
-    """Listen to a worker until it has said how it went, or has died; stop the others if the level
-    is lost by it.
-    """
-    while isinstance(message := await next_message(worker.reader), ProgressSnapshot):
-        worker.progress = message
-        shown()
-    if isinstance(message, ReplayResult):
-        worker.result = message
-        if message.failure is not None:
-            coordinator.stop(message.failure)
-    elif isinstance(message, UsageError):
-        worker.refusal = message
-        coordinator.stop(Reason(message.code, message.what))
-    else:
-        coordinator.stop(died(worker.number, worker.process.wait()))
+    cap_ns = round(plan.scenario.system_idle_cap_s * _NS)
+    crew = Crew(
+        range(len(parts)),
+        clock,
+        Decider(Rules(cap_ns, plan.concurrency, RELEASE_AHEAD_NS), clock),
+        lambda: show(crew.progress()),
+        hang_after_s=hang_after_s,
+    )
+    try:
+        with steered(lambda: crew.coordinator.stop(INTERRUPTED)):
+            results = await crew.play([framed(part) for part in parts])
+    finally:
+        crew.dismiss()
+    return results, crew.coordinator.stopped
 
 
 def died(number: int, exit_code: int) -> Reason:
@@ -167,15 +214,3 @@ def joint_result(results: list[ReplayResult | None], stopped: Reason | None) -> 
         )
     start_ns = min((result.start_ns for result in ended), default=0)
     return ReplayResult(start_ns, window, failure, interrupted)
-
-
-def _dismiss(crew: list[_Worker]) -> None:
-    """Let go of every worker: the end of its pipe ends it, or it is ended."""
-    for worker in crew:
-        worker.writer.transport.abort()
-    for worker in crew:
-        try:
-            worker.process.wait(_LEAVE_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            worker.process.kill()
-            worker.process.wait()

@@ -1,15 +1,16 @@
-"""What is decided for all workers of a level, by the process that started them.
+"""The parent of a machine's workers, at the page they share: it looks every 5 ms, reports how its
+workers stand, and writes what was decided for all. It runs no lane itself.
 
-When all pass a barrier, by how much the system idle cap moves everybody's timers, whether a worker
-hangs, and whether the level stops. It looks at the shared page every 5 ms and runs no lane itself.
+What is decided is in ``decision.py``.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from agentx_replay.reason import Reason
-from agentx_replay.replay.idle import WorkerState, system_shift_ns
+from agentx_replay.replay.decision import Arrival, LevelState, MachineState
+from agentx_replay.replay.idle import WorkerState, joint_state
 from agentx_replay.replay.page import Page, rows_of
-from agentx_replay.replay.peers import LOOK_EVERY_NS, failing
+from agentx_replay.replay.peers import LOOK_EVERY_NS
 from agentx_replay.replay.ports import Clock, TimerHandle
 
 _NS = 1_000_000_000
@@ -28,38 +29,40 @@ def hung(number: int, silent_s: float) -> Reason:
 
 
 class Coordinator:
-    """Coordinates ``workers`` workers. ``reason`` says why the level was stopped, if it was.
+    """Coordinates one machine's ``workers``, given by their numbers in the level.
 
-    Idle time is skipped when two looks in a row find the same idle states. What the cap skips
-    depends on those states and not on when the coordinator looks.
+    At each look ``decided`` gets the machine's state and returns what holds for all, which the
+    workers are told. Their idle states count when two looks in a row find the same. ``stopped``
+    says why they were told to stop, if they were.
 
-    ``on_hung`` is called with the number of a worker that hangs. For how long it did is counted in
+    ``on_hung`` is called with the row of a worker that hangs. For how long it did is counted in
     looks, not on the clock: when all have been suspended together, nobody hangs.
     """
 
     def __init__(
         self,
         page: Page,
-        workers: int,
+        workers: Sequence[int],
         clock: Clock,
+        decided: Callable[[MachineState], LevelState],
         *,
-        system_cap_ns: int,
-        concurrency: int,
         on_hung: Callable[[int], None] = lambda _: None,
         hang_after_s: float = HANG_AFTER_S,
     ) -> None:
-        self._row, self._workers = rows_of(page, workers)
+        self._row, self._workers = rows_of(page, len(workers))
+        self._numbers = workers
         self._clock = clock
-        self._system_cap_ns = system_cap_ns
-        self._concurrency = concurrency
+        self._decided = decided
         self._on_hung = on_hung
         self._hang_after_s = hang_after_s
-        self._beats = [0] * workers
-        self._silent_looks = [0] * workers
-        self._released = 0
+        self._beats = [0] * len(workers)
+        self._silent_looks = [0] * len(workers)
+        self._arrivals: tuple[Arrival, ...] = ()
+        self._idle: WorkerState | None = None
         self._last: list[tuple[int, WorkerState] | None] = []
         self._timer: TimerHandle | None = None
-        self.reason: Reason | None = None
+        self.stopped: Reason | None = None
+        self._released = 0
 
     def start(self) -> None:
         self._look()
@@ -69,46 +72,45 @@ class Coordinator:
             self._timer.cancel()
 
     def stop(self, reason: Reason) -> None:
-        """Tell every worker to start nothing more; the first reason counts."""
-        if self.reason is None:
-            self.reason = reason
-            self._row.stopped = 1
+        """Tell every worker here to start nothing more; the first reason counts."""
+        self.stopped = self.stopped or reason
+        self._row.stopped = 1
 
     def _look(self) -> None:
         self._timer = self._clock.call_at(self._clock.now_ns() + LOOK_EVERY_NS, self._look)
-        self._release()
+        self._arrive()
+        self._watch()
         found = [row.read() for row in self._workers]
         states = [each[1] for each in found if each is not None]
-        if found == self._last:
-            self._skip_idle_time(states)
+        if found == self._last and len(states) == len(found):
+            self._idle = joint_state(states) or self._idle
         self._last = found
-        self._judge(states)
-        self._watch()
-
-    def _release(self) -> None:
-        if all(row.arrived > self._released for row in self._workers):
-            self._row.released_ns[self._released] = self._clock.now_ns() + RELEASE_AHEAD_NS
-            self._released += 1
-
-    def _skip_idle_time(self, states: list[WorkerState]) -> None:
-        skipped_ns = self._row.skipped_ns
-        knowing = [state for state in states if state.skipped_ns == skipped_ns]
-        if len(knowing) == len(self._workers):
-            self._row.skipped_ns = skipped_ns + system_shift_ns(knowing, self._system_cap_ns)
-
-    def _judge(self, states: list[WorkerState]) -> None:
         ended, failed = sum(s.ended for s in states), sum(s.failed for s in states)
-        reason = failing(ended, failed, self._concurrency)
-        if reason is not None:
-            self.stop(reason)
+        state = MachineState(self._arrivals, self._idle, ended, failed, self.stopped)
+        self._tell(self._decided(state))
+
+    def _arrive(self) -> None:
+        """Report the next barrier when all are there; until it is released nobody comes further."""
+        if all(row.arrived > len(self._arrivals) for row in self._workers):
+            brought_s = [row.brought_s for row in self._workers]
+            reached_ns = max(row.arrived_ns for row in self._workers)
+            self._arrivals += (Arrival(reached_ns, min(brought_s), max(brought_s)),)
+
+    def _tell(self, level: LevelState) -> None:
+        for meeting in level.released[self._released :]:
+            self._row.release(self._released, meeting)
+            self._released += 1
+        self._row.skipped_ns = level.skipped_ns
+        if level.stopped is not None:
+            self.stop(level.stopped)
 
     def _watch(self) -> None:
         limit = round(self._hang_after_s * _NS) // LOOK_EVERY_NS
-        for number, row in enumerate(self._workers):
+        for index, row in enumerate(self._workers):
             beats = row.beats
-            silent = 0 < beats == self._beats[number]  # who is not looping is not silent
-            self._silent_looks[number] = self._silent_looks[number] + 1 if silent else 0
-            self._beats[number] = beats
-            if self._silent_looks[number] == limit:
-                self.stop(hung(number, self._hang_after_s))
-                self._on_hung(number)
+            silent = 0 < beats == self._beats[index]  # who is not looping is not silent
+            self._silent_looks[index] = self._silent_looks[index] + 1 if silent else 0
+            self._beats[index] = beats
+            if self._silent_looks[index] == limit:
+                self.stop(hung(self._numbers[index], self._hang_after_s))
+                self._on_hung(index)

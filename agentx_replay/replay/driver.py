@@ -9,7 +9,8 @@ from agentx_replay.plan.graph import TurnId
 from agentx_replay.plan.plan import Plan
 from agentx_replay.reason import Reason
 from agentx_replay.replay.lane import Lane, LaneContext, PromptSources
-from agentx_replay.replay.peers import Alone, Meeting, Peers
+from agentx_replay.replay.page import Meeting
+from agentx_replay.replay.peers import Alone, Peers
 from agentx_replay.replay.ports import Clock, Endpoint, Recorder
 from agentx_replay.replay.timers import TimerQueue
 from agentx_replay.replay.traffic import Traffic
@@ -112,7 +113,7 @@ class Replay:
             timeout.cancel()
         self._stage = Stage.WINDOW
         self._window = Window(self._lanes, self._traffic, self._scenario, self._timers, self._peers)
-        earliest_s = min(barrier.brought_s)
+        earliest_s = barrier.least_s
         window = await self._window.run(
             barrier.at_ns, earliest_s if math.isfinite(earliest_s) else 0.0
         )
@@ -122,7 +123,7 @@ class Replay:
     async def _warm_up(self) -> Meeting:
         """Go from nothing to the barrier, to which each brings its earliest offset."""
         ready = await self._meet(longest_lead_s(self._lanes))
-        await self._warmup.prime(ready.at_ns, max(ready.brought_s))
+        await self._warmup.prime(ready.at_ns, ready.most_s)
         await self._meet(0.0)
         await self._warmup.press()
         return await self._meet(earliest_offset_s(self._lanes))

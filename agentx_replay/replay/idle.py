@@ -6,7 +6,7 @@ common shift. The *session* cap: a tree with no request in flight for ``cap`` of
 next timer fire at once; its own timers move together. Order, overlap and joins are untouched.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -40,13 +40,30 @@ def system_shift_ns(workers: Iterable[WorkerState], cap_ns: int) -> int:
     does not matter: a session's cap may have fired before anybody looked. The same states with the
     shift in them give 0.
     """
-    states = list(workers)
-    due_ns = [state.next_due_ns for state in states if state.next_due_ns is not None]
-    idle_since_ns = max(state.idle_since_ns for state in states)
-    untils_ns = [state.idle_until_ns for state in states if state.idle_until_ns is not None]
-    if not due_ns or any(until_ns <= idle_since_ns for until_ns in untils_ns):
+    idle_since_ns, until_ns, due_ns = _common(list(workers))
+    if due_ns is None or (until_ns is not None and until_ns <= idle_since_ns):
         return 0
-    return max(0, min(due_ns) - (idle_since_ns + cap_ns))
+    return max(0, due_ns - (idle_since_ns + cap_ns))
+
+
+def joint_state(workers: Sequence[WorkerState]) -> WorkerState | None:
+    """Return the state of several workers as one, by which the system's shift is the same; None if
+    not all have skipped as much.
+    """
+    if len({state.skipped_ns for state in workers}) > 1:
+        return None
+    ended, failed = sum(s.ended for s in workers), sum(s.failed for s in workers)
+    return WorkerState(*_common(workers), workers[0].skipped_ns, ended, failed)
+
+
+def _common(workers: Sequence[WorkerState]) -> tuple[int, int | None, int | None]:
+    """Return since when and until when all were idle (the end before the beginning if they were
+    not at once), and when the first timer of all was due.
+    """
+    untils_ns = [state.idle_until_ns for state in workers if state.idle_until_ns is not None]
+    due_ns = [state.next_due_ns for state in workers if state.next_due_ns is not None]
+    idle_since_ns = max(state.idle_since_ns for state in workers)
+    return idle_since_ns, min(untils_ns, default=None), min(due_ns, default=None)
 
 
 def idle_since_ns(last_end_ns: int, open_ns: int, cap_ns: int, lane: int) -> int:

@@ -10,6 +10,7 @@ Not for: deciding anything (``coordinator.py``), or making memory that processes
 """
 
 from ctypes import Array, Structure, c_double, c_int64
+from dataclasses import dataclass
 from mmap import mmap
 from typing import Any
 
@@ -21,7 +22,7 @@ Page = mmap | bytearray
 _ROW_BYTES = 128
 """No two writers on one cache line, nor on a pair that is fetched together."""
 _NONE = -1
-_BARRIERS = 14
+_BARRIERS = 3
 _STATE = WorkerState.__slots__
 
 
@@ -35,18 +36,51 @@ def rows_of(page: Page, workers: int) -> "tuple[CoordinatorRow, list[WorkerRow]]
     return CoordinatorRow.from_buffer(page), workers_rows
 
 
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """A barrier that all workers of a level have reached.
+
+    ``reached_ns`` is when the last came, ``at_ns`` the instant from which each goes on; the least
+    and the most that any had brought.
+    """
+
+    reached_ns: int
+    at_ns: int
+    least_s: float
+    most_s: float
+
+
+class _Barrier(Structure):
+    _fields_ = (
+        ("at_ns", c_int64), ("reached_ns", c_int64), ("least_s", c_double), ("most_s", c_double),
+    )  # fmt: skip
+
+
 class CoordinatorRow(Structure):
     """What the coordinator says to all workers: whether to stop, how much idle time the system cap
-    has skipped so far, and of each barrier the instant from which all go on (0: some are missing).
+    has skipped so far, and the meeting at each barrier (``at_ns`` is 0 if some are missing).
     """
 
     stopped: int
     skipped_ns: int
-    released_ns: "Array[c_int64]"
+    barriers: "Array[_Barrier]"
 
     _fields_ = (
-        ("stopped", c_int64), ("skipped_ns", c_int64), ("released_ns", c_int64 * _BARRIERS),
+        ("stopped", c_int64), ("skipped_ns", c_int64), ("barriers", _Barrier * _BARRIERS),
     )  # fmt: skip
+
+    def release(self, number: int, meeting: Meeting) -> None:
+        barrier = self.barriers[number]
+        barrier.least_s, barrier.most_s = meeting.least_s, meeting.most_s
+        barrier.reached_ns = meeting.reached_ns
+        barrier.at_ns = meeting.at_ns  # the last, since it is what a worker waits for
+
+    def meeting(self, number: int) -> Meeting | None:
+        """Return the meeting at a barrier, None if it is not released."""
+        barrier = self.barriers[number]
+        if not barrier.at_ns:
+            return None
+        return Meeting(barrier.reached_ns, barrier.at_ns, barrier.least_s, barrier.most_s)
 
 
 class WorkerRow(Structure):

@@ -6,30 +6,16 @@ and several follow the same ones.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 from agentx_replay.reason import Reason
 from agentx_replay.replay.idle import WorkerState, system_shift_ns
-from agentx_replay.replay.page import Page, rows_of
+from agentx_replay.replay.page import Meeting, Page, rows_of
 from agentx_replay.replay.ports import Clock, TimerHandle
 
 FAILED_SHARE_TO_STOP = 0.10
 ENDED_BEFORE_STOPPING = 20
 LOOK_EVERY_NS = 5_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Meeting:
-    """A barrier that all workers have reached.
-
-    ``reached_ns`` is when the last came, ``at_ns`` the instant from which each goes on,
-    ``brought_s`` what each had brought.
-    """
-
-    reached_ns: int
-    at_ns: int
-    brought_s: tuple[float, ...]
 
 
 class Peers(Protocol):
@@ -55,7 +41,7 @@ class Alone:
 
     def meet(self, brought_s: float, met: Callable[[Meeting], None]) -> None:
         now_ns = self._clock.now_ns()
-        met(Meeting(now_ns, now_ns, (brought_s,)))
+        met(Meeting(now_ns, now_ns, brought_s, brought_s))
 
     def tell(self, state: WorkerState) -> int:
         return state.skipped_ns + system_shift_ns([state], self._system_cap_ns)
@@ -65,11 +51,11 @@ class Alone:
 
 
 class Member:
-    """Worker number ``worker`` of ``workers``; looks at the page every 5 ms."""
+    """The worker with row ``row`` of ``rows`` on its machine's page; looks there every 5 ms."""
 
-    def __init__(self, page: Page, worker: int, workers: int, clock: Clock) -> None:
-        self._coordinator, self._rows = rows_of(page, workers)
-        self._own = self._rows[worker]
+    def __init__(self, page: Page, row: int, rows: int, clock: Clock) -> None:
+        self._coordinator, workers = rows_of(page, rows)
+        self._own = workers[row]
         self._clock = clock
         self._awaited: tuple[int, Callable[[Meeting], None]] | None = None
         self._told_skipped_ns = 0
@@ -116,11 +102,10 @@ class Member:
         if self._awaited is None:
             return
         barrier, met = self._awaited
-        at_ns = self._coordinator.released_ns[barrier]
-        if at_ns:
+        meeting = self._coordinator.meeting(barrier)
+        if meeting is not None:
             self._awaited = None
-            reached_ns = max(row.arrived_ns for row in self._rows)
-            met(Meeting(reached_ns, at_ns, tuple(row.brought_s for row in self._rows)))
+            met(meeting)
 
 
 def too_many_failed(failed: int, ended: int, concurrency: int) -> bool:

@@ -12,7 +12,8 @@ from stream_graphs import graph, turn
 from virtual_replay import SCENARIO, S
 from virtual_workers import SHORT, from_each_start, shared_replay
 
-from agentx_replay.replay.coordinator import Coordinator, hung
+from agentx_replay.replay.coordinator import RELEASE_AHEAD_NS, Coordinator, hung
+from agentx_replay.replay.decision import Decider, Rules
 from agentx_replay.replay.page import page_bytes, rows_of
 from agentx_replay.replay.peers import Member
 from agentx_replay.replay.ports import Status
@@ -93,10 +94,9 @@ def watched(beats: Callable[[float], int], for_s: float) -> list[tuple[float, in
         found: list[tuple[float, int]] = []
         coordinator = Coordinator(
             page,
-            2,
+            range(2),
             clock,
-            system_cap_ns=S,
-            concurrency=2,
+            Decider(Rules(S, 2, RELEASE_AHEAD_NS), clock),
             on_hung=lambda number: found.append((clock.now_ns() / S, number)),
             hang_after_s=2.0,
         )
@@ -110,7 +110,7 @@ def watched(beats: Callable[[float], int], for_s: float) -> list[tuple[float, in
         play()
         coordinator.start()
         await asyncio.sleep(for_s)
-        assert coordinator.reason == (hung(0, 2.0) if found else None)
+        assert coordinator.stopped == (hung(0, 2.0) if found else None)
         return found
 
     return run_virtual(main())
