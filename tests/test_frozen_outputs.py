@@ -17,7 +17,7 @@ from agentx_replay.results.layout import report_file
 COMMANDS = (
     (), ("run",), ("sweep",), ("plan",), ("check",), ("report",), ("compare",), ("traces",),
     ("traces", "stats"), ("traces", "check"), ("traces", "pack"), ("traces", "generate"),
-    ("simulate",),
+    ("traces", "import"), ("simulate",),
 )  # fmt: skip
 
 

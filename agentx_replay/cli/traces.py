@@ -1,17 +1,28 @@
 """``agentx-replay traces``: what a corpus holds, whether it reads, and making one."""
 
+import gzip
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
 from agentx_replay.cli.options import GroupedCommand, options_of
 from agentx_replay.cli.output import say, say_document, width
-from agentx_replay.cli.values import NamedPath, Whole
+from agentx_replay.cli.values import NamedPath, Seconds, Text, Whole
 from agentx_replay.errors import UsageError
+from agentx_replay.results.durable import disk_faults_explained, write_durably
 from agentx_replay.shipped import shipped_directory
 from agentx_replay.traces.corpus import read_corpus
 from agentx_replay.traces.model import RecordedRequest, Session
 from agentx_replay.wording import counted
+
+if TYPE_CHECKING:
+    from agentx_replay.traces.importing.importing import Wanted
+
+_GZIP_LEVEL = 6
 
 
 @click.group()
@@ -21,6 +32,7 @@ def traces() -> None:
     \b
     agentx-replay traces stats
     agentx-replay traces check
+    agentx-replay traces import claude-code --out own.jsonl.gz
     agentx-replay traces generate mine.jsonl --sessions 50 --seed 7
     agentx-replay traces pack mine.jsonl mine.jsonl.gz
     """
@@ -61,6 +73,111 @@ def _agents_apart(session: Session) -> list[tuple[RecordedRequest, ...]]:
         for conversation in build_graph(session, OFFICIAL).conversations
         if not conversation.name.startswith("sa:")
     ]
+
+
+@traces.command("import")
+@click.argument("format_and_paths", nargs=-1, metavar="[FORMAT] [PATH]...")
+@click.option(
+    "--out",
+    required=True,
+    metavar="FILE",
+    type=NamedPath(path_type=Path, dir_okay=False),
+    help="The corpus to write (.jsonl or .jsonl.gz).",
+)
+@click.option(
+    "--min-requests",
+    default=3,
+    show_default=True,
+    type=Whole(1),
+    help="Leave out sessions of fewer requests.",
+)
+@click.option(
+    "--max-gap",
+    type=Seconds(),
+    metavar="DURATION",
+    help="Split a session at longer pauses. Default: never.",
+)
+@click.option(
+    "--since",
+    type=click.DateTime(),
+    metavar="DATE",
+    help="Leave out sessions that began before (UTC).",
+)
+@click.option(
+    "--until",
+    type=click.DateTime(),
+    metavar="DATE",
+    help="Leave out sessions that began then or later (UTC).",
+)
+@click.option(
+    "--project", type=Text(), metavar="GLOB", help="Keep only logs whose directory matches."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+def import_(format_and_paths: tuple[str, ...], out: Path, as_json: bool, **filters: Any) -> None:
+    """Turn logs of coding agents into a corpus without text: lengths, times and shared prefixes.
+
+    FORMAT is claude-code, codex, mooncake, … or auto (the default), which looks into the files.
+    Without PATH, the folders where Claude Code and Codex keep their logs are read.
+
+    \b
+    agentx-replay traces import --out own.jsonl.gz
+    agentx-replay traces import claude-code --since 2026-01-01 --out recent.jsonl.gz
+    """
+    from agentx_replay.report.import_table import import_dict, import_sections
+    from agentx_replay.report.tables import sections_text
+    from agentx_replay.traces.importing.formats import split_format
+    from agentx_replay.traces.importing.importing import prepare
+    from agentx_replay.traces.importing.record import Ledger
+
+    _check_corpus_name(out)
+    name, paths = split_format(format_and_paths)
+    ledger = Ledger()
+    done = prepare(name, paths, _wanted(**filters), ledger)
+    total_bytes = done.input_bytes()
+    with click.progressbar(length=total_bytes, file=sys.stderr, hidden=as_json) as bar:
+        ledger.read_bytes = bar.update
+        _write_lines(done.lines(), out)
+    if as_json:
+        say_document(import_dict(done, str(out)))
+        return
+    say(sections_text(import_sections(done, str(out)), width()))
+
+
+def _wanted(
+    min_requests: int,
+    max_gap: float | None,
+    since: datetime | None,
+    until: datetime | None,
+    project: str | None,
+) -> "Wanted":
+    from agentx_replay.traces.importing.importing import Wanted
+
+    return Wanted(
+        least_requests=min_requests,
+        since_ms=_utc_ms(since),
+        until_ms=_utc_ms(until),
+        project=project,
+        most_pause_ms=None if max_gap is None else round(max_gap * 1000),
+    )
+
+
+def _utc_ms(when: datetime | None) -> int | None:
+    return None if when is None else round(when.replace(tzinfo=UTC).timestamp() * 1000)
+
+
+def _write_lines(lines: Iterator[bytes], out: Path) -> None:
+    """Write lines to a file that is whole or, after an error or an interrupt, not there."""
+
+    def write(file: BinaryIO) -> None:
+        if out.suffix != ".gz":
+            file.writelines(lines)
+            return
+        with gzip.GzipFile("", "wb", _GZIP_LEVEL, file, mtime=0) as packed:
+            for line in lines:
+                packed.write(line)
+
+    with disk_faults_explained(out):
+        write_durably(out, write)
 
 
 @traces.command()
@@ -112,6 +229,15 @@ def generate(file: Path, sessions: int, seed: int, shape: str) -> None:
     \b
     agentx-replay traces generate mine.jsonl.gz --sessions 5 --seed 7
     """
+    _check_corpus_name(file)
+    from agentx_replay.traces.generate import LARGE, MEDIUM, SMALL, generate_corpus, write_corpus
+
+    limits = {"small": SMALL, "medium": MEDIUM, "large": LARGE}[shape]
+    write_corpus(generate_corpus(seed, sessions, limits, shape), file)
+    say(f"{counted(sessions, 'session')} written to {file}")
+
+
+def _check_corpus_name(file: Path) -> None:
     if not file.name.endswith((".jsonl", ".jsonl.gz")):
         raise UsageError(
             "corpus-name-unfit",
@@ -120,8 +246,3 @@ def generate(file: Path, sessions: int, seed: int, shape: str) -> None:
         )
     if file.exists():
         raise UsageError("corpus-exists", f"{file} exists", "remove it, or name a file that is new")
-    from agentx_replay.traces.generate import LARGE, MEDIUM, SMALL, generate_corpus, write_corpus
-
-    limits = {"small": SMALL, "medium": MEDIUM, "large": LARGE}[shape]
-    write_corpus(generate_corpus(seed, sessions, limits, shape), file)
-    say(f"{counted(sessions, 'session')} written to {file}")

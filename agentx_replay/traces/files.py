@@ -41,7 +41,7 @@ def raw_sessions(path: Path) -> Iterator[tuple[str, bytes | UsageError]]:
             elif file.name.endswith(_LINES_SUFFIXES):
                 yield from _lines(file)
             else:
-                with _opened(file) as stream:
+                with opened(file) as stream:
                     yield _bounded(str(file), stream.read(MOST_SESSION_BYTES + 1))
         except (OSError, EOFError, ValueError, zlib.error) as error:
             yield str(file), bad_trace(str(file), f"it cannot be read ({error})")
@@ -70,7 +70,7 @@ def _trace_files(path: Path) -> list[Path]:
 
 
 def _lines(file: Path) -> Iterator[tuple[str, bytes]]:
-    with _opened(file) as stream:
+    with opened(file) as stream:
         number = 0
         while line := stream.readline(MOST_SESSION_BYTES + 1):
             number += 1
@@ -79,7 +79,7 @@ def _lines(file: Path) -> Iterator[tuple[str, bytes]]:
                 yield found
 
 
-def _opened(file: Path) -> BinaryIO:
+def opened(file: Path) -> BinaryIO:
     if file.suffix == ".gz":
         return cast("BinaryIO", gzip.open(file))
     if file.suffix == ".zst":

@@ -4,6 +4,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+from claude_logs import SESSION, write_log
 from command_line import finished
 
 
@@ -14,12 +15,18 @@ def help_of(*command: str) -> str:
 
 @pytest.mark.parametrize(
     "command",
-    [("plan",), ("traces",), *(("traces", of) for of in ("stats", "check", "pack", "generate"))],
+    [
+        ("plan",),
+        ("traces",),
+        *(("traces", of) for of in ("stats", "check", "import", "pack", "generate")),
+    ],
 )
 def test_the_commands_in_a_help_run_as_printed(
     command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "claude"))
+    write_log(tmp_path / "claude" / "projects" / "s.jsonl", *SESSION)
     lines = finished(*command, "--help").stdout.splitlines()
     examples = [line for line in lines if line.startswith("  agentx-replay ")]
     assert examples

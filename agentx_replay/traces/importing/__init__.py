@@ -1,0 +1,1 @@
+"""Logs of coding agents and public trace formats, turned into Weka sessions without any text."""

@@ -1,0 +1,153 @@
+"""The formats that can be imported, how a file shows which it has, and those that cannot be."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agentx_replay.errors import UsageError
+from agentx_replay.traces.importing.claude_code import read_claude_code
+from agentx_replay.traces.importing.lines import LOG_SUFFIXES, objects
+from agentx_replay.traces.importing.record import ImportedSession, Ledger
+
+AUTO = "auto"
+_LINES_THAT_TELL = 50
+"""Some logs begin with lines that any format could have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One format. ``shows`` says whether an object of a file is of it; ``absent`` what such a log
+    cannot hold. ``folders`` are where its tool keeps logs; ``tried`` is False if no real file of
+    it was ever read.
+    """
+
+    name: str
+    read: Callable[[Sequence[Path], Ledger], Iterator[ImportedSession]]
+    shows: Callable[[dict[str, Any]], bool]
+    folders: Callable[[], list[Path]] = list
+    absent: str = ""
+    tried: bool = True
+
+
+def _claude_folders() -> list[Path]:
+    if configured := os.environ.get("CLAUDE_CONFIG_DIR"):
+        return [Path(configured) / "projects"]
+    return [Path.home() / ".claude" / "projects", Path.home() / ".config" / "claude" / "projects"]
+
+
+def _is_claude_code(line: dict[str, Any]) -> bool:
+    return "sessionId" in line and ("uuid" in line or "type" in line)
+
+
+FORMATS = (
+    Format(
+        "claude-code",
+        read_claude_code,
+        _is_claude_code,
+        folders=_claude_folders,
+        absent="title and topic calls, token counting, web-fetch helpers, hooks' own calls, failed"
+        " and retried requests",
+    ),
+)
+
+_RECORD = "export it from a gateway that logs usage, or import the agent's own log"
+REFUSED = {
+    "copilot-cli": ("it keeps sums per model and no requests", _RECORD),
+    "openrouter": ("it has neither sessions nor what a cache read", _RECORD),
+    "azure-llm": ("it has arrivals and lengths of single requests and no sessions", _RECORD),
+    "burstgpt": ("it has arrivals and lengths of chats, not of agents", _RECORD),
+    "aider": ("it has rounded counts in its text and no shared prefixes", _RECORD),
+    "swe-agent": ("its trajectories have no times", _RECORD),
+    "openhands": ("no importer for it has read a real file yet", _RECORD),
+    "langfuse": ("no importer for it has read a real file yet", "export the spans as OTLP (otel)"),
+    "opencode": ("no importer for it has read a real file yet", "point it at a gateway (litellm)"),
+    "gemini": (
+        "no importer for it has read a real file yet",
+        "export its telemetry as OTLP (otel)",
+    ),
+}
+"""Formats that are not imported: why, and what to do instead."""
+
+BY_NAME = {each.name: each for each in FORMATS}
+
+
+def named(name: str) -> Format:
+    """Return a format by name. Raises ``UsageError`` for one that is refused or not known."""
+    if name in REFUSED:
+        why, instead = REFUSED[name]
+        raise UsageError("import-format-refused", f"{name} cannot be imported: {why}", instead)
+    if name not in BY_NAME:
+        raise UsageError(
+            "import-format-unknown", f"there is no format {name!r}", f"use one of {_listed()}"
+        )
+    return BY_NAME[name]
+
+
+def split_format(words: Sequence[str]) -> tuple[str, list[Path]]:
+    """Return the format that a command's first word names, ``auto`` if it is a path, and paths.
+
+    Raises ``UsageError`` for a first word that is neither.
+    """
+    if words and (words[0] == AUTO or not Path(words[0]).exists()):
+        name = words[0] if words[0] == AUTO or os.sep in words[0] else named(words[0]).name
+        if os.sep not in name:
+            return name, [Path(word) for word in words[1:]]
+    return AUTO, [Path(word) for word in words]
+
+
+def log_files(paths: Sequence[Path]) -> list[Path]:
+    """Return the files themselves and those below directories that could be logs, by name.
+
+    Raises ``UsageError`` for a path that does not exist.
+    """
+    found: dict[Path, None] = {}
+    for path in paths:
+        if not path.exists():
+            raise UsageError(
+                "import-path-missing", f"{path} does not exist", "name a log or a directory of logs"
+            )
+        below = sorted(path.rglob("*")) if path.is_dir() else [path]
+        found |= dict.fromkeys(
+            file for file in below if file.is_file() and (file == path or _is_log_name(file.name))
+        )
+    return list(found)
+
+
+def _is_log_name(name: str) -> bool:
+    return name.endswith(LOG_SUFFIXES) and name != "manifest.json"
+
+
+def recognised(
+    files: Sequence[Path], given: Sequence[Path], ledger: Ledger
+) -> dict[str, list[Path]]:
+    """Return the files of each format, by its name; others below a directory are counted.
+
+    Raises ``UsageError`` for one of the ``given`` paths that is a file of no known format.
+    """
+    by_format: dict[str, list[Path]] = {}
+    for file in files:
+        if found := _format_of(file):
+            by_format.setdefault(found.name, []).append(file)
+        elif file in given:
+            raise UsageError(
+                "import-format-unrecognised",
+                f"{file} is in none of the formats {_listed()}",
+                "name the format, or see docs/importing.md",
+            )
+        else:
+            ledger.leave_out("file of no known format", str(file))
+    return by_format
+
+
+def _format_of(file: Path) -> Format | None:
+    for _, (_, line) in zip(range(_LINES_THAT_TELL), objects(file, Ledger()), strict=False):
+        for each in FORMATS:
+            if each.shows(line):
+                return each
+    return None
+
+
+def _listed() -> str:
+    return ", ".join(BY_NAME)

@@ -1,0 +1,84 @@
+"""What every importer makes of a log: sessions of requests, and a ledger of what was assumed.
+
+Instants are whole milliseconds since 1970. Names, ids and paths of the log are still in these
+values; ``writer.py`` is the only way out, and it writes none of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+BLOCK_TOKENS = 64
+"""Tokens in a block of a session whose log has no blocks of its own."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Request:
+    """One request. Its prompt starts with the first ``shared_tokens`` of ``parent``'s prompt.
+
+    ``end_ms`` is None if the log does not say. ``block_ids`` are a format's own ids, first block
+    first; then ``parent`` and ``shared_tokens`` are not used.
+    """
+
+    start_ms: int
+    end_ms: int | None
+    input_tokens: int
+    output_tokens: int
+    model: str
+    parent: Request | None = field(default=None, repr=False)
+    shared_tokens: int = 0
+    block_ids: Sequence[int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedSubagent:
+    """A subagent's requests. ``join_ms`` is when its result came back, None if nobody waits."""
+
+    spawn_ms: int
+    join_ms: int | None
+    kind: str
+    requests: tuple[Request, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedSession:
+    """One session of a log. ``name`` is its id there, ``project`` the path of its file."""
+
+    name: str
+    requests: tuple[Request, ...]
+    subagents: tuple[ImportedSubagent, ...] = ()
+    block_tokens: int = BLOCK_TOKENS
+    system_tokens: int = 0
+    project: str = ""
+
+    def all_requests(self) -> list[Request]:
+        """Return every request, the main agent's first."""
+        return [*self.requests, *(each for agent in self.subagents for each in agent.requests)]
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What an import assumed, left out and met, by what it is; the only state of an import.
+
+    ``facts`` are sums that a format prints about itself, such as tokens the server had cached.
+    ``places`` has the first place of each thing left out. ``refused`` has a sentence for each
+    session or file that could not be used at all. ``read_bytes`` is called with the
+    size of every piece of input as it is read.
+    """
+
+    read_bytes: Callable[[int], object] = lambda _: None
+    assumed: Counter[str] = field(default_factory=Counter)
+    left_out: Counter[str] = field(default_factory=Counter)
+    facts: Counter[str] = field(default_factory=Counter)
+    places: dict[str, str] = field(default_factory=dict)
+    refused: list[str] = field(default_factory=list)
+
+    def assume(self, what: str, times: int = 1) -> None:
+        self.assumed[what] += times
+
+    def leave_out(self, what: str, place: str = "") -> None:
+        self.left_out[what] += 1
+        if place:
+            self.places.setdefault(what, place)

@@ -1,0 +1,254 @@
+"""Imported sessions as lines of the Weka format: the one place where block ids are made.
+
+A request keeps the ids of what its prompt shares with its parent's and gets the next whole numbers
+for the rest, so two ids are equal exactly if the prompts up to them are. No text, name, date or id
+of the log is written (``names.py`` has the exceptions).
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from agentx_replay.traces.fields import MOST_TOKENS
+from agentx_replay.traces.files import MOST_SESSION_BYTES
+from agentx_replay.traces.importing.names import is_public_model, public_agent_kind
+from agentx_replay.traces.importing.record import (
+    ImportedSession,
+    ImportedSubagent,
+    Ledger,
+    Request,
+)
+
+_ID_BYTES = 6
+_REQUEST_BYTES = 256
+"""More than the fields of one request take, its block ids left out."""
+
+_TOO_LARGE = f"session of more than {MOST_SESSION_BYTES >> 20} MiB as a trace (use --max-gap)"
+_TOO_LONG_PROMPT = f"session with a prompt of more than {MOST_TOKENS:,} tokens"
+
+_Ranges = tuple[tuple[int, int], ...]
+"""Block ids as runs, each from its first to before its second number."""
+
+
+@dataclass(slots=True)
+class Totals:
+    """What was written. Blocks are whole ones; the session had sent ``known_blocks`` before."""
+
+    sessions: int = 0
+    requests: int = 0
+    subagents: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    blocks: int = 0
+    known_blocks: int = 0
+
+    @property
+    def reuse(self) -> float:
+        return self.known_blocks / self.blocks if self.blocks else 0.0
+
+
+class Writer:
+    """Turns sessions into lines of JSON and adds them up.
+
+    ``salt`` keys the digests that stand for the ids of sessions; nothing else depends on it.
+    """
+
+    def __init__(self, salt: bytes, ledger: Ledger) -> None:
+        self.totals = Totals()
+        self._salt = salt
+        self._ledger = ledger
+        self._models: dict[str, str] = {}
+        self._names: Counter[str] = Counter()
+        self._numbers = _NumberTexts()
+
+    def line(self, session: ImportedSession) -> bytes | None:
+        """Return a session as one line of JSON; None, noted, if no reader would take it."""
+        minted = _Minted(session)
+        if reason := minted.unfit():
+            self._ledger.leave_out(reason)
+            return None
+        self._add(session, minted)
+        zero_ms = min(
+            *(request.start_ms for request in session.all_requests()),
+            *(agent.spawn_ms for agent in session.subagents),
+            session.requests[0].start_ms,
+        )
+        entries = list(self._requests(session.requests, minted, zero_ms))
+        for number, agent in enumerate(session.subagents, start=1):
+            entries.append(self._subagent(f"agent-{number}", agent, minted, zero_ms))
+        entries.sort(key=lambda entry: entry[0])
+        head = {
+            "id": self._digest(session.name),
+            "block_size": session.block_tokens,
+            "hash_id_scope": "local",
+            "tool_tokens": 0,
+            "system_tokens": session.system_tokens,
+        }
+        return _with_list(head, "requests", b",".join(text for _, text in entries)) + b"\n"
+
+    def _digest(self, name: str) -> str:
+        """Return an id of 12 hex digits, another one each time: two logs may have the same name."""
+        self._names[name] += 1
+        name = f"{name} {self._names[name]}"
+        return hashlib.blake2b(name.encode(), key=self._salt, digest_size=_ID_BYTES).hexdigest()
+
+    def _add(self, session: ImportedSession, minted: "_Minted") -> None:
+        requests, totals = session.all_requests(), self.totals
+        totals.sessions += 1
+        totals.requests += len(requests)
+        totals.subagents += len(session.subagents)
+        totals.input_tokens += sum(request.input_tokens for request in requests)
+        totals.output_tokens += sum(request.output_tokens for request in requests)
+        totals.blocks += minted.blocks
+        totals.known_blocks += minted.blocks - minted.size
+
+    def _requests(
+        self, requests: Sequence[Request], minted: "_Minted", zero_ms: int
+    ) -> Iterator[tuple[int, bytes]]:
+        """Yield the start and the JSON of each request of one stream."""
+        before: Request | None = None
+        for request in requests:
+            fields: dict[str, Any] = {
+                "t": (request.start_ms - zero_ms) / 1000,
+                "type": "s",
+                "model": self._model(request.model),
+                "in": request.input_tokens,
+                "out": request.output_tokens,
+            }
+            if request.end_ms is not None:
+                fields["api_time"] = (request.end_ms - request.start_ms) / 1000
+            if before is not None and before.end_ms is not None:
+                fields["think_time"] = max(0, request.start_ms - before.end_ms) / 1000
+            before = request
+            ids = b"".join(self._numbers.text(*run) for run in minted.paths[request])
+            yield request.start_ms, _with_list(fields, "hash_ids", ids[:-1])
+
+    def _subagent(
+        self, name: str, agent: ImportedSubagent, minted: "_Minted", zero_ms: int
+    ) -> tuple[int, bytes]:
+        """Return the spawn and the JSON of a subagent. Inner times count from the session's start.
+
+        A reader takes a first inner time of 0 for one that counts from the spawn, so a spawn is
+        never written after the first request.
+        """
+        spawn_ms = min(agent.spawn_ms, agent.requests[0].start_ms)
+        awaited = agent.join_ms is not None
+        fields = {
+            "t": (spawn_ms - zero_ms) / 1000,
+            "type": "subagent",
+            "agent_id": name,
+            "subagent_type": public_agent_kind(agent.kind),
+            "duration_ms": max(0, (agent.join_ms or 0) - spawn_ms) if awaited else None,
+            "status": "completed" if awaited else "async_launched",
+        }
+        inner = b",".join(text for _, text in self._requests(agent.requests, minted, zero_ms))
+        return spawn_ms, _with_list(fields, "requests", inner)
+
+    def _model(self, name: str) -> str:
+        if not name or is_public_model(name):
+            return name
+        return self._models.setdefault(name, f"model-{len(self._models) + 1}")
+
+
+def _with_list(fields: dict[str, Any], key: str, inside: bytes) -> bytes:
+    return b'%b,"%b":[%b]}' % (orjson.dumps(fields)[:-1], key.encode(), inside)
+
+
+class _Minted:
+    """The block ids of one session: a path for each request, ``size`` distinct ids in all."""
+
+    def __init__(self, session: ImportedSession) -> None:
+        self.paths: dict[Request, _Ranges] = {}
+        self.size = 0
+        self.blocks = 0
+        self._child: dict[tuple[int, int], int] = {}
+        self._most_tokens = 0
+        for request in sorted(session.all_requests(), key=lambda request: request.start_ms):
+            whole = request.input_tokens // session.block_tokens
+            self._most_tokens = max(self._most_tokens, request.input_tokens)
+            if request.block_ids is None:
+                kept = min(request.shared_tokens // session.block_tokens, whole)
+                path = self._extended(_first(self._parent_path(request), kept), whole)
+            else:
+                path = self._walked(request.block_ids[:whole])
+            self.paths[request] = path
+            self.blocks += _length(path)
+
+    def unfit(self) -> str:
+        """Return why no reader would take the session, empty if one would."""
+        if self._most_tokens > MOST_TOKENS:
+            return _TOO_LONG_PROMPT
+        most_digits = len(str(self.size)) + 1
+        most_bytes = self.blocks * most_digits + len(self.paths) * _REQUEST_BYTES
+        return _TOO_LARGE if most_bytes > MOST_SESSION_BYTES else ""
+
+    def _parent_path(self, request: Request) -> _Ranges:
+        return self.paths.get(request.parent, ()) if request.parent is not None else ()
+
+    def _extended(self, kept: _Ranges, whole: int) -> _Ranges:
+        new = whole - _length(kept)
+        if not new:
+            return kept
+        first, self.size = self.size, self.size + new
+        return _joined(kept, first, self.size)
+
+    def _walked(self, ids: Sequence[int]) -> _Ranges:
+        """Number a format's own ids anew, each together with all that come before it."""
+        path: _Ranges = ()
+        block = -1
+        for identity in ids:
+            child = self._child.setdefault((block, identity), self.size)
+            self.size += child == self.size
+            path = _joined(path, child, child + 1)
+            block = child
+        return path
+
+
+def _first(path: _Ranges, blocks: int) -> _Ranges:
+    kept: list[tuple[int, int]] = []
+    for first, end in path:
+        if blocks <= 0:
+            break
+        kept.append((first, min(end, first + blocks)))
+        blocks -= end - first
+    return tuple(kept)
+
+
+def _joined(path: _Ranges, first: int, end: int) -> _Ranges:
+    if path and path[-1][1] == first:
+        return (*path[:-1], (path[-1][0], end))
+    return (*path, (first, end))
+
+
+def _length(path: _Ranges) -> int:
+    return sum(end - first for first, end in path)
+
+
+class _NumberTexts:
+    """The texts of ranges of whole numbers, each number followed by a comma.
+
+    They are slices of one text, since nearly all that is written are the same ids again.
+    """
+
+    def __init__(self) -> None:
+        self._size = 0
+        self._text = b""
+
+    def text(self, first: int, end: int) -> bytes:
+        if end > self._size:
+            self._size = max(end, 2 * self._size)
+            self._text = "".join(f"{number}," for number in range(self._size)).encode()
+        return self._text[_bytes_before(first) : _bytes_before(end)]
+
+
+def _bytes_before(number: int) -> int:
+    """Return how long the text of all whole numbers before ``number`` is."""
+    total, low, high, width = 0, 0, 10, 2
+    while number > low:
+        total += (min(number, high) - low) * width
+        low, high, width = high, high * 10, width + 1
+    return total
