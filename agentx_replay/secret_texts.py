@@ -16,8 +16,14 @@ HIDDEN = "***"
 
 _SECRET_NAME = re.compile("auth|key|token|secret|password|credential|cookie", re.IGNORECASE)
 _OF_THE_MODEL = re.compile(r"tokens|token_?ids?|tokeniz\w*|tokenis\w*", re.IGNORECASE)
+_CREDENTIALS = re.compile(r"//[^/?#\s]*@")
 _LEAST_CHARACTERS = 6
 _BETWEEN = r"(?:\s|\\[nrt])*"
+
+
+def without_credentials(text: str) -> str:
+    """Return ``text`` with user name and password of every URL in it hidden."""
+    return _CREDENTIALS.sub(f"//{HIDDEN}@", text)
 
 
 def is_secret_name(name: str) -> bool:

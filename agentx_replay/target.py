@@ -1,7 +1,7 @@
 """Opening what is measured: servers, the built-in simulator, or an engine in virtual time."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
@@ -12,6 +12,7 @@ import orjson
 from agentx_replay.errors import UsageError
 from agentx_replay.experiment.open_files import raise_open_files
 from agentx_replay.experiment.settings import Settings, Target
+from agentx_replay.secret_texts import without_credentials
 
 if TYPE_CHECKING:
     from agentx_replay.endpoint.kernel_stamps import Timestamps
@@ -66,6 +67,7 @@ def _servers(settings: Settings, urls: tuple[str, ...], facts: dict[str, Any]) -
     from agentx_replay.endpoint.client import open_client
     from agentx_replay.endpoint.replicas import open_replicas
     from agentx_replay.endpoint.url import refuse_twice
+    from agentx_replay.experiment.asked_facts import asked_facts
     from agentx_replay.experiment.replicas import ask_replicas, replica_pages, replica_warnings
 
     asked = [_endpoint_settings(settings, url) for url in urls]
@@ -83,6 +85,7 @@ def _servers(settings: Settings, urls: tuple[str, ...], facts: dict[str, Any]) -
     )
     servers = (first, *others)
     pages = uvloop.run(replica_pages(settings.metrics_url, servers))
+    facts_told = uvloop.run(asked_facts(first, pages)) if settings.system else {}
     limits = [one.max_model_len for one in told if one.max_model_len is not None]
     what = {"url": names if others else names[0], "metrics": [page.name for page in pages]}
     return Target(
@@ -95,7 +98,35 @@ def _servers(settings: Settings, urls: tuple[str, ...], facts: dict[str, Any]) -
         timestamps=first.timestamps or "process",
         replicas=tuple(others),
         metrics=pages,
+        told=facts_told,
     )
+
+
+def told_system(settings: Settings, exporters: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the facts of the system that the one server of the settings and GPU ``exporters``
+    tell.
+
+    Raises ``UsageError`` (exit code 3) where one tells nothing.
+    """
+    import uvloop
+
+    from agentx_replay.experiment.asked_facts import asked_facts, exporters_facts
+    from agentx_replay.experiment.server_metrics import metrics_pages
+
+    async def told(server: "EndpointSettings") -> dict[str, Any]:
+        pages = await metrics_pages(settings.metrics_url, server)
+        found = await exporters_facts(exporters, server) if exporters else {}
+        return found | await asked_facts(server, pages)
+
+    found = uvloop.run(told(_endpoint_settings(settings, settings.url[0])))
+    if not found:
+        raise UsageError(
+            "server-tells-nothing",
+            f"{without_credentials(settings.url[0])} tells nothing of itself",
+            "check --url, and that the server is up",
+            exit_code=3,
+        )
+    return found
 
 
 def _endpoint_settings(settings: Settings, url: str) -> "EndpointSettings":

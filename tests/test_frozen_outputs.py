@@ -15,9 +15,9 @@ from kept_runs import RUNS
 from agentx_replay.results.layout import report_file
 
 COMMANDS = (
-    (), ("run",), ("sweep",), ("plan",), ("check",), ("report",), ("compare",), ("traces",),
-    ("traces", "stats"), ("traces", "check"), ("traces", "pack"), ("traces", "generate"),
-    ("traces", "import"), ("simulate",),
+    (), ("run",), ("sweep",), ("plan",), ("check",), ("system",), ("report",), ("compare",),
+    ("traces",), ("traces", "stats"), ("traces", "check"), ("traces", "pack"),
+    ("traces", "generate"), ("traces", "import"), ("simulate",),
 )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from agentx_replay.secret_texts import (
     hidden_fields,
     is_secret_field,
     secret_fields,
+    without_credentials,
     without_secrets,
     worth_hiding,
 )
@@ -69,3 +70,8 @@ def test_secret_fields_are_hidden_at_any_depth_and_numbers_stay() -> None:
     shown = {"a": [{"api_key": "***", "n": 1}], "token": "***", "token_budget": 7, "keys": ["z"]}
     assert hidden_fields(body) == shown
     assert sorted(secret_fields(body)) == ["x", "y"]
+
+
+def test_credentials_of_urls_are_hidden_and_the_rest_stays() -> None:
+    assert without_credentials("see https://a:b@c/d?e") == "see https://***@c/d?e"
+    assert without_credentials("http://h/a@b") == "http://h/a@b"

@@ -360,6 +360,13 @@ LARGE_PLAY = 0.20
 """Share of the tokens above which one play carries a level, where lanes are more than a few."""
 
 
+def facts_contradicted(of: Sequence[tuple[str, Any, Any]]) -> Iterator[Finding]:
+    """Warn of facts of the system that its server tells otherwise: (key, said, told)."""
+    if of:
+        said = "; ".join(f"{key} = {one}, the server {other}" for key, one, other in of)
+        yield _warning("facts-contradicted", f"the facts of the system say {said}")
+
+
 def window_length(summary: PointSummary, lanes: int, window_s: float) -> Iterator[Finding]:
     """Warn of a window in which the level had not settled, and of one play that carries it; a
     window that is too short to be compared is so of few sessions, and says it by itself.
@@ -488,7 +495,6 @@ def token_itl(of: InstrumentReport, summary: PointSummary) -> Iterator[Finding]:
         yield _warning("token-itl-untrusted", f"{why}; do not trust its token ITL, and {_TO_DO}")
 
 
-LEVELS_UNLIKE = "levels-unlike"
 FAR_LONGER = 1.5
 """Ratio of two neighbouring levels' mean prompts above which they did not do the same work."""
 
@@ -508,7 +514,7 @@ def like_work(lengths: Mapping[int, Sequence[PromptLengths]]) -> Iterator[Findin
     if apart:
         at = [f"{means[level]:,.0f} tokens at {level}" for level in sorted(apart)]
         yield Finding(
-            LEVELS_UNLIKE,
+            "levels-unlike",
             Kind.WARNING,
             f"adjacent levels replayed different sessions (mean prompt {', '.join(at)})",
             tuple(map(Measurement, sorted(apart))),

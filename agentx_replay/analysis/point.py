@@ -96,8 +96,9 @@ class Point:
     What comes from the responses of the window is None where it never opened; ``fidelity`` also
     where the run was killed. ``agreement`` is None where the server does not tell of its cache.
     ``speeds`` are those under the definitions of ``sensitivity.py``. ``sessions_played`` counts the
-    different recorded sessions of which a request was sent in the window. ``stored`` is where it is
-    on disk, None until it has been read back.
+    different recorded sessions of which a request was sent in the window. ``contradicted`` are
+    facts of the system, each with its value and the one that the server tells. ``stored`` is where
+    it is on disk, None until it has been read back.
     """
 
     status: PointStatus
@@ -112,6 +113,7 @@ class Point:
     lanes: LaneTokens | None = None
     mix: Mix | None = None
     sessions_played: int = 0
+    contradicted: tuple[tuple[str, Any, Any], ...] = ()
     stored: StoredPoint | None = None
 
     @property
@@ -169,6 +171,7 @@ class Point:
         if summary is not None:
             found += rules.failures(counts)
             found += rules.token_itl(instrument, summary) if instrument else ()
+        found += rules.facts_contradicted(self.contradicted)
         found += rules.fidelity(self.fidelity) if self.fidelity else ()
         return tuple(sorted(found, key=lambda each: _ORDER.index(each.kind)))
 
@@ -353,7 +356,7 @@ def _is_a_time(window: Window | None) -> bool:
 def point_row(point: Point) -> dict[str, Any]:
     gpus, window_s = point.facts.gpus, point.facts.rules.window_s
     row = {name: _at(point, path) for name, path in _CELLS.items()}
-    row |= {name: getattr(point.summary and point.summary.counts, name, 0) for name in STATUSES}
+    row |= {name: getattr(point.summary and point.summary.counts, name, 0) for name in _STATUSES}
     row["requests"] = _at(point, "summary.counts.sent") or 0
     row["headline"] = headline_of(window_s)
     for kind in (Kind.INVALID, Kind.INCOMPARABLE):
@@ -404,7 +407,7 @@ _CELLS = {
     "largest_play_share": "summary.play_weights.largest_share",
     **{f"{n}_p{p}_s": f"summary.{n}.p{p}_s" for n, of in _LATENCIES.items() for p in of},
 }
-STATUSES = ("ok", "length_mismatch", "failed", "overflow", "cut")
+_STATUSES = ("ok", "length_mismatch", "failed", "overflow", "cut")
 _RATES = {
     "total": "headline.total",
     "uncached": "headline.uncached",

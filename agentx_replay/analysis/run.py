@@ -21,9 +21,11 @@ from agentx_replay.analysis.responses import (
     requests_of,
 )
 from agentx_replay.analysis.throughput import Headline, headline_of
+from agentx_replay.analysis.told_facts import contradictions
 from agentx_replay.errors import UsageError
-from agentx_replay.results.layout import Measurement, measurement_of
+from agentx_replay.results.layout import Measurement, measurement_of, sweep_file
 from agentx_replay.results.run_directory import StoredPoint, check_place, read_points, read_sweep
+from agentx_replay.results.system_facts import System, system_on_record
 
 DEFAULT_TARGETS = (30.0, 50.0, 150.0)
 """Interactivities in tokens/s/user: the three at which results are usually quoted."""
@@ -59,6 +61,11 @@ class Run:
         return tuple(map(float, asked)) if asked and fit else DEFAULT_TARGETS
 
     @property
+    def system(self) -> System:
+        """The facts of the system, none where nobody gave any."""
+        return system_on_record(self.sweep, str(self.path))
+
+    @property
     def curve_points(self) -> list[Point]:
         return [point for point in self.points if point.on_curve is not None]
 
@@ -89,10 +96,16 @@ class Run:
         return replace(self, points=tuple(_with_gpus(point, None) for point in self.points))
 
 
-def read_run(path: Path, gpus: int | None = None, known: Sequence[Point] = ()) -> Run:
+def read_run(
+    path: Path,
+    gpus: int | None = None,
+    known: Sequence[Point] = (),
+    system: System | None = None,
+) -> Run:
     """Return a run directory, also of a run that goes on or was cut short.
 
-    ``gpus`` is what to divide by where the run was measured without a GPU count. Points ``known``
+    ``gpus`` is what to divide by where the run was measured without a GPU count. Facts of
+    ``system`` stand in place of those on record. Points ``known``
     to the process that measured or checked them are not computed and checked again. A level that
     cannot be read takes nothing off the others. Raises ``UsageError`` where it is no run, has no
     point yet, or none that can be read.
@@ -105,18 +118,21 @@ def read_run(path: Path, gpus: int | None = None, known: Sequence[Point] = ()) -
             f"{path} has no point yet: no level in it has a point.json",
             "wait until a level has begun; if nothing runs any more, measure it again",
         )
+    facts = system_on_record(sweep, str(sweep_file(path))).updated(system or System())
+    gpus = facts.get("gpus") if gpus is None else gpus
     found, refused = [], {}
     ready = {point.measurement: point for point in known}
     for each in stored:
         try:
             point = _read(each, ready.get(each.measurement))
-            found.append(point if point.facts.gpus is not None else _with_gpus(point, gpus))
+            point = point if point.facts.gpus is not None else _with_gpus(point, gpus)
+            found.append(_against_told(point, facts))
         except UsageError as error:
             refused[measurement_of(each.directory) or each.measurement] = error
     if not found:
         raise next(iter(refused.values()))
     why = {of: f"{error.what}; {error.what_to_do}" for of, error in refused.items()}
-    return Run(path, sweep, tuple(found), why)
+    return Run(path, {**sweep, "system": facts.document()}, tuple(found), why)
 
 
 def _read(stored: StoredPoint, known: Point | None) -> Point:
@@ -124,6 +140,15 @@ def _read(stored: StoredPoint, known: Point | None) -> Point:
     if known is None:
         return stored_point(stored)
     return known if known.stored is not None else replace(known, stored=stored)
+
+
+def _against_told(point: Point, facts: System) -> Point:
+    if not facts.facts:
+        return point
+    told = dict(point.stored.document.get("told") or {}) if point.stored else {}
+    if point.server is not None and point.server.pool_tokens is not None:
+        told["kv_cache_pool_tokens"] = point.server.pool_tokens
+    return replace(point, contradicted=contradictions(facts.at(point.concurrency), told))
 
 
 def _with_gpus(point: Point, gpus: int | None) -> Point:

@@ -21,6 +21,7 @@ _COMMANDS = {
     "sweep": "measure.sweep",
     "plan": "plan.plan",
     "check": "check.check",
+    "system": "system.system",
     "report": "report.report",
     "compare": "compare.compare",
     "traces": "traces.traces",

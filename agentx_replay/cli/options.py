@@ -33,6 +33,7 @@ ALONE = ""
 _RUN = "run sweep"
 _PLAN = "run sweep plan"
 _SERVER = "run sweep check"
+_ASKED = "run sweep check system"
 _FILE: Any = {"type": NamedPath(path_type=Path, dir_okay=False), "metavar": "FILE"}
 _MANY: Any = {"multiple": True}
 _FLAG: Any = {"is_flag": True}
@@ -139,24 +140,24 @@ _TABLE = {
              help="A server to look at; repeatable. Default: none."),
         _row(_SERVER, "--model", type=Text(), metavar="NAME",
              help="Default: the one the server lists."),
-        _row(_SERVER, "--api-key-env", default="OPENAI_API_KEY", show_default=True, metavar="NAME",
+        _row(_ASKED, "--api-key-env", default="OPENAI_API_KEY", show_default=True, metavar="NAME",
              help="Environment variable that holds the API key."),
         _row(_SERVER, "--endpoint", type=click.Choice(["chat", "completions"]), default="chat",
              show_default=True, help="The API to ask. Completions get token ids where the server "
              "takes them."),
-        _row(_SERVER, "--header", **_MANY, metavar="NAME:VALUE", help="Send a header along."),
+        _row(_ASKED, "--header", **_MANY, metavar="NAME:VALUE", help="Send a header along."),
         _row(_SERVER, "--body", metavar="JSON", help="Add to every body; null leaves a field out."),
         _row(_RUN, "--session-headers", **_FLAG, help="Name each session in headers, for routers."),
-        _row(_SERVER, "--ca-file", **_FILE, help="Trust this certificate authority."),
-        _row(_SERVER, "--insecure", **_FLAG, help="Accept any certificate."),
+        _row(_ASKED, "--ca-file", **_FILE, help="Trust this certificate authority."),
+        _row(_ASKED, "--insecure", **_FLAG, help="Accept any certificate."),
         _row(_RUN, "--keepalive", type=Seconds(), metavar="DURATION",
              help="Close connections idle longer than this, as in 4s."),
         _row(_RUN, "--timeout", type=Seconds(), metavar="DURATION",
              help="Give up on a response after this long (at least 6h). Default: never."),
         _row(_SERVER, "--timestamps", type=click.Choice(["auto", "kernel", "process"]),
              default="auto", help="Who timestamps arrivals. Default: auto."),
-        _row(_RUN, "--metrics-url", **_MANY, metavar="URL", help="Metrics page to record. "
-             "Default: the server's."),
+        _row(f"{_RUN} system", "--metrics-url", **_MANY, metavar="URL",
+             help="Metrics page to record. Default: the server's."),
         _row(_RUN, "--anyway", **_FLAG, help="Measure even if no run can be valid."),
         _row(_RUN, "--virtual", **_FLAG, help="Replay in virtual time on a modelled engine."),
         _row(_RUN, "--gpus", type=Whole(1, MOST_GPUS), metavar="N",

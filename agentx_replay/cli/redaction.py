@@ -3,19 +3,16 @@
 Not for: the API key, which no option carries (``--api-key-env`` names a variable).
 """
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 
-from agentx_replay.secret_texts import HIDDEN, hidden_body, hidden_header
-
-_CREDENTIALS = re.compile(r"//[^/?#\s]*@")
+from agentx_replay.secret_texts import hidden_body, hidden_header, without_credentials
 
 
 def redacted_command(arguments: Sequence[str]) -> tuple[str, ...]:
     """Return the arguments with every header's value hidden, its name kept, every text in a body
     under a name that speaks of a secret, and every URL's user name and password.
     """
-    return tuple(_CREDENTIALS.sub(f"//{HIDDEN}@", shown) for shown in _without_values(arguments))
+    return tuple(map(without_credentials, _without_values(arguments)))
 
 
 def _without_values(arguments: Sequence[str]) -> Iterator[str]:

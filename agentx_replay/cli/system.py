@@ -1,14 +1,29 @@
-"""Facts of a system as commands take them: from files, from ``--fact``."""
+"""Facts of a system as commands take them, and ``agentx-replay system``, which writes a file of
+what a server tells.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import click
+
+from agentx_replay.cli.options import GroupedCommand, options_of
+from agentx_replay.cli.output import say
+from agentx_replay.cli.values import NamedPath
 from agentx_replay.errors import UsageError
 from agentx_replay.experiment.settings import Settings
 from agentx_replay.given_files import read_given
-from agentx_replay.results.system_facts import System, system_of, system_on_record
+from agentx_replay.results.durable import disk_faults_explained, write_bytes_durably
+from agentx_replay.results.system_facts import (
+    KINDS,
+    System,
+    system_of,
+    system_on_record,
+    system_toml,
+)
 from agentx_replay.scenario import MOST_TOML_BYTES, parsed_toml
+from agentx_replay.wording import counted
 
 
 def facts_of_run(base: Settings, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -44,3 +59,34 @@ def _read(file: Path) -> dict[str, Any]:
         raise UsageError(
             "system-not-toml", f"{file}: invalid TOML: {error}", "correct that line"
         ) from None
+
+
+@click.command(cls=GroupedCommand, params=options_of("system"))
+@click.option("--url", required=True, metavar="URL", help="The server to ask.")
+@click.option(
+    "--exporter", multiple=True, metavar="URL", help="A GPU exporter's page to ask; repeatable."
+)
+@click.option(
+    "--out",
+    required=True,
+    type=NamedPath(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Where to write the facts.",
+)
+def system(url: str, exporter: tuple[str, ...], out: Path, **options: Any) -> None:
+    """Write what a server tells of its system as a file for --system.
+
+    Facts that only its operator knows are commented lines, to be filled in.
+
+    \b
+    agentx-replay system --url http://localhost:8000 --out mine.toml
+    """
+    from agentx_replay.target import told_system
+
+    if out.exists():
+        raise UsageError("system-file-exists", f"{out} exists", "remove it, or name a new file")
+    told = System(told_system(Settings(url=(url,), **options), exporter))
+    with disk_faults_explained(out):
+        write_bytes_durably(out, system_toml(told).encode())
+    given = ", ".join(key for key in KINDS if key in told.facts)
+    say(f"{out}: {counted(len(told.facts), 'fact')} told ({given}); fill in the others")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
 
 from agentx_replay.errors import UsageError
+from agentx_replay.secret_texts import without_credentials
 
 _LOOPBACK = re.compile(r"localhost|::1|127(\.\d{1,3}){3}")
 _THIS_MACHINE = {"localhost", "127.0.0.1", "::1", "0.0.0.0", "::"}  # noqa: S104 (to connect to)
@@ -73,21 +74,21 @@ def parse_base_url(text: str) -> BaseUrl:
     if query:
         raise UsageError(
             "url-with-query",
-            f"the URL {redacted(text[: query.start()])} goes on with a query or fragment "
-            f"({query[0]}…), which would not be sent",
+            f"the URL {without_credentials(text[: query.start()])} goes on with a query or "
+            f"fragment ({query[0]}…), which would not be sent",
             "leave it out, and put what it says into --header or --body",
         )
     parts, port = _split(text)
     if parts.scheme not in _PORTS or not parts.hostname or _UNSAFE.search(text):
         raise UsageError(
             "url-not-of-server",
-            f"{redacted(text)!r} is not the URL of a server",
+            f"{without_credentials(text)!r} is not the URL of a server",
             "give it as http://HOST:PORT or https://HOST/v1",
         )
     if parts.username is not None:
         raise UsageError(
             "url-with-password",
-            f"the URL {redacted(text)} carries a user name or password",
+            f"the URL {without_credentials(text)} carries a user name or password",
             "leave them out: a key is taken from OPENAI_API_KEY, or from the variable that "
             "--api-key-env names, and a password is sent by an Authorization --header",
         )
@@ -111,14 +112,9 @@ def _split(text: str) -> tuple[SplitResult, int | None]:
     except ValueError as error:
         raise UsageError(
             "url-malformed",
-            f"{redacted(text)!r} is not a URL",
+            f"{without_credentials(text)!r} is not a URL",
             "give it as http://HOST:PORT or https://HOST/v1",
         ) from error
-
-
-def redacted(text: str) -> str:
-    """Return ``text`` with user name and password of any URL in it replaced by ``***``."""
-    return re.sub(r"//[^/?#\s]*@", "//***@", text)
 
 
 def refuse_proxy(url: BaseUrl, environment: Mapping[str, str] = os.environ) -> None:

@@ -75,6 +75,7 @@ def run_level(
         "plan_fingerprint": part.plan.fingerprint,
         "run_id": part.run_id,
         "attempt": part.attempt,
+        **({"told": target.told} if target.told else {}),
     }
     with interrupts.held():
         screen.level_begins(*of, starts)

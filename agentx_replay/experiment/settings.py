@@ -169,7 +169,8 @@ class Target:
     ``max_context`` is what the server says it can hold, None where it does not. ``metrics`` are
     pages to scrape during a run. ``endpoint`` is how to reach it, to calibrate against it; None
     where there is no wire; ``replicas`` are the other servers where there are several. ``facts``
-    go into ``sweep.json``; ``secrets`` never do. ``timestamps`` is who says when bytes arrive.
+    go into ``sweep.json``; ``told``, the facts of the system that the server knows too, into each
+    ``point.json``; ``secrets`` never do. ``timestamps`` is who says when bytes arrive.
     """
 
     open: Callable[[Clock], Endpoint]
@@ -181,6 +182,7 @@ class Target:
     replicas: tuple["EndpointSettings", ...] = ()
     secrets: tuple[str, ...] = ()
     metrics: tuple[MetricsPage, ...] = ()
+    told: Mapping[str, Any] = field(default_factory=dict)
     timestamps: Timestamps = "process"
 
 

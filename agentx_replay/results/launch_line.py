@@ -10,16 +10,15 @@ from collections.abc import Iterator
 
 import orjson
 
-from agentx_replay.secret_texts import HIDDEN, hidden_fields, is_secret_field
+from agentx_replay.secret_texts import (
+    HIDDEN,
+    hidden_fields,
+    is_secret_field,
+    without_credentials,
+)
 
-_CREDENTIALS = re.compile(r"//[^/?#\s@]*(?:@[^/?#\s@]*)*@")
 _OPERATORS = frozenset("();<>|&")
 _SAFE = re.compile(r"[\w@%+=:,./*?-]+", re.ASCII)
-
-
-def without_credentials(text: str) -> str:
-    """Return a text with the user name and password of every URL in it hidden."""
-    return _CREDENTIALS.sub(f"//{HIDDEN}@", text)
 
 
 def hidden_launch(line: str) -> str:

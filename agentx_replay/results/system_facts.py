@@ -12,11 +12,12 @@ from difflib import get_close_matches
 from typing import Annotated, Any
 
 import msgspec
+import orjson
 from msgspec import Meta
 
 from agentx_replay.errors import UsageError, shown
-from agentx_replay.results.launch_line import hidden_launch, without_credentials
-from agentx_replay.secret_texts import HIDDEN, is_secret_field
+from agentx_replay.results.launch_line import hidden_launch
+from agentx_replay.secret_texts import HIDDEN, is_secret_field, without_credentials
 
 _Text = Annotated[str, Meta(max_length=20_000, description="a text")]
 _Count = Annotated[int, Meta(ge=0, le=10**12, description="a whole number from 0")]
@@ -161,6 +162,33 @@ def system_on_record(sweep: Mapping[str, Any], where: str) -> System:
     return system_of(_known(told) | ({_LEVEL: levels} if levels else {}), where)
 
 
+def system_toml(system: System) -> str:
+    """Return a TOML file of the facts, with a commented line for each key that is not given."""
+    tables: dict[str, list[str]] = {"": []}
+    for key, kind in KINDS.items():
+        table, dot, name = key.rpartition(".")
+        value = system.get(key)
+        line = f"# {name} =  # {_wanted(kind)}" if value is None else f"{name} = {_toml(value)}"
+        tables.setdefault(table, [f"\n[{table}]"] if dot else []).append(line)
+    return "\n".join([*(line for lines in tables.values() for line in lines), _MORE])
+
+
+_MORE = """
+# Facts of single levels stand in tables of their own:
+# [[level]]
+# concurrency = [48, 70]
+# draft_tokens = 0
+
+# Facts without a key of their own, as texts:
+# [other]
+"""
+
+
+def _toml(value: Any) -> str:
+    text = orjson.dumps(value).decode().replace("\x7f", "\\u007f")
+    return value.isoformat() if isinstance(value, date) else text
+
+
 def _known(told: Mapping[str, Any]) -> dict[str, Any]:
     known = {key for key in KINDS if "." not in key} | _TABLES | {"concurrency"}
     return {key: value for key, value in told.items() if key in known}
@@ -198,6 +226,14 @@ def _checked(key: str, value: Any, where: str, *, strict: bool = True) -> Iterat
         raise _unfit(where, key, value, _wanted(kind)) from None
     if found != "":
         yield key, _without_secrets(key, found, where) if isinstance(found, str) else found
+
+
+def fact_if_fit(key: str, value: Any) -> Any:
+    """Return a fact that somebody else tells, as it is kept; None where it cannot be one."""
+    try:
+        return dict(_checked(key, value, "")).get(key)
+    except UsageError:
+        return None
 
 
 def hidden_fact(text: str) -> str:

@@ -1,13 +1,18 @@
 """Facts of a system as a person gives them: on record, in place of options, refused."""
 
 import json
+import tomllib
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
-from command_line import finished, refusal
+from command_line import SHORT, finished, refusal
 
 from agentx_replay.results.run_directory import read_sweep
+from agentx_replay.results.system_facts import system_of
 
 
 @pytest.fixture
@@ -47,3 +52,59 @@ def test_facts_are_checked_before_anything_is_measured(tmp_path: Path) -> None:
     assert "[system-not-toml]" in refusal("run", "--virtual", *out, "--system", bad)
     assert "[file-unreadable]" in refusal("sweep", "--virtual", *out, "--system", tmp_path / "no")
     assert not (tmp_path / "out").exists()
+
+
+PAGES = {
+    "/v1/models": '{"data": [{"id": "m"}]}',
+    "/get_server_info": '{"tp_size": 4, "page_size": 64, "api_key": "sk-1"}',
+    "/metrics": "sglang:max_total_num_tokens 900000\n",
+    "/gpus": 'DCGM_FI_DEV_FB_FREE{gpu="0",UUID="G",modelName="B300",Hostname="a"} 274658\n',
+}
+
+
+class _Pages(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        body = PAGES.get(self.path)
+        self.send_response(404 if body is None else 200)
+        self.end_headers()
+        self.wfile.write((body or "").encode())
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Pages) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_a_file_of_what_a_server_tells_is_one_of_facts(url: str, tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    done = finished("system", "--url", url, "--exporter", f"{url}/gpus", "--out", file)
+    assert done.returncode == 0, done.stderr
+    told = system_of(tomllib.loads(file.read_text()), "it")
+    assert told.facts == {
+        "model": "m", "framework": "sglang", "tp": 4, "block_size": 64, "hw": "B300", "gpus": 1,
+        "nodes": 1, "hbm_gb": 288.0, "kv_cache_pool_tokens": 900_000,
+    }  # fmt: skip
+    lines = file.read_text().splitlines()
+    assert "# usd_per_gpu_hour =  # a number above 0" in lines[lines.index("[price]") :]
+    assert "[system-file-exists]" in refusal("system", "--url", url, "--out", file)
+
+
+def test_a_server_that_tells_nothing_is_an_error(url: str, tmp_path: Path) -> None:
+    out = ("--out", tmp_path / "mine.toml")
+    gone = refusal("system", "--url", "http://127.0.0.1:1", *out, exit_code=3)
+    assert "[server-tells-nothing]" in gone
+    other = refusal("system", "--url", url, "--exporter", f"{url}/metrics", *out, exit_code=3)
+    assert "[exporter-unknown]" in other
+
+
+def test_what_the_server_tells_otherwise_is_a_warning(tmp_path: Path, small_traces: Path) -> None:
+    run = ("run", "--concurrency", "1", "--traces", small_traces, "--out", tmp_path / "out")
+    done = finished(*run, "--window", "1s", *SHORT, "--fact", "model=other", "--json")
+    codes = [each["code"] for each in json.loads(done.stdout)["findings"]]
+    assert codes.count("facts-contradicted") == 1
