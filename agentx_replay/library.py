@@ -36,7 +36,7 @@ def measure(settings: Settings, screen: Screen, levels: LevelSource | None = Non
     with open_target(settings) as target:
         if not settings.anyway:
             _refuse_unfit(target)
-        sweep = Sweep(settings, target, levels)
+        sweep = Sweep(settings, target, levels or _search(settings))
         for line in (
             *(warning.text for warning in target.warnings),
             *sweep.calibration.lines(),
@@ -64,6 +64,14 @@ def _refuse_unfit(target: Target) -> None:
             "; ".join([*map(remedy, wrong), "--anyway measures it all the same"]),
             exit_code=3,
         )
+
+
+def _search(settings: Settings) -> LevelSource | None:
+    if settings.search is None:
+        return None
+    from agentx_replay.experiment.capacity import capacity_levels
+
+    return capacity_levels(settings)
 
 
 def sweep(

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from agentx_replay.analysis import findings as rules
 from agentx_replay.analysis.facts import Conduct, Rules
 from agentx_replay.analysis.fidelity import Fidelity
 from agentx_replay.analysis.findings import Finding, Kind
+from agentx_replay.analysis.goodput import Jobs, SentRequests, jobs_of, sent_requests
 from agentx_replay.analysis.instrument import (
     InstrumentReport,
     Samples,
@@ -97,8 +99,9 @@ class Point:
     where the run was killed. ``agreement`` is None where the server does not tell of its cache.
     ``speeds`` are those under the definitions of ``sensitivity.py``. ``sessions_played`` counts the
     different recorded sessions of which a request was sent in the window. ``contradicted`` are
-    facts of the system, each with its value and the one that the server tells. ``stored`` is where
-    it is on disk, None until it has been read back.
+    facts of the system, each with its value and the one that the server tells. ``requests`` and
+    ``jobs`` are what objectives are judged by. ``stored`` is where it is on disk, None until it has
+    been read back.
     """
 
     status: PointStatus
@@ -114,6 +117,8 @@ class Point:
     mix: Mix | None = None
     sessions_played: int = 0
     contradicted: tuple[tuple[str, Any, Any], ...] = ()
+    requests: SentRequests | None = None
+    jobs: Jobs | None = None
     stored: StoredPoint | None = None
 
     @property
@@ -227,6 +232,7 @@ def measure_point(
     status: PointStatus,
     fidelity: Fidelity | None = None,
     metrics: Metrics | None = None,
+    plays: pa.Table | None = None,
 ) -> Point:
     window, responses = facts.window, records.responses
     if window is None:
@@ -248,7 +254,14 @@ def measure_point(
         lanes=lane_tokens(responses, window, facts.concurrency),
         mix=mix_of(ok),
         sessions_played=len(np.unique(responses.session[sent])),
+        requests=sent_requests(responses, window),
+        jobs=None if plays is None else jobs_of(_times(plays), responses, window),
     )
+
+
+def _times(plays: pa.Table) -> list[tuple[float | None, int, int | None]]:
+    columns = (plays[name].to_pylist() for name in ("t_star_s", "start_ns", "end_ns"))
+    return list(zip(*columns, strict=True))
 
 
 def _profile(ok: Responses, tokens: TokenFigures) -> Profile:
@@ -302,7 +315,8 @@ def stored_point(stored: StoredPoint) -> Point:
         drafted = speculation(metrics, facts.window.length_s)
         facts = replace(facts, accept_length=drafted.accept_length if drafted else None)
     samples = samples_of(stored.instrument())
-    point = measure_point(records, samples, facts, stored.status, _fidelity_of(stored), metrics)
+    of = stored.status, _fidelity_of(stored), metrics, stored.plays()
+    point = measure_point(records, samples, facts, *of)
     return replace(point, stored=stored)
 
 

@@ -115,8 +115,9 @@ def starts_needed(ratio: float, spreads: tuple[float, float]) -> int | None:
 
 
 @lru_cache(maxsize=1024)
-def t_quantile(degrees: float) -> float:
-    """Return Student's t of which 95 % lies between -t and t, for ``degrees`` from 1 on.
+def t_quantile(degrees: float, confidence: float = CONFIDENCE) -> float:
+    """Return Student's t of which the share ``confidence`` lies between -t and t, for ``degrees``
+    from 1 on.
 
     With t = √ν·tan θ the share between is ∫ cos^(ν-1) from 0 to θ over the same to π/2
     (Abramowitz and Stegun, 26.7.3 and 26.7.4): integrated by Gauss and Legendre, solved by
@@ -131,7 +132,7 @@ def t_quantile(degrees: float) -> float:
         middle = (low + high) / 2
         at = middle / 2 * (nodes + 1.0)
         share = middle / 2 * float(weights @ np.cos(at) ** (degrees - 1.0)) / whole
-        low, high = (middle, high) if share < CONFIDENCE else (low, middle)
+        low, high = (middle, high) if share < confidence else (low, middle)
     return math.sqrt(degrees) * math.tan((low + high) / 2)
 
 

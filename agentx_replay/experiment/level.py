@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import uvloop
 
+from agentx_replay.analysis.early import STOPPED_EARLY
 from agentx_replay.analysis.facts import Conduct, Rules
 from agentx_replay.analysis.instrument import loop_lag_series, samples_of
 from agentx_replay.analysis.point import (
@@ -26,6 +27,7 @@ from agentx_replay.analysis.responses import Window, records_of
 from agentx_replay.analysis.server import Metrics, speculation
 from agentx_replay.analysis.tokens import latency_series
 from agentx_replay.experiment.conformity import level_fidelity
+from agentx_replay.experiment.early import EarlyWatch
 from agentx_replay.experiment.interrupts import Interrupts
 from agentx_replay.experiment.live_view import ProgressSnapshot, together
 from agentx_replay.experiment.part import Part, play
@@ -40,7 +42,7 @@ from agentx_replay.results.histograms import write_log
 from agentx_replay.results.layout import latency_log
 from agentx_replay.results.recorder import Recorder
 from agentx_replay.results.run_directory import PointStatus, RunDirectory
-from agentx_replay.results.schema import INSTRUMENT, LEVEL_TABLES, REQUESTS
+from agentx_replay.results.schema import INSTRUMENT, LEVEL_TABLES, PLAYS, REQUESTS
 
 _T = TypeVar("_T")
 _Stopping = Callable[[Callable[[], None]], AbstractContextManager[None]]
@@ -118,7 +120,9 @@ async def _replay_virtually(
     part: Part, clock: Clock, recorder: Recorder, stopping: _Stopping
 ) -> ReplayResult:
     endpoint = part.open(clock)
-    replay = Replay(part.plan, part.prompts(), clock, endpoint, recorder, run_id=part.run_id)
+    watch = EarlyWatch(recorder, part.early, part.plan)
+    replay = Replay(part.plan, part.prompts(), clock, endpoint, watch, run_id=part.run_id)
+    watch.replay = replay
     with stopping(replay.stop):
         return await replay.run()
 
@@ -174,7 +178,8 @@ def _point(part: Part, facts: PointFacts, replayed: _Replayed) -> Point:
         write_log(latency_log(directory), series, replayed.origin_unix_s)
     live_history = facts.rules.live_history
     fidelity = level_fidelity(part.plan, directory, window, live_history=live_history)
-    return measure_point(records, samples, facts, _status(result), fidelity, metrics)
+    plays = PLAYS.read(directory)
+    return measure_point(records, samples, facts, _status(result), fidelity, metrics, plays)
 
 
 def accept_length(metrics: Metrics, window: Window | None) -> float | None:
@@ -203,4 +208,6 @@ def with_drafting(rules: Rules, accepted: float | None) -> Rules:
 def _status(result: ReplayResult) -> PointStatus:
     if result.interrupted:
         return PointStatus.INTERRUPTED
-    return PointStatus.COMPLETE if result.failure is None else PointStatus.FAILED
+    if result.failure is None or result.failure.code == STOPPED_EARLY:  # as the search wanted it
+        return PointStatus.COMPLETE
+    return PointStatus.FAILED

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from agentx_replay.results.layout import Measurement
 
 if TYPE_CHECKING:
+    from agentx_replay.analysis.early import EarlyRule
     from agentx_replay.analysis.point import Point
 
 
@@ -21,6 +22,19 @@ class Done:
     why: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class SearchRange:
+    """Where a search begins and between which levels it stays; how many seconds it may take (None:
+    any), and whether a level that clearly fails is stopped early.
+    """
+
+    first: int = 8
+    low: int = 1
+    high: int = 512
+    budget_s: float | None = None
+    early_stop: bool = True
+
+
 class LevelSource(Protocol):
     """Decides by ``history``: the latest point of each level measured so far, those kept by
     ``--resume`` first. Equal histories get equal answers, so that a run can be resumed.
@@ -28,6 +42,9 @@ class LevelSource(Protocol):
 
     def next_level(self, history: Sequence["Point"]) -> Measurement | Done:
         """Return the level to measure next; one in ``history`` is measured again in its place."""
+
+    def early_rule(self, history: Sequence["Point"]) -> "EarlyRule | None":
+        """Return by what the next level is stopped early; None if by nothing."""
 
     def ahead(self, history: Sequence["Point"]) -> tuple[Measurement, ...]:
         """Return the levels certain to follow, in order: their plans are shown beforehand."""
@@ -42,6 +59,9 @@ class FixedLevels:
 
     def next_level(self, history: Sequence["Point"]) -> Measurement | Done:
         return next(iter(self.ahead(history)), Done())
+
+    def early_rule(self, history: Sequence["Point"]) -> "EarlyRule | None":  # noqa: ARG002
+        return None
 
     def ahead(self, history: Sequence["Point"]) -> tuple[Measurement, ...]:
         measured = {point.measurement for point in history}

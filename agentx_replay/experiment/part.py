@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agentx_replay.analysis.early import EarlyRule
 from agentx_replay.errors import UsageError
+from agentx_replay.experiment.early import EarlyWatch
 from agentx_replay.experiment.live_view import ProgressSnapshot, live_itls_s
 from agentx_replay.experiment.open_files import raise_open_files
 from agentx_replay.experiment.prompting import Prompting
@@ -43,7 +45,8 @@ class Part:
 
     It goes to another process without the sessions of its plan, which are read there again from
     ``source``. ``attempt`` is at least how often the run had been resumed when the level began.
-    ``directory`` and ``origin_ns`` are set when it begins.
+    ``early`` says by what a level on one process is stopped early. ``directory`` and ``origin_ns``
+    are set when it begins.
     """
 
     plan: Plan
@@ -54,6 +57,7 @@ class Part:
     open: Callable[[Clock], Endpoint]
     workers: int = 1
     worker: int = 0
+    early: EarlyRule | None = None
     directory: Path = Path()
     origin_ns: int = 0
 
@@ -126,7 +130,8 @@ async def play(
 
     sampler = LagSampler(clock, keep)
     with prepared_ahead(part.plan, part.prompts()) as prompts:
-        recent = Recent(recorder, live_itls_s, clock.now_ns)
+        watch = EarlyWatch(recorder, part.early, part.plan)
+        recent = Recent(watch, live_itls_s, clock.now_ns)
         endpoint = part.open(clock)
         replay = Replay(
             part.plan,
@@ -138,6 +143,7 @@ async def play(
             lanes=part.lanes,
             peers=peers,
         )
+        watch.replay = replay
 
         def look() -> None:
             show(ProgressSnapshot(replay.progress(), recent.glimpse(), sampler.load()))

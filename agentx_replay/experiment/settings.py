@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from agentx_replay.endpoint.kernel_stamps import Timestamps
 from agentx_replay.endpoint.scrape import MetricsPage
 from agentx_replay.errors import UsageError
+from agentx_replay.experiment.levels import SearchRange
 from agentx_replay.experiment.sessions import SessionSource
 from agentx_replay.plan.selection import ContextPolicy
 from agentx_replay.reason import Reason
@@ -34,10 +35,10 @@ class Settings:
     ``scenario`` has its overrides applied. ``max_context`` is in tokens (None: the server's own
     limit, if it reports one), ``keepalive`` and ``timeout`` in seconds; ``workers`` is a number of
     processes (None: by lanes and cores). ``salt`` decides the words of every prompt; ``command`` is
-    what was typed. ``anyway`` measures a server on which no run can be valid. ``resume`` goes on
-    with the run in ``out``, with ``accept_differences`` even as another experiment; ``again``
-    measures what is complete and not valid once more. ``at`` are the speeds that its report is read
-    off at.
+    what was typed. ``anyway`` measures a server on which no run can be valid. ``slo`` are
+    objectives as typed; ``search`` looks for the capacity under them. ``resume`` goes on with the
+    run in ``out``, with ``accept_differences`` even as another experiment; ``again`` measures what
+    is complete and not valid once more. ``at`` are the speeds that its report is read off at.
     """
 
     traces: Path = field(default_factory=partial(shipped_directory, "traces"))
@@ -49,6 +50,8 @@ class Settings:
     keep_one_of_duplicates: bool = False
     skip_bad: bool = False
     salt: str = field(default_factory=partial(token_hex, 8))
+    slo: tuple[str, ...] = ()
+    search: SearchRange | None = None
     url: tuple[str, ...] = ()
     model: str | None = None
     api_key_env: str = "OPENAI_API_KEY"

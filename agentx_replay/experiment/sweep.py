@@ -35,6 +35,7 @@ from agentx_replay.shipped import shipped_directory
 from agentx_replay.traces.model import Corpus
 
 if TYPE_CHECKING:
+    from agentx_replay.analysis.early import EarlyRule
     from agentx_replay.analysis.point import Point, PointFacts
     from agentx_replay.experiment.part import Part
 
@@ -115,10 +116,11 @@ class Sweep:
         for plan in self.due:
             self._refuse_too_few_files(plan)
         while not isinstance(level := self._levels.next_level(tuple(points.values())), Done):
+            early = self._levels.early_rule(tuple(points.values()))
             plan = self._plan(level)
             self._refuse_too_few_files(plan)
             self._put_on_record(level, plan)
-            part, facts = self._part(plan), self._facts(plan)
+            part, facts = self._part(plan, early), self._facts(plan)
             starts = self._settings.starts
             point = run_level(part, facts, starts, self._target, self._run, screen, interrupts)
             self.interrupted = interrupts.came or point.status is PointStatus.INTERRUPTED
@@ -151,12 +153,13 @@ class Sweep:
         document["levels"] = sorted({*document["levels"], level.concurrency})
         self._run.write_sweep(document)
 
-    def _part(self, plan: Plan) -> Part:
+    def _part(self, plan: Plan, early: EarlyRule | None) -> Part:
         """Return a level as one process plays it."""
         from agentx_replay.experiment.part import Part
 
         settings, resumptions = self._settings, len(self._on_record.get("resumed", ()))
         attempt = max(resumptions, self._run.attempts(plan.concurrency, plan.start))
+        workers = self._workers(plan)
         later = f"-s{plan.start}" if plan.start > 1 else ""
         return Part(
             plan=plan,
@@ -165,7 +168,8 @@ class Sweep:
             attempt=attempt,
             run_id=settings.salt[:8] + later + (f"-a{attempt}" if attempt else ""),
             open=self._target.open,
-            workers=self._workers(plan),
+            workers=workers,
+            early=early if workers == 1 else None,
         )
 
     def _workers(self, plan: Plan) -> int:

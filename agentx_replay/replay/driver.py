@@ -154,6 +154,16 @@ class Replay:
         else:
             self._traffic.fail(WarmupError(INTERRUPTED))
 
+    def stop_window(self, reason: Reason) -> None:
+        """Close the window for a reason of its own: start nothing more, drain, end."""
+        if self._window is not None:
+            self._window.stop(reason)
+
+    @property
+    def opened_ns(self) -> int | None:
+        """When the window opened; None before."""
+        return self._window.open_ns if self._window is not None else None
+
     def leave(self) -> None:
         """Stop, and end what is in flight now."""
         self.stop()

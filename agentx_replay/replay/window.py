@@ -114,7 +114,7 @@ class Window:
         self._ahead = Alarm(self._clock, traffic.guard(self._prepare))
         self._failed = self._ended = 0
         self._stopped: Reason | None = None
-        self._open_ns = self._nominal_close_ns = self._close_ns = 0
+        self.open_ns = self._nominal_close_ns = self._close_ns = 0
         self.is_open = False
 
     async def run(self, open_ns: int, earliest_s: float) -> WindowResult:
@@ -123,10 +123,10 @@ class Window:
         ``open_ns`` is now, or was just now; ``earliest_s`` is the shift common to all workers.
         """
         self._traffic.on_ended = self._on_ended
-        self._open_ns = open_ns
+        self.open_ns = open_ns
         await self._traffic.settled(lambda: self._open(earliest_s))
         return WindowResult(
-            open_ns=self._open_ns,
+            open_ns=self.open_ns,
             close_ns=self._close_ns,
             drained_ns=self._clock.now_ns(),
             nominal_close_ns=self._nominal_close_ns,
@@ -148,23 +148,23 @@ class Window:
 
     def _open(self, earliest_s: float) -> None:
         self.is_open = True
-        self._idle_since_ns = self._open_ns
-        self._nominal_close_ns = self._open_ns + round(self._scenario.window_s * _NS)
+        self._idle_since_ns = self.open_ns
+        self._nominal_close_ns = self.open_ns + round(self._scenario.window_s * _NS)
         self._clock.call_at(self._nominal_close_ns, self._traffic.guard(self._close))
         for lane in self._lanes.values():
             self._lane_is_idle(lane, self._idle_from_ns(lane))
             due_ns = {
-                offset.turn: self._open_ns + max(0, round((offset.offset_s - earliest_s) * _NS))
+                offset.turn: self.open_ns + max(0, round((offset.offset_s - earliest_s) * _NS))
                 for offset in resume_offsets(lane)
             }
-            self._file(lane, lane.play.resume(due_ns, lane.own_time_ns(self._open_ns)))
+            self._file(lane, lane.play.resume(due_ns, lane.own_time_ns(self.open_ns)))
         self.pump()
 
     def _idle_from_ns(self, lane: Lane) -> int:
         """Return from when a lane's session counts as idle as the window opens."""
         if self._scenario.session_idle_from == "barrier":
-            return self._open_ns
-        return idle_since_ns(lane.idle_since_ns, self._open_ns, self._session_cap_ns, lane.index)
+            return self.open_ns
+        return idle_since_ns(lane.idle_since_ns, self.open_ns, self._session_cap_ns, lane.index)
 
     def _close(self) -> None:
         if not self.is_open:

@@ -37,6 +37,8 @@ class Script:
     def next_level(self, history: Sequence[Point]) -> Measurement | Done:
         return Measurement(self.levels.pop(0)) if self.levels else Done("found it")
 
+    def early_rule(self, history: Sequence[Point]) -> None: ...
+
 
 def test_a_fixed_list_measures_all_of_a_start_before_the_next() -> None:
     assert FixedLevels((8, 2), starts=2).ahead(()) == ((8, 1), (2, 1), (8, 2), (2, 2))

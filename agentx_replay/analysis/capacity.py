@@ -1,0 +1,312 @@
+"""The most agents a system serves under an objective, read off measured levels.
+
+For each start the worst margin Y of the objective is interpolated linearly in (ln N, Y) between
+neighbouring levels, the lower of which keeps it; the *crossing* Y = 0 is the start's capacity. The
+run's is the geometric mean over starts, with Student's interval (``starts.py``). Nothing is
+extrapolated. Not for: which level to measure (``experiment/capacity.py``).
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from agentx_replay.analysis.early import STOPPED_EARLY
+from agentx_replay.analysis.findings import Kind
+from agentx_replay.analysis.goodput import margin, value_of
+from agentx_replay.analysis.objective import Clause, Objective
+from agentx_replay.analysis.point import Point
+from agentx_replay.analysis.starts import ONE_START, Interval, interval_of, mean_of_starts
+from agentx_replay.results.layout import Measurement
+
+WHOLE_AGENTS = 10
+"""Below so many, two levels that are one apart say all there is: the answer is a whole number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a measured level says of an objective.
+
+    ``margins`` are those of its clauses, None if one is not known. ``stopped_early`` says why its
+    window was closed before its time: then it fails, and no margin is known. ``trouble`` says why
+    nothing can be concluded, and ``client`` that the client is to blame for that.
+    """
+
+    measurement: Measurement
+    margins: tuple[float | None, ...]
+    stopped_early: str | None = None
+    trouble: str | None = None
+    client: bool = False
+
+    @property
+    def worst(self) -> float | None:
+        """The greatest margin; None if the level was stopped early, or cannot be judged."""
+        if self.stopped_early or self.trouble:
+            return None
+        return max(each for each in self.margins if each is not None)
+
+    @property
+    def passes(self) -> bool:
+        worst = self.worst
+        return worst is not None and worst <= 0.0
+
+
+def outcome_of(point: Point, objective: Objective) -> Outcome:
+    """Judge a level. One that is not valid since requests failed or were cut fails; one that is not
+    valid for any other reason is no answer.
+    """
+    of, conduct = point.measurement, point.facts.conduct
+    if conduct.failure_code == STOPPED_EARLY:
+        return Outcome(of, (None,) * len(objective.clauses), conduct.failure)
+    if point.requests is None:
+        return Outcome(of, (), trouble="; ".join(point.texts(Kind.INVALID)))
+    margins = _margins(point, objective)
+    broken = any(
+        each is not None and each > 0.0
+        for clause, each in zip(objective.clauses, margins, strict=True)
+        if clause.metric in ("failed", "cut")
+    )
+    client = any(each.blame == "client" for each in point.findings if each.kind is Kind.INVALID)
+    if not point.valid and (client or not broken):
+        return Outcome(of, margins, trouble="; ".join(point.texts(Kind.INVALID)), client=client)
+    unknown = [c.name for c, each in zip(objective.clauses, margins, strict=True) if each is None]
+    if unknown and not broken:
+        return Outcome(of, margins, trouble=_not_measured(point, objective, unknown[0]))
+    return Outcome(of, margins)
+
+
+def _margins(point: Point, objective: Objective) -> tuple[float | None, ...]:
+    assert point.requests is not None  # noqa: S101 - tells the type checker
+    values = [value_of(clause, point.requests, point.jobs) for clause in objective.clauses]
+    return tuple(
+        None if value is None else margin(clause, value)
+        for clause, value in zip(objective.clauses, values, strict=True)
+    )
+
+
+def _not_measured(point: Point, objective: Objective, name: str) -> str:
+    clause = next(each for each in objective.clauses if each.name == name)
+    if clause.metric == "hit":
+        why = "the server does not report cached tokens"
+    elif clause.metric == "play":
+        why = "no play began and ended in the window"
+    else:
+        count = int(point.requests.well.sum()) if point.requests is not None else 0
+        why = f"{count} responses, and it takes {clause.responses_needed:,}"
+    return f"{name} cannot be measured: {why}"
+
+
+# --- one start -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StartCapacity:
+    """What one start says: its lowest crossing in agents, between ``good``, which keeps the
+    objective, and ``bad``. ``crossing`` is None if no level keeps it (``good`` None), all do
+    (``bad`` None), or no margin is known at one of the two. ``binding`` is the clause with the
+    greatest margin there; ``crossings`` are all of them, by rising concurrency.
+    """
+
+    start: int
+    crossing: float | None
+    good: int | None
+    bad: int | None
+    crossings: tuple[float, ...] = ()
+    binding: int | None = None
+
+
+def bracket(levels: Mapping[int, Outcome]) -> tuple[int, int] | None:
+    """Return the lowest pair of neighbouring levels of which the lower one alone passes."""
+    pairs = pairwise(sorted(levels))
+    return next(((a, b) for a, b in pairs if levels[a].passes and not levels[b].passes), None)
+
+
+def start_capacity(start: int, levels: Mapping[int, Outcome]) -> StartCapacity:
+    """Return what a start says by its ``levels``, at least one, none in trouble."""
+    found = bracket(levels)
+    if found is None:
+        good = max((n for n in levels if levels[n].passes), default=None)
+        lowest = min(levels)
+        if not levels[lowest].passes:
+            return StartCapacity(start, None, None, lowest)
+        return StartCapacity(start, None, good, None)
+    good, bad = found
+    crossings = [
+        _crossing(levels[a], levels[b])
+        for a, b in pairwise(sorted(levels))
+        if levels[a].passes != levels[b].passes
+    ]
+    crossing = _crossing(levels[good], levels[bad])
+    binding = None if crossing is None else _binding(levels[good], levels[bad], crossing)
+    known = tuple(each for each in crossings if each is not None)
+    return StartCapacity(start, crossing, good, bad, known, binding)
+
+
+def _crossing(a: Outcome, b: Outcome) -> float | None:
+    low, high = a.measurement.concurrency, b.measurement.concurrency
+    if high - low == 1 and high <= WHOLE_AGENTS:
+        return float(low if a.passes else high)
+    if a.worst is None or b.worst is None:
+        return None
+    return _zero(low, a.worst, high, b.worst)
+
+
+def _zero(low: int, at_low: float, high: int, at_high: float) -> float:
+    """Return where a line in (ln N, Y) through two levels, one on each side of 0, crosses 0."""
+    return float(low * (high / low) ** (at_low / (at_low - at_high)))
+
+
+def _binding(a: Outcome, b: Outcome, crossing: float) -> int:
+    low, high = a.measurement.concurrency, b.measurement.concurrency
+    share = math.log(crossing / low) / math.log(high / low)
+    at = [
+        -math.inf if x is None or y is None else x + share * (y - x)
+        for x, y in zip(a.margins, b.margins, strict=True)
+    ]
+    if crossing == low or max(at) == -math.inf:  # what breaks first shows at the upper level alone
+        at = [-math.inf if y is None else y for y in b.margins]
+    return at.index(max(at))
+
+
+# --- all starts ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ClauseReach:
+    """A clause at the capacity: its value as a share of its bound, None if it is not known, and
+    where start 1 has it at its bound, None if at no level.
+    """
+
+    clause: Clause
+    share_of_bound: float | None
+    reached_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """The most agents under ``objective``. ``agents`` is None if a start has no crossing; then
+    ``at_least`` is what every start kept, ``below`` what none did, either None if not known.
+
+    ``proven`` is the greatest level that kept the objective in every start that measured it, two or
+    more, ``refuted`` the least that broke it in every one; with how many starts. ``binding`` is the
+    clause that breaks first, ``others`` the rest, nearest to their bounds first. ``trouble`` says
+    which level could not be judged.
+    """
+
+    objective: Objective
+    starts: tuple[StartCapacity, ...]
+    agents: float | None
+    interval: Interval | None
+    no_interval: str | None
+    at_least: int | None
+    below: int | None
+    proven: tuple[int, int] | None
+    refuted: tuple[int, int] | None
+    binding: ClauseReach | None
+    others: tuple[ClauseReach, ...]
+    trouble: Outcome | None
+    outcomes: tuple[Outcome, ...]
+
+    @property
+    def monotone(self) -> bool:
+        return all(len(each.crossings) < 2 for each in self.starts)
+
+    @property
+    def values(self) -> list[float]:
+        """The crossings of the starts; nothing unless every start has one."""
+        found = [each.crossing for each in self.starts if each.crossing is not None]
+        return found if len(found) == len(self.starts) else []
+
+
+def capacity_of(points: Sequence[Point], objective: Objective) -> Capacity:
+    """Return the capacity under an objective, as far as the points of a run say."""
+    return capacity_from([outcome_of(point, objective) for point in points], objective)
+
+
+def capacity_from(outcomes: Sequence[Outcome], objective: Objective) -> Capacity:
+    by_start: dict[int, dict[int, Outcome]] = {}
+    for each in sorted(outcomes, key=lambda x: x.measurement):
+        if each.trouble is None:
+            by_start.setdefault(each.measurement.start, {})[each.measurement.concurrency] = each
+    starts = tuple(start_capacity(start, of) for start, of in sorted(by_start.items()))
+    crossings = [each.crossing for each in starts if each.crossing is not None]
+    whole = bool(starts) and len(crossings) == len(starts)
+    interval = interval_of(crossings) if whole else None
+    reach = _reach(objective, starts, by_start) if whole else []
+    return Capacity(
+        objective=objective,
+        starts=starts,
+        agents=mean_of_starts(crossings) if whole else None,
+        interval=interval,
+        no_interval=ONE_START if whole and interval is None else None,
+        at_least=min(_common([each.good for each in starts]), default=None),
+        below=max(_common([each.bad for each in starts]), default=None),
+        proven=_unanimous(by_start, passes=True),
+        refuted=_unanimous(by_start, passes=False),
+        binding=reach[0] if reach else None,
+        others=tuple(reach[1:]),
+        trouble=next((each for each in outcomes if each.trouble), None),
+        outcomes=tuple(sorted(outcomes, key=lambda x: x.measurement)),
+    )
+
+
+def _common(levels: Sequence[int | None]) -> list[int]:
+    """Return the levels if every start has one."""
+    known = [each for each in levels if each is not None]
+    return known if len(known) == len(levels) else []
+
+
+def _unanimous(
+    by_start: Mapping[int, Mapping[int, Outcome]], *, passes: bool
+) -> tuple[int, int] | None:
+    """Return the level, and how many starts measured it, on which two or more starts agree."""
+    levels = {level for of in by_start.values() for level in of}
+    agreed = {}
+    for level in levels:
+        said = [of[level].passes for of in by_start.values() if level in of]
+        if len(said) > 1 and all(each == passes for each in said):
+            agreed[level] = len(said)
+    if not agreed:
+        return None
+    level = max(agreed) if passes else min(agreed)
+    return level, agreed[level]
+
+
+def _reach(
+    objective: Objective,
+    starts: Sequence[StartCapacity],
+    by_start: Mapping[int, Mapping[int, Outcome]],
+) -> list[ClauseReach]:
+    """Return every clause, the binding one first, then by how near its bound it is."""
+    named = [each.binding for each in starts if each.binding is not None]
+    binding = max(set(named), key=named.count) if named else None
+    found = []
+    for number, clause in enumerate(objective.clauses):
+        at = [_share_at(number, each, by_start[each.start]) for each in starts]
+        known = [each for each in at if each is not None]
+        share = mean_of_starts(known) if known else None
+        found.append(ClauseReach(clause, share, _reached_at(number, by_start[starts[0].start])))
+    order = sorted(
+        range(len(found)), key=lambda n: (n != binding, -(found[n].share_of_bound or 0.0))
+    )
+    return [found[n] for n in order if n == binding or not found[n].clause.implied]
+
+
+def _share_at(number: int, start: StartCapacity, levels: Mapping[int, Outcome]) -> float | None:
+    """Return a clause's value over its bound at a start's crossing."""
+    if start.good is None or start.bad is None or start.crossing is None:
+        return None
+    low, high = levels[start.good].margins[number], levels[start.bad].margins[number]
+    if low is None or high is None:
+        return None
+    share = math.log(start.crossing / start.good) / math.log(start.bad / start.good)
+    return math.exp(low + share * (high - low))
+
+
+def _reached_at(number: int, levels: Mapping[int, Outcome]) -> float | None:
+    """Return where a clause alone passes its bound."""
+    known = [(n, y) for n in sorted(levels) if (y := levels[n].margins[number]) is not None]
+    return next(
+        (_zero(a, at_a, b, at_b) for (a, at_a), (b, at_b) in pairwise(known) if at_a <= 0 < at_b),
+        None,
+    )

@@ -1,0 +1,117 @@
+"""Whether a level that is still being measured clearly fails its objective.
+
+At a quarter, three eighths, half and three quarters of the window, of the responses sent after its
+first eighth (the opening burst is no part of what the level settles to): the share that exceeds a
+percentile's bound, less Student's t times an error that is robust to lanes, the clusters, must be
+over 1.5 times what the percentile allows. A part of a window can refute a level and never prove it.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from agentx_replay.analysis.objective import Clause, Objective, quantity
+from agentx_replay.analysis.responses import Counts
+from agentx_replay.analysis.starts import t_quantile
+from agentx_replay.reason import Reason
+
+STOPPED_EARLY = "stopped-early"
+"""The code of the finding on a level that was stopped so."""
+LOOKS = (0.25, 0.375, 0.5, 0.75)
+"""Shares of the window."""
+SKIPPED = 0.125
+_MARGIN = 1.5
+_MARGIN_OF_FAILED = 2.0
+_LEAST_RESPONSES = 50
+_LEAST_LANES = 10
+_FALSE_ALARM = 0.01
+"""Over all looks of a clause."""
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyRule:
+    """Stops a level that fails every one of the ``objectives``."""
+
+    objectives: tuple[Objective, ...]
+
+    @property
+    def clauses(self) -> tuple[Clause, ...]:
+        """The clauses that a part of a window may refute."""
+        clauses = (clause for objective in self.objectives for clause in objective.clauses)
+        return tuple(dict.fromkeys(clause for clause in clauses if _refutable(clause)))
+
+
+def _refutable(clause: Clause) -> bool:
+    of_responses = clause.metric in ("itl", "full-itl", "ttft", "e2e") and clause.share is not None
+    return of_responses or clause.metric == "failed"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Exceeding:
+    """By lane, shape ``(lanes,)``: responses that have a value of a clause, and how many of them
+    are beyond its bound; of ``failed`` all requests and those that failed.
+    """
+
+    counts: Counts
+    beyond: Counts
+
+
+@dataclass(frozen=True, slots=True)
+class Refuted:
+    """A clause that a level clearly fails: the share beyond its bound, and the share allowed."""
+
+    clause: Clause
+    share: float
+    allowed: float
+    error: float
+
+    def reason(self, look: int) -> Reason:
+        """Return why a level is stopped at a look, counted from 1."""
+        what = (
+            "failed share"
+            if self.clause.metric == "failed"
+            else f"share over {quantity(self.clause.metric, self.clause.bound)}"
+        )
+        return Reason(
+            "stopped-early",
+            f"stopped early: fails {self.clause.name} ({what} {self.share:.2f}, at most "
+            f"{self.allowed:.2g} allowed, look {look} of {len(LOOKS)})",
+        )
+
+
+def refuted(rule: EarlyRule, seen: Mapping[Clause, Exceeding]) -> Refuted | None:
+    """Return a clause that the level fails; None unless it fails one of every objective."""
+    found = [_first_refuted(objective.clauses, seen) for objective in rule.objectives]
+    return found[0] if found and all(found) else None
+
+
+def _first_refuted(clauses: Sequence[Clause], seen: Mapping[Clause, Exceeding]) -> Refuted | None:
+    tests = (refutation(clause, seen[clause]) for clause in clauses if clause in seen)
+    return next((test for test in tests if test is not None), None)
+
+
+def refutation(clause: Clause, of: Exceeding) -> Refuted | None:
+    """Return that a clause fails, None if that is not clear."""
+    some = of.counts > 0
+    counts, beyond = of.counts[some].astype(float), of.beyond[some].astype(float)
+    lanes, total = len(counts), float(counts.sum())
+    if lanes < _LEAST_LANES or total < _LEAST_RESPONSES:
+        return None
+    share = float(beyond.sum()) / total
+    squares = float(((beyond - share * counts) ** 2).sum())
+    error = math.sqrt(lanes / (lanes - 1) * squares) / total
+    t = t_quantile(lanes - 1.0, 1.0 - 2.0 * _FALSE_ALARM / len(LOOKS))
+    allowed = clause.bound if clause.share is None else round(1.0 - clause.share, 9)
+    least = (_MARGIN if clause.share is not None else _MARGIN_OF_FAILED) * allowed
+    return Refuted(clause, share, allowed, error) if share - t * error > least else None
+
+
+def look_due(since_open_s: float, window_s: float, looked: int) -> bool:
+    """Whether the look after so many is due."""
+    return looked < len(LOOKS) and since_open_s >= LOOKS[looked] * window_s
+
+
+def exceeding(lanes: int) -> Exceeding:
+    return Exceeding(np.zeros(lanes, np.int64), np.zeros(lanes, np.int64))

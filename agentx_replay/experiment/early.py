@@ -1,0 +1,96 @@
+"""Looking at a level while it is measured, and stopping it if it clearly fails its objective.
+
+Not for: the rule (``analysis/early.py``); nothing here reaches a record.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from agentx_replay.analysis.early import (
+    SKIPPED,
+    EarlyRule,
+    exceeding,
+    look_due,
+    refuted,
+)
+from agentx_replay.experiment.live_view import live_itls_s
+from agentx_replay.plan.plan import Plan
+from agentx_replay.replay.driver import Replay
+from agentx_replay.replay.ports import Dispatch, Phase, PlayRecord, Recorder, Response, Status
+
+_NS = 1_000_000_000
+
+
+class EarlyWatch:
+    """A recorder that passes everything on, and stops the replay at the first look at which the
+    level clearly fails by ``rule`` (None: never). A look is taken when the first response after its
+    time ends. ``replay`` is set before it runs.
+    """
+
+    def __init__(self, recorder: Recorder, rule: EarlyRule | None, plan: Plan) -> None:
+        self._recorder = recorder
+        self._rule = rule
+        self._window_s = plan.scenario.window_s
+        clauses = rule.clauses if rule is not None else ()
+        self._seen = {clause: exceeding(plan.concurrency) for clause in clauses}
+        self._looked = 0
+        self.replay: Replay | None = None
+
+    def record(self, dispatch: Dispatch, response: Response) -> None:
+        self._recorder.record(dispatch, response)
+        opened_ns = None if self.replay is None else self.replay.opened_ns
+        if self._rule is None or dispatch.phase is not Phase.WINDOW or opened_ns is None:
+            return
+        if response.send_ns - opened_ns >= SKIPPED * self._window_s * _NS:
+            self._count(dispatch.lane, response)
+        self._look((response.end_ns - opened_ns) / _NS)
+
+    def record_play(self, play: PlayRecord) -> None:
+        self._recorder.record_play(play)
+
+    def _count(self, lane: int, response: Response) -> None:
+        well = response.status is Status.OK
+        for clause, seen in self._seen.items():
+            value = float(response.status is Status.FAILED)
+            if clause.share is not None:
+                value = _VALUES[clause.metric](response) if well else np.nan
+            if not np.isnan(value):
+                seen.counts[lane] += 1
+                seen.beyond[lane] += value > (clause.bound if clause.share is not None else 0.0)
+
+    def _look(self, since_open_s: float) -> None:
+        due = False
+        while look_due(since_open_s, self._window_s, self._looked):
+            self._looked, due = self._looked + 1, True
+        found = refuted(self._rule, self._seen) if due and self._rule is not None else None
+        if found is not None and self.replay is not None:
+            self.replay.stop_window(found.reason(self._looked))
+
+
+def _itl_s(response: Response) -> float:
+    return next(iter(live_itls_s([response])), np.nan)
+
+
+def _full_itl_s(response: Response) -> float:
+    later = (response.completion_tokens or 0) - 1
+    if later < 1 or response.first_token_ns is None:
+        return np.nan
+    return (response.end_ns - response.first_token_ns) / later / _NS
+
+
+def _ttft_s(response: Response) -> float:
+    first_ns = response.first_token_ns
+    return np.nan if first_ns is None else (first_ns - response.send_ns) / _NS
+
+
+def _e2e_s(response: Response) -> float:
+    return (response.end_ns - response.send_ns) / _NS
+
+
+_VALUES: dict[str, Callable[[Response], float]] = {
+    "itl": _itl_s,
+    "full-itl": _full_itl_s,
+    "ttft": _ttft_s,
+    "e2e": _e2e_s,
+}

@@ -1,0 +1,68 @@
+"""The look at a level that is still being measured."""
+
+import numpy as np
+import pytest
+
+from agentx_replay.analysis.early import EarlyRule, Exceeding, look_due, refutation, refuted
+from agentx_replay.analysis.objective import Clause, objective_of
+
+
+def clause(text: str) -> Clause:
+    return objective_of(text).clauses[0]
+
+
+def lanes(counts: list[int], beyond: list[int]) -> Exceeding:
+    return Exceeding(np.array(counts), np.array(beyond))
+
+
+ITL = clause("itl:p90<=33ms")
+
+
+@pytest.mark.parametrize(
+    ("of", "fails"),
+    [
+        # All the same in every lane, so without an error: 0.15 is not over 1.5 times 0.1.
+        (lanes([20] * 10, [3] * 10), False),
+        (lanes([20] * 10, [4] * 10), True),
+        # 0.2 on average from 0 and 0.4: e = ±2 of 10, se = √(10/9 · 40)/100 = 0.0667, t of nine
+        # degrees at 0.9975 is 3.690: 0.2 - 0.246 is not over 0.15.
+        (lanes([10] * 10, [0, 4] * 5), False),
+        # 0.6 from 0.4 and 0.8: as far apart, 0.6 - 0.246 is.
+        (lanes([10] * 10, [4, 8] * 5), True),
+        # Too few responses; too few lanes.
+        (lanes([4] * 10, [4] * 10), False),
+        (lanes([20] * 9, [20] * 9), False),
+        (lanes([20] * 9 + [0], [20] * 9 + [0]), False),
+    ],
+)
+def test_a_share_is_refuted_if_it_is_clearly_over_one_and_a_half_times_what_is_allowed(
+    of: Exceeding, fails: bool
+) -> None:
+    assert (refutation(ITL, of) is not None) == fails
+
+
+def test_twice_the_share_of_failures_is_allowed() -> None:
+    failed = clause("failed<=1%")
+    assert refutation(failed, lanes([100] * 10, [2] * 10)) is None
+    assert refutation(failed, lanes([100] * 10, [3] * 10)) is not None
+
+
+def test_a_level_goes_on_while_one_objective_may_hold() -> None:
+    loose, strict = objective_of("a=ttft:p95<=9s"), objective_of("b=itl:p90<=33ms")
+    slow = {strict.clauses[0]: lanes([20] * 10, [20] * 10)}
+    late = {loose.clauses[0]: lanes([20] * 10, [20] * 10)}
+    assert refuted(EarlyRule((loose, strict)), slow) is None
+    found = refuted(EarlyRule((loose, strict)), slow | late)
+    assert found is not None
+    assert (found.clause.name, found.share, found.allowed) == ("ttft:p95", 1.0, 0.05)
+
+
+def test_only_percentiles_of_responses_and_failures_are_looked_at() -> None:
+    rule = EarlyRule((objective_of("itl<=9ms,ttft:mean<=5s,hit>=90%,play<=9m"),))
+    assert [each.name for each in rule.clauses] == ["itl:p90", "failed"]
+
+
+def test_looks_are_due_at_a_quarter_three_eighths_half_and_three_quarters() -> None:
+    at = [look_due(s, 80.0, n) for n, s in ((0, 19.9), (0, 20.0), (1, 29.9), (2, 40.0), (3, 60.0))]
+    assert at == [False, True, False, True, True]
+    assert not look_due(80.0, 80.0, 4)
