@@ -11,7 +11,7 @@ import click
 
 from agentx_replay.cli.options import GroupedCommand, options_of
 from agentx_replay.cli.output import say, say_document, width
-from agentx_replay.cli.values import NamedPath, Seconds, Text, Whole
+from agentx_replay.cli.values import NamedPath, Real, Seconds, Text, Whole
 from agentx_replay.errors import UsageError
 from agentx_replay.results.durable import disk_faults_explained, write_durably
 from agentx_replay.shipped import shipped_directory
@@ -112,6 +112,12 @@ def _agents_apart(session: Session) -> list[tuple[RecordedRequest, ...]]:
 @click.option(
     "--project", type=Text(), metavar="GLOB", help="Keep only logs whose directory matches."
 )
+@click.option(
+    "--assume-speed",
+    type=Real(min=0.1, max=1e6),
+    metavar="TOK/S",
+    help="Give requests without a duration 1 s and their output at this speed.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 def import_(format_and_paths: tuple[str, ...], out: Path, as_json: bool, **filters: Any) -> None:
     """Turn logs of coding agents into a corpus without text: lengths, times and shared prefixes.
@@ -149,6 +155,7 @@ def _wanted(
     since: datetime | None,
     until: datetime | None,
     project: str | None,
+    assume_speed: float | None,
 ) -> "Wanted":
     from agentx_replay.traces.importing.importing import Wanted
 
@@ -158,6 +165,7 @@ def _wanted(
         until_ms=_utc_ms(until),
         project=project,
         most_pause_ms=None if max_gap is None else round(max_gap * 1000),
+        assumed_tokens_per_s=assume_speed,
     )
 
 

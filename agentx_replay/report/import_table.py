@@ -13,10 +13,11 @@ def import_dict(done: Import, out: str) -> dict[str, object]:
         "formats": [{"name": each.name, "tried": each.tried} for each in done.formats],
         **asdict(done.totals),
         "reuse": done.totals.reuse,
-        "facts": dict(done.ledger.facts),
-        "assumed": dict(done.ledger.assumed),
+        "facts": dict(done.notes.facts),
+        "assumed": dict(done.notes.assumed),
         "left_out": dict(done.ledger.left_out),
         "refused": done.ledger.refused,
+        "remarks": done.ledger.remarks,
     }
 
 
@@ -30,7 +31,7 @@ def import_sections(done: Import, out: str) -> list[Section]:
         ("input tokens", f"{totals.input_tokens:,}"),
         ("output tokens", f"{totals.output_tokens:,}"),
         ("reuse within sessions", f"{totals.reuse:.2%} of whole blocks"),
-        *((name, f"{number:,}") for name, number in ledger.facts.items()),
+        *((name, f"{number:,}") for name, number in done.notes.facts.items()),
     ]
     left_out = [
         f"{number:,} × {what}" + (f", first {ledger.places[what]}" if what in ledger.places else "")
@@ -42,7 +43,8 @@ def import_sections(done: Import, out: str) -> list[Section]:
     )
     return [
         Section(f"{out}: {counted(totals.sessions, 'session')} from {formats}", facts=facts),
-        Section("Assumed", reasons=[f"{n:,} × {what}" for what, n in ledger.assumed.items()]),
+        Section("Assumed", reasons=[f"{n:,} × {what}" for what, n in done.notes.assumed.items()]),
+        Section("Mind", reasons=ledger.remarks),
         Section("Left out", reasons=[*left_out, *ledger.refused]),
         Section(
             "Not in such logs",

@@ -18,7 +18,13 @@ from agentx_replay.traces.importing.claude_transcript import (
     read_transcript,
 )
 from agentx_replay.traces.importing.lines import milliseconds, objects
-from agentx_replay.traces.importing.record import ImportedSession, ImportedSubagent, Ledger, Request
+from agentx_replay.traces.importing.record import (
+    ImportedSession,
+    ImportedSubagent,
+    Ledger,
+    Notes,
+    Request,
+)
 from agentx_replay.traces.importing.sharing import (
     Call,
     Conversation,
@@ -107,6 +113,7 @@ class _Session:
     def __init__(self, main: Path, agents: Sequence[Path], seen: set[str], ledger: Ledger) -> None:
         self._file = main
         self._ledger = ledger
+        self._notes = Notes()
         self._main = read_transcript(main, ledger, is_main=not _is_agent(main))
         self._agents = {
             file.name.partition(".jsonl")[0].removeprefix("agent-"): read_transcript(file, ledger)
@@ -143,6 +150,7 @@ class _Session:
             subagents=tuple(sorted(subagents, key=lambda agent: agent.spawn_ms)),
             system_tokens=standing_tokens(calls, main.kinds),
             project=str(self._file.parent),
+            notes=self._notes,
         )
 
     def _find_missing_agents(self) -> None:
@@ -163,9 +171,9 @@ class _Session:
                 transcript.responses.append(last)
             if transcript.responses:
                 self._agents[name] = transcript
-                self._ledger.assume(
+                self._notes.assumed[
                     "subagent without a file: taken from the session's progress lines"
-                )
+                ] += 1
 
     def _drop(self, seen: set[str]) -> None:
         """Leave out what an earlier session holds, and note what this one does."""
@@ -191,12 +199,12 @@ class _Session:
                 at = _held_place(response, calls, place, latest)
                 compacted = at is not None and self._compacted_between(items[at], response)
                 if compacted and items[index - 1] in own:
-                    self._ledger.assume("compaction whose own call is not in the log")
+                    self._notes.assumed["compaction whose own call is not in the log"] += 1
                 latest = index
             elif index and items[index - 1] not in own:
                 at = index - 1
             calls.append(self._call(response, compacted=compacted, parent=at))
-        return conversation(calls, by_cache, self._ledger), calls
+        return conversation(calls, by_cache, self._notes), calls
 
     def _compacted_between(self, before: Response, after: Response) -> bool:
         boundaries_ms = self._main.compactions_ms
@@ -207,7 +215,7 @@ class _Session:
     def _call(
         self, response: Response, *, compacted: bool = False, parent: int | None = None
     ) -> Call:
-        return response.call(self._ledger, compacted=compacted, parent=parent)
+        return response.call(self._notes, compacted=compacted, parent=parent)
 
     def _side_agent(
         self, transcript: Transcript, main: Conversation, main_calls: Sequence[Call]
@@ -217,7 +225,7 @@ class _Session:
         starts_ms = [request.start_ms for request in main.requests]
         at = bisect_right(starts_ms, calls[0].start_ms) - 1
         first = (main.requests[at], by_cache(main_calls[at], calls[0])[0]) if at >= 0 else (None, 0)
-        requests = conversation(calls, by_cache, self._ledger, first).requests
+        requests = conversation(calls, by_cache, self._notes, first).requests
         return ImportedSubagent(requests[0].start_ms, None, "", requests)
 
     def _subagents(self, names: Sequence[str]) -> Iterator[ImportedSubagent]:
@@ -236,7 +244,7 @@ class _Session:
             kind = spawn.kind if spawn else ""
             sibling = siblings.get((kind, calls[0].model))
             shared = min(calls[0].cached_tokens, sibling.input_tokens) if sibling else 0
-            requests = conversation(calls, by_cache, self._ledger, (sibling, shared)).requests
+            requests = conversation(calls, by_cache, self._notes, (sibling, shared)).requests
             siblings.setdefault((kind, calls[0].model), requests[0])
             waits = result is not None and spawn is not None and not result.background
             yield ImportedSubagent(

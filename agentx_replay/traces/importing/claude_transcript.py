@@ -12,9 +12,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agentx_replay.traces.importing.lines import milliseconds, objects, record, records, tokens
+from agentx_replay.traces.importing.lines import (
+    milliseconds,
+    objects,
+    record,
+    records,
+    text,
+    tokens,
+)
 from agentx_replay.traces.importing.names import words_of
-from agentx_replay.traces.importing.record import Ledger
+from agentx_replay.traces.importing.record import Ledger, Notes
 from agentx_replay.traces.importing.sharing import Call
 
 _PER_CHARACTER, _PER_TOOL_CALL, _PER_RESPONSE = 0.31, 32, 31
@@ -27,6 +34,7 @@ _KNOWN_TYPES = words_of(
     "mode permission-mode ai-title custom-title agent-name last-prompt pr-link tag "
     "worktree-state content-replacement"
 )
+LOGGED = "output tokens as logged"
 OUTPUT_ESTIMATED = "output estimated from the characters written"
 
 
@@ -64,11 +72,11 @@ class Response:
         is_placeholder = 2 * self.logged_tokens < estimate
         return (estimate, True) if is_placeholder else (self.logged_tokens, False)
 
-    def call(self, ledger: Ledger, *, compacted: bool, parent: int | None) -> Call:
+    def call(self, notes: Notes, *, compacted: bool, parent: int | None) -> Call:
         output_tokens, is_estimated = self.output_tokens()
-        ledger.facts["output tokens as logged"] += self.logged_tokens
+        notes.facts[LOGGED] += self.logged_tokens
         if is_estimated:
-            ledger.assume(OUTPUT_ESTIMATED)
+            notes.assumed[OUTPUT_ESTIMATED] += 1
         return Call(
             start_ms=self.start_ms,
             end_ms=self.last_ms,
@@ -164,14 +172,14 @@ class Transcript:
                 yield transcript.prompt, transcript
 
     def take(self, place: str, line: dict[str, Any], ledger: Ledger, *, is_main: bool) -> None:
-        kind, uuid, parent = line.get("type"), _text(line, "uuid"), _text(line, "parentUuid")
+        kind, uuid, parent = line.get("type"), text(line, "uuid"), text(line, "parentUuid")
         if is_main and line.get("isSidechain") is True and kind != "progress":
             root = self._sidechain_of.get(parent, uuid)
             self._sidechain_of[uuid] = root
             agent = self._sidechains.setdefault(root, Transcript())
             agent.take(place, line, ledger, is_main=False)
             return
-        held = self._held.get(parent or _text(line, "logicalParentUuid"))
+        held = self._held.get(parent or text(line, "logicalParentUuid"))
         if kind == "assistant":
             held = self._answer(place, line, held, ledger) or held
         elif kind in ("user", "attachment"):
@@ -208,7 +216,7 @@ class Transcript:
         ms = self._instant(place, line, ledger)
         if ms is None:
             return None
-        key = _text(message, "id") or _text(line, "requestId") or _text(line, "uuid")
+        key = text(message, "id") or text(line, "requestId") or text(line, "uuid")
         response = self._by_key.get(key) or self._begin(key, place, ms, message, held)
         if response is None:
             ledger.leave_out("answer without usage")
@@ -217,8 +225,8 @@ class Transcript:
         for block in records(message, "content"):
             if block.get("type") == "tool_use" and block.get("name") in _AGENT_TOOLS:
                 told = record(block, "input")
-                spawn = Spawn(ms, _text(told, "subagent_type"), hash(_text(told, "prompt")))
-                self.spawns[_text(block, "id")] = spawn
+                spawn = Spawn(ms, text(told, "subagent_type"), hash(text(told, "prompt")))
+                self.spawns[text(block, "id")] = spawn
         return response
 
     def _begin(
@@ -237,7 +245,7 @@ class Transcript:
             start_ms=min(max(inputs_ms, default=before_ms), ms),
             first_ms=ms,
             last_ms=ms,
-            model=_text(message, "model"),
+            model=text(message, "model"),
             input_tokens=whole,
             cached_tokens=cached,
             written_tokens=written,
@@ -257,9 +265,9 @@ class Transcript:
         message, found = record(line, "message"), record(line, "toolUseResult")
         if not self.prompt:
             self.prompt = hash(_prompt(message))
-        agent = _text(found, "agentId")
+        agent = text(found, "agentId")
         for block in records(message, "content"):
-            call = _text(block, "tool_use_id")
+            call = text(block, "tool_use_id")
             if block.get("type") == "tool_result" and (agent or call in self.spawns):
                 is_async = found.get("status") == "async_launched" or found.get("isAsync") is True
                 result = AgentResult(call, ms, is_async, record(found, "usage"), place)
@@ -269,7 +277,7 @@ class Transcript:
 
     def _repeat(self, place: str, data: dict[str, Any], ledger: Ledger) -> None:
         if data.get("type") == "agent_progress":
-            agent = self.repeated.setdefault(_text(data, "agentId"), Transcript())
+            agent = self.repeated.setdefault(text(data, "agentId"), Transcript())
             agent.take(place, record(data, "message"), ledger, is_main=False)
 
 
@@ -289,10 +297,10 @@ def _add_line(response: Response, place: str, ms: int, message: dict[str, Any]) 
     if response.is_final:
         return
     for block in records(message, "content"):
-        response.characters += len(_text(block, "text")) + len(_text(block, "thinking"))
+        response.characters += len(text(block, "text")) + len(text(block, "thinking"))
         if block.get("type") == "tool_use":
             told = json.dumps(block.get("input"), ensure_ascii=False)
-            response.characters += len(_text(block, "name")) + len(told)
+            response.characters += len(text(block, "name")) + len(told)
             response.tool_calls += 1
 
 
@@ -311,9 +319,4 @@ def _prompt(message: dict[str, Any]) -> str:
     content = message.get("content")
     if isinstance(content, str):
         return content
-    return "".join(_text(block, "text") for block in records(message, "content"))
-
-
-def _text(values: dict[str, Any], key: str) -> str:
-    value = values.get(key)
-    return value if isinstance(value, str) else ""
+    return "".join(text(block, "text") for block in records(message, "content"))

@@ -7,9 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from agentx_replay.errors import UsageError
+from agentx_replay.traces.importing.block_rows import read_bailian, read_mooncake
 from agentx_replay.traces.importing.claude_code import read_claude_code
-from agentx_replay.traces.importing.lines import LOG_SUFFIXES, objects
+from agentx_replay.traces.importing.codex import read_codex
+from agentx_replay.traces.importing.dynamo import read_dynamo
+from agentx_replay.traces.importing.gateways import read_copilot_azure, read_litellm
+from agentx_replay.traces.importing.lines import LOG_SUFFIXES, objects, record, records, text
+from agentx_replay.traces.importing.otel import read_otel
+from agentx_replay.traces.importing.pi import read_pi
 from agentx_replay.traces.importing.record import ImportedSession, Ledger
+from agentx_replay.traces.importing.tracelab import read_tracelab
 
 AUTO = "auto"
 _LINES_THAT_TELL = 50
@@ -37,9 +44,39 @@ def _claude_folders() -> list[Path]:
     return [Path.home() / ".claude" / "projects", Path.home() / ".config" / "claude" / "projects"]
 
 
+def _codex_folders() -> list[Path]:
+    home = Path(os.environ.get("CODEX_HOME") or Path.home() / ".codex")
+    return [home / "sessions", home / "archived_sessions"]
+
+
+def _has(*keys: str) -> Callable[[dict[str, Any]], bool]:
+    wanted = set(keys)
+    return lambda line: wanted <= line.keys()
+
+
+def _is_copilot(line: dict[str, Any]) -> bool:
+    return any("llm_calls" in turn for turn in records(line, "turns"))
+
+
+def _is_dynamo(line: dict[str, Any]) -> bool:
+    schema = text(record(line, "event"), "schema")
+    return schema.startswith("dynamo.") and ".trace." in schema
+
+
+def _is_codex(line: dict[str, Any]) -> bool:
+    return line.get("type") == "session_meta" and "payload" in line
+
+
 def _is_claude_code(line: dict[str, Any]) -> bool:
     return "sessionId" in line and ("uuid" in line or "type" in line)
 
+
+def _is_pi(line: dict[str, Any]) -> bool:
+    return line.get("type") == "session" and "provider" in line
+
+
+_BLOCK_ROW = ("timestamp", "input_length", "output_length", "hash_ids")
+_NOT_REPORTED = "failed and retried requests"
 
 FORMATS = (
     Format(
@@ -49,6 +86,32 @@ FORMATS = (
         folders=_claude_folders,
         absent="title and topic calls, token counting, web-fetch helpers, hooks' own calls, failed"
         " and retried requests",
+    ),
+    Format("codex", read_codex, _is_codex, folders=_codex_folders, absent=_NOT_REPORTED),
+    Format("bailian", read_bailian, _has("chat_id", *_BLOCK_ROW), tried=False),
+    Format("mooncake", read_mooncake, _has("input_length", "output_length", "hash_ids")),
+    Format(
+        "tracelab",
+        read_tracelab,
+        _has("provider", "round_index", "prefix_tokens"),
+        absent="which session spawned which",
+    ),
+    Format("pi", read_pi, _is_pi, absent=_NOT_REPORTED),
+    Format("copilot-azure", read_copilot_azure, _is_copilot, tried=False),
+    Format("dynamo", read_dynamo, _is_dynamo, tried=False),
+    Format(
+        "otel",
+        read_otel,
+        lambda line: "resourceSpans" in line or "resourceLogs" in line,
+        tried=False,
+        absent="what an agent's turns are, so prompts that grow are taken to go on",
+    ),
+    Format(
+        "litellm",
+        read_litellm,
+        _has("call_type", "startTime"),
+        tried=False,
+        absent="subagents, what an agent's turns are, and what did not pass the gateway",
     ),
 )
 
@@ -143,6 +206,14 @@ def recognised(
 
 def _format_of(file: Path) -> Format | None:
     for _, (_, line) in zip(range(_LINES_THAT_TELL), objects(file, Ledger()), strict=False):
+        if {"requests", "block_size"} <= line.keys():
+            raise UsageError(
+                "import-already-trace",
+                f"{file} is a trace already",
+                "give it to --traces as it is",
+            )
+        if {"traceId", "usageDetails"} <= line.keys():
+            named("langfuse")
         for each in FORMATS:
             if each.shows(line):
                 return each

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentx_replay.errors import UsageError
+from agentx_replay.traces.importing.block_rows import with_durations
 from agentx_replay.traces.importing.formats import (
     AUTO,
     FORMATS,
@@ -15,7 +16,7 @@ from agentx_replay.traces.importing.formats import (
     named,
     recognised,
 )
-from agentx_replay.traces.importing.record import ImportedSession, Ledger
+from agentx_replay.traces.importing.record import ImportedSession, Ledger, Notes
 from agentx_replay.traces.importing.splitting import split_at_pauses
 from agentx_replay.traces.importing.writer import Totals, Writer
 
@@ -24,15 +25,20 @@ _SALT_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which sessions an import keeps. Instants are ms since 1970; ``most_pause_ms`` splits."""
+    """Which sessions an import keeps. Instants are ms since 1970; ``most_pause_ms`` splits.
+
+    ``assumed_tokens_per_s`` gives requests without a duration one.
+    """
 
     least_requests: int = 1
     since_ms: int | None = None
     until_ms: int | None = None
     project: str | None = None
     most_pause_ms: int | None = None
+    assumed_tokens_per_s: float | None = None
 
     def keeps(self, session: ImportedSession, ledger: Ledger) -> bool:
+        """Whether a session is kept; one that is not is counted."""
         start_ms = session.requests[0].start_ms
         if self.since_ms is not None and start_ms < self.since_ms:
             ledger.leave_out("session before --since")
@@ -65,6 +71,10 @@ class Import:
         return [each for each in FORMATS if each.name in self.files]
 
     @property
+    def notes(self) -> Notes:
+        return self.writer.notes
+
+    @property
     def totals(self) -> Totals:
         return self.writer.totals
 
@@ -75,7 +85,8 @@ class Import:
         """Yield each session as a line. Raises ``UsageError`` if there is none."""
         for each in self.formats:
             for session in each.read(self.files[each.name], self.ledger):
-                yield from self._written(split_at_pauses(session, self.wanted.most_pause_ms))
+                timed = with_durations(session, self.wanted.assumed_tokens_per_s)
+                yield from self._written(split_at_pauses(timed, self.wanted.most_pause_ms))
         if not self.totals.sessions:
             raise UsageError(
                 "import-without-session",

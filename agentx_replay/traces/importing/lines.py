@@ -5,10 +5,10 @@ longer than ``MOST_LINE_BYTES``.
 """
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import orjson
 
@@ -21,6 +21,8 @@ MOST_LINE_BYTES = 64 * 2**20
 """A pasted image makes a line of some MB; nothing that a log holds needs more."""
 
 LOG_SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".json", ".ndjson")
+
+_Row = TypeVar("_Row")
 
 CUT_OFF = "last line cut off"
 NOT_JSON = "line that is not a JSON object"
@@ -65,6 +67,21 @@ def _pass_over_line(stream: BinaryIO, ledger: Ledger) -> None:
             return
 
 
+def rows(
+    files: Sequence[Path], ledger: Ledger, read: Callable[[str, dict[str, Any]], _Row | None]
+) -> Iterator[_Row]:
+    """Yield what ``read`` makes of every object of files; one that it refuses is left out."""
+    for file in files:
+        for place, value in objects(file, ledger):
+            try:
+                row = read(place, value)
+            except UsageError as error:
+                ledger.leave_out("row with a field that cannot be read", error.what)
+                continue
+            if row is not None:
+                yield row
+
+
 def milliseconds(text: object) -> int | None:
     """Return an ISO 8601 instant in ms since 1970, None for anything else."""
     if not isinstance(text, str):
@@ -81,12 +98,17 @@ def tokens(values: dict[str, Any], key: str, place: str) -> int:
     if value is None:
         return 0
     if type(value) is not int or not 0 <= value <= MOST_TOKENS:
-        raise UsageError(
-            "import-count-malformed",
-            f"{place}: {key} is {shown(value)}, not a number of tokens",
-            "its session is left out; correct the file and import it again",
-        )
+        raise bad_field(place, key, value, "a number of tokens")
     return value
+
+
+def bad_field(place: str, key: str, value: object, wanted: str) -> UsageError:
+    """Return the error for a field whose value is not what its format has there."""
+    return UsageError(
+        "import-field-malformed",
+        f"{place}: {key} is {shown(value)}, not {wanted}",
+        "correct the file and import it again",
+    )
 
 
 def record(values: dict[str, Any], key: str) -> dict[str, Any]:
@@ -99,3 +121,9 @@ def records(values: dict[str, Any], key: str) -> list[dict[str, Any]]:
     """Return the objects of the list under ``key``, empty if there is none."""
     value = values.get(key)
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def text(values: dict[str, Any], key: str) -> str:
+    """Return the string under ``key``, empty if there is none."""
+    value = values.get(key)
+    return value if isinstance(value, str) else ""

@@ -1,4 +1,4 @@
-"""What every importer makes of a log: sessions of requests, and a ledger of what was assumed.
+"""What every importer makes of a log: sessions of requests, what it assumed and left out.
 
 Instants are whole milliseconds since 1970. Names, ids and paths of the log are still in these
 values; ``writer.py`` is the only way out, and it writes none of them.
@@ -42,6 +42,18 @@ class ImportedSubagent:
     requests: tuple[Request, ...]
 
 
+@dataclass(slots=True)
+class Notes:
+    """What was assumed of a session, by what it is, and ``facts``: sums its format is asked for."""
+
+    assumed: Counter[str] = field(default_factory=Counter)
+    facts: Counter[str] = field(default_factory=Counter)
+
+    def add(self, other: Notes) -> None:
+        self.assumed.update(other.assumed)
+        self.facts.update(other.facts)
+
+
 @dataclass(frozen=True, slots=True)
 class ImportedSession:
     """One session of a log. ``name`` is its id there, ``project`` the path of its file."""
@@ -52,6 +64,7 @@ class ImportedSession:
     block_tokens: int = BLOCK_TOKENS
     system_tokens: int = 0
     project: str = ""
+    notes: Notes = field(default_factory=Notes)
 
     def all_requests(self) -> list[Request]:
         """Return every request, the main agent's first."""
@@ -60,23 +73,19 @@ class ImportedSession:
 
 @dataclass(slots=True)
 class Ledger:
-    """What an import assumed, left out and met, by what it is; the only state of an import.
+    """What an import left out, by what it is.
 
-    ``facts`` are sums that a format prints about itself, such as tokens the server had cached.
     ``places`` has the first place of each thing left out. ``refused`` has a sentence for each
-    session or file that could not be used at all. ``read_bytes`` is called with the
+    session or file that could not be used at all, ``remarks`` what must be said of the whole.
+    ``read_bytes`` is called with the
     size of every piece of input as it is read.
     """
 
     read_bytes: Callable[[int], object] = lambda _: None
-    assumed: Counter[str] = field(default_factory=Counter)
     left_out: Counter[str] = field(default_factory=Counter)
-    facts: Counter[str] = field(default_factory=Counter)
     places: dict[str, str] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
-
-    def assume(self, what: str, times: int = 1) -> None:
-        self.assumed[what] += times
+    remarks: list[str] = field(default_factory=list)
 
     def leave_out(self, what: str, place: str = "") -> None:
         self.left_out[what] += 1

@@ -8,7 +8,7 @@ turns decides (``by_turns``). Measured on 876 and 487 transitions of real logs.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from agentx_replay.traces.importing.record import Ledger, Request
+from agentx_replay.traces.importing.record import Notes, Request
 
 _SHORT_CACHE_MS = 300_000
 _LONG_CACHE_MS = 3_600_000
@@ -96,7 +96,7 @@ class Conversation:
 
 
 def conversation(
-    calls: Sequence[Call], rule: Rule, ledger: Ledger, first: tuple[Request | None, int] = (None, 0)
+    calls: Sequence[Call], rule: Rule, notes: Notes, first: tuple[Request | None, int] = (None, 0)
 ) -> Conversation:
     """Return the calls of one stream, in its order, as requests.
 
@@ -105,7 +105,7 @@ def conversation(
     """
     requests: list[Request] = []
     kinds: list[str] = []
-    ordered = in_order(calls, ledger)
+    ordered = in_order(calls, notes)
     for index, call in enumerate(ordered):
         (parent, shared), kind = first, FIRST
         if index:
@@ -114,7 +114,7 @@ def conversation(
         requests.append(_request(call, parent, shared))
         kinds.append(kind)
         if kind in _ASSUMED:
-            ledger.assume(_ASSUMED[kind])
+            notes.assumed[_ASSUMED[kind]] += 1
     return Conversation(tuple(requests), tuple(kinds))
 
 
@@ -125,13 +125,13 @@ def _request(call: Call, parent: Request | None, shared_tokens: int) -> Request:
     )  # fmt: skip
 
 
-def in_order(calls: Sequence[Call], ledger: Ledger) -> list[Call]:
+def in_order(calls: Sequence[Call], notes: Notes) -> list[Call]:
     """Return calls none of which starts before the one ahead, nor ends before it starts."""
     ordered: list[Call] = []
     for call in calls:
         start_ms = call.start_ms
         if ordered and start_ms < ordered[-1].start_ms:
-            ledger.assume(OUT_OF_ORDER)
+            notes.assumed[OUT_OF_ORDER] += 1
             start_ms = ordered[-1].start_ms
         end_ms = None if call.end_ms is None else max(call.end_ms, start_ms)
         if (start_ms, end_ms) != (call.start_ms, call.end_ms):

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 
-from agentx_replay.traces.importing.record import ImportedSession
+from agentx_replay.traces.importing.record import ImportedSession, Notes
 
 
 def split_at_pauses(
@@ -24,6 +24,7 @@ def split_at_pauses(
             session,
             name=f"{session.name} {number}" if number else session.name,
             requests=requests,
+            notes=Notes() if number else session.notes,
             subagents=tuple(
                 agent for agent in session.subagents if low <= agent.requests[0].start_ms < high
             ),

@@ -20,6 +20,7 @@ from agentx_replay.traces.importing.record import (
     ImportedSession,
     ImportedSubagent,
     Ledger,
+    Notes,
     Request,
 )
 
@@ -59,6 +60,7 @@ class Writer:
 
     def __init__(self, salt: bytes, ledger: Ledger) -> None:
         self.totals = Totals()
+        self.notes = Notes()
         self._salt = salt
         self._ledger = ledger
         self._models: dict[str, str] = {}
@@ -103,6 +105,7 @@ class Writer:
         totals.subagents += len(session.subagents)
         totals.input_tokens += sum(request.input_tokens for request in requests)
         totals.output_tokens += sum(request.output_tokens for request in requests)
+        self.notes.add(session.notes)
         totals.blocks += minted.blocks
         totals.known_blocks += minted.blocks - minted.size
 

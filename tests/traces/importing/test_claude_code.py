@@ -19,6 +19,7 @@ from claude_logs import (
 )
 
 from agentx_replay.traces.importing.claude_code import read_claude_code
+from agentx_replay.traces.importing.claude_transcript import LOGGED
 from agentx_replay.traces.importing.record import ImportedSession, Ledger, Request
 
 
@@ -91,7 +92,7 @@ def test_a_session_with_two_subagents_an_expiry_a_rebuild_and_a_compaction(tmp_p
         told(12.4),
         answer(100, "b1", usage(0, 8_000, 900, fresh=3)),
     )
-    (session,), ledger = imported(main)
+    (session,), _ = imported(main)
     assert rows(session.requests) == [
         (0, 5, 16_400, 200, 0),
         (7, 5, 17_000, 300, 16_398),
@@ -107,7 +108,7 @@ def test_a_session_with_two_subagents_an_expiry_a_rebuild_and_a_compaction(tmp_p
     assert rows(background.requests) == [(12.4, 87.6, 8_003, 900, 0)]
     assert (background.join_ms, background.kind) == (None, "Plan")
     assert session.system_tokens == 10_000
-    assert ledger.facts == {"output tokens as logged": 200 + 300 + 500 + 100 + 50 + 60 + 3 + 900}
+    assert session.notes.facts == {LOGGED: 200 + 300 + 500 + 100 + 50 + 60 + 3 + 900}
 
 
 def test_lines_of_one_response_are_one_request_wherever_they_stand(tmp_path: Path) -> None:
@@ -192,13 +193,13 @@ def test_the_call_that_writes_a_summary_stands_in_the_main_list(tmp_path: Path) 
     )
     summary = answer(28, "k", usage(9_000, 40, 700))
     write_log(tmp_path / "s" / "subagents" / "agent-acompact-1.jsonl", told(10), summary)
-    (session,), ledger = imported(main)
+    (session,), _ = imported(main)
     assert rows(session.requests) == [
         (0, 2, 9_002, 100, 0),
         (10, 18, 9_042, 700, 9_000),
         (30, 3, 5_002, 100, 3_000),
     ]
-    assert not ledger.assumed
+    assert not session.notes.assumed
 
 
 def test_a_second_agent_of_a_type_and_model_shares_the_standing_prompt_of_the_first(
@@ -224,7 +225,7 @@ def test_a_subagent_whose_file_is_gone_is_read_from_what_the_session_repeats(
     tmp_path: Path,
 ) -> None:
     repeated = {"type": "agent_progress", "agentId": "a"}
-    session, ledger = session_of(
+    session, _ = session_of(
         tmp_path,
         told(0),
         answer(1, "m", usage(0, 500), tool_use("c", "Agent", subagent_type="Plan", prompt="p")),
@@ -235,7 +236,7 @@ def test_a_subagent_whose_file_is_gone_is_read_from_what_the_session_repeats(
     )
     (agent,) = session.subagents
     assert rows(agent.requests) == [(2, 3, 802, 40, 0), (6, 3, 902, 70, 800)]
-    assert sum(ledger.assumed.values()) == 1
+    assert sum(session.notes.assumed.values()) == 1
 
 
 def test_agents_of_the_oldest_versions_are_lines_of_the_session(tmp_path: Path) -> None:
@@ -284,7 +285,7 @@ def test_after_a_rewind_a_prompt_goes_on_from_the_last_request_that_it_holds(
 
 
 def test_a_clock_that_goes_backwards_is_held_at_the_start_ahead(tmp_path: Path) -> None:
-    session, ledger = session_of(
+    session, _ = session_of(
         tmp_path,
         told(10),
         answer(12, "m1", usage(0, 1_000)),
@@ -292,4 +293,4 @@ def test_a_clock_that_goes_backwards_is_held_at_the_start_ahead(tmp_path: Path) 
         answer(7, "m2", usage(1_000, 50)),
     )
     assert rows(session.requests) == [(10, 2, 1_002, 100, 0), (10, 0, 1_052, 100, 1_000)]
-    assert ledger.assumed == {"starts before the request ahead (moved to its start)": 1}
+    assert session.notes.assumed == {"starts before the request ahead (moved to its start)": 1}

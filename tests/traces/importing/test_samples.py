@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from agentx_replay.traces.importing import codex
 from agentx_replay.traces.importing.formats import named
 from agentx_replay.traces.importing.importing import Import, Wanted, prepare
 from agentx_replay.traces.importing.record import Ledger
@@ -13,6 +14,12 @@ SAMPLES = Path(__file__).resolve().parents[3] / ".." / "shared" / "imports"
 
 COMPACTION, EXPIRED = "claude-2.1.39-compaction-2-subagents", "claude-2.1.39-expired-cache"
 SMALL = "claude-2.1.38-small/projects/-data-project"
+CODEX = "codex-0.104-desktop/sessions/2026/02/23/rollout-2026-02-23T"
+FIRST = "1e657637-d8bf-ae1d-9fb1-ba327b08d859.jsonl"
+SECOND = "915d9778-b7ce-8e54-9640-43e5201d452e.jsonl"
+THIRD = "f94f828c-50b1-7300-a56a-84889f5bfcba.jsonl"
+CONVERSATION = "mooncake/conversation_first_600.jsonl"
+SYNTHETIC = "mooncake/synthetic_first_300.jsonl"
 
 pytestmark = pytest.mark.skipif(not SAMPLES.is_dir(), reason="needs ../shared/imports")
 
@@ -44,7 +51,7 @@ def test_claude_code(
     done, lines = imported("claude-code", SAMPLES / sample)
     totals = done.totals
     assert (totals.requests, totals.input_tokens) == (sum(requests), input_tokens)
-    assert (totals.output_tokens, done.ledger.facts["output tokens as logged"]) == (
+    assert (totals.output_tokens, done.notes.facts["output tokens as logged"]) == (
         output_tokens,
         logged,
     )
@@ -69,6 +76,73 @@ def test_the_worked_claude_code_sessions() -> None:
     assert (done.totals.sessions, done.totals.requests) == (2, 10)
     assert (done.totals.input_tokens, done.totals.output_tokens) == (148_906, 2_655)
     assert [counted_by_the_reader([each]) for each in lines] == [(1_254, 2_050), (0, 273)]
+
+
+@pytest.mark.parametrize(
+    ("sample", "requests", "input_tokens", "output_tokens", "cached", "known", "blocks", "resent"),
+    [
+        (f"{CODEX}11-40-23-{FIRST}", 81, 7_204_025, 36_075, 6_836_352, 108_110, 112_522, 80),
+        (f"{CODEX}19-34-25-{SECOND}", 6, 298_373, 1_123, 238_848, 3_668, 4_659, 5),
+        (f"{CODEX}12-19-38-{THIRD}", 1, 34_469, 431, 3_456, 0, 538, 0),
+        ("codex-0.114-segment", 9, 95_819, 1_912, 79_488, 1_268, 1_493, 0),
+    ],
+)
+def test_codex(
+    sample: str,
+    requests: int,
+    input_tokens: int,
+    output_tokens: int,
+    cached: int,
+    known: int,
+    blocks: int,
+    resent: int,
+) -> None:
+    done, lines = imported("codex", SAMPLES / sample)
+    totals, facts = done.totals, done.notes.facts
+    assert (totals.requests, totals.input_tokens) == (requests, input_tokens)
+    assert (totals.output_tokens, facts[codex.REPORTED]) == (output_tokens, cached)
+    assert facts[codex.REEMITTED] == resent
+    assert facts[codex.RATE_LIMITS] == ("0.104" in sample)
+    assert counted_by_the_reader(lines) == (known, blocks)
+
+
+def test_the_worked_codex_threads() -> None:
+    done, lines = imported("codex", SAMPLES / "synthetic-codex")
+    assert (done.totals.sessions, done.totals.requests, done.totals.subagents) == (2, 5, 1)
+    assert (done.totals.input_tokens, done.totals.output_tokens) == (60_300, 1_240)
+    assert [counted_by_the_reader([each]) for each in lines] == [(374, 722), (0, 218)]
+
+
+@pytest.mark.parametrize(
+    ("name", "sample", "sessions", "requests", "input_tokens", "output_tokens", "known", "blocks"),
+    [
+        ("mooncake", CONVERSATION, 460, 600, 8_293_542, 214_274, 1_974, 15_895),
+        ("mooncake", SYNTHETIC, 294, 300, 3_853_165, 57_331, 71, 7_421),
+        ("tracelab", "tracelab", 2, 19, 514_012, 11_335, 6_995, 8_022),
+        ("pi", "pi", 1, 439, 47_526_750, 83_156, 679_599, 742_379),
+        ("bailian", "synthetic-bailian", 3, 6, 503, 74, 14, 29),
+        ("copilot-azure", "synthetic-copilot-azure", 1, 2, 13_200, 150, 96, 205),
+        ("dynamo", "synthetic-dynamo", 1, 3, 630, 60, 4, 9),
+        ("litellm", "synthetic-litellm", 2, 4, 11_400, 250, 100, 176),
+        ("otel", "synthetic-otel", 1, 4, 20_000, 650, 165, 311),
+    ],
+)  # fmt: skip
+def test_other_formats(
+    name: str,
+    sample: str,
+    sessions: int,
+    requests: int,
+    input_tokens: int,
+    output_tokens: int,
+    known: int,
+    blocks: int,
+) -> None:
+    done, lines = imported("auto", SAMPLES / sample)
+    totals = done.totals
+    assert [each.name for each in done.formats] == [name]
+    assert (totals.sessions, totals.requests) == (sessions, requests)
+    assert (totals.input_tokens, totals.output_tokens) == (input_tokens, output_tokens)
+    assert counted_by_the_reader(lines) == (known, blocks)
 
 
 def counted_by_the_reader(lines: list[bytes]) -> tuple[int, int]:

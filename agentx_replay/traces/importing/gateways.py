@@ -1,0 +1,188 @@
+"""Logs of servers' front ends that count tokens and tell sessions apart: LiteLLM's spend logs, and
+the public trace of GitHub Copilot's coding agent.
+
+Written by their published schemas; no real file was read. The texts that they may hold are not.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from agentx_replay.errors import UsageError
+from agentx_replay.traces.importing.lines import (
+    bad_field,
+    milliseconds,
+    objects,
+    record,
+    records,
+    rows,
+    text,
+    tokens,
+)
+from agentx_replay.traces.importing.record import ImportedSession, Ledger, Notes, Request
+from agentx_replay.traces.importing.sharing import Call, by_turns, conversation, in_order
+
+_COMPLETIONS = (
+    "completion", "acompletion", "text_completion", "atext_completion", "anthropic_messages",
+    "responses", "aresponses", "generate_content", "agenerate_content",
+)  # fmt: skip
+_END_USER = "session told by end_user alone: its calls may be of several tasks"
+
+_Segments = tuple[tuple[str, str, int], ...]
+"""The type, role and length in tokens of each part of a prompt."""
+
+
+def read_litellm(files: Sequence[Path], ledger: Ledger) -> Iterator[ImportedSession]:
+    """Yield the sessions of spend logs: by session id, else by trace, else by end user."""
+    by_session: dict[tuple[str, bool], list[Call]] = defaultdict(list)
+    for key, call in rows(files, ledger, lambda place, row: _litellm_row(place, row, ledger)):
+        by_session[key].append(call)
+    for (name, by_user), calls in sorted(
+        by_session.items(), key=lambda of: min(call.start_ms for call in of[1])
+    ):
+        notes = Notes()
+        if by_user:
+            notes.assumed[_END_USER] += 1
+        calls.sort(key=lambda call: call.start_ms)
+        requests = conversation(calls, by_turns, notes).requests
+        yield ImportedSession(name=name, requests=requests, notes=notes)
+
+
+def _litellm_row(
+    place: str, row: dict[str, Any], ledger: Ledger
+) -> tuple[tuple[str, bool], Call] | None:
+    if row.get("status") not in (None, "success"):
+        ledger.leave_out("failed call")
+        return None
+    if row.get("call_type") not in _COMPLETIONS:
+        ledger.leave_out("call that is no completion")
+        return None
+    usage = record(record(row, "metadata"), "usage_object")
+    cached = tokens(record(usage, "prompt_tokens_details"), "cached_tokens", place)
+    prompt = tokens(row, "prompt_tokens", place)
+    if not prompt:
+        return None
+    session = text(row, "litellm_session_id") or text(row, "trace_id")
+    call = Call(
+        start_ms=_instant(place, row, "startTime"),
+        end_ms=_instant(place, row, "endTime"),
+        # Some versions leave Anthropic's cached tokens out of the prompt's.
+        input_tokens=prompt + cached if cached > prompt else prompt,
+        output_tokens=tokens(row, "completion_tokens", place),
+        model=text(row, "model"),
+        cached_tokens=cached,
+    )
+    return (session or text(row, "end_user"), not session), call
+
+
+def _instant(place: str, row: dict[str, Any], key: str) -> int:
+    value = row.get(key)
+    if isinstance(value, int | float):
+        return round(value * 1000)
+    if (ms := milliseconds(value)) is None:
+        raise bad_field(place, key, value, "an instant")
+    return ms
+
+
+def read_copilot_azure(files: Sequence[Path], ledger: Ledger) -> Iterator[ImportedSession]:
+    """Yield the sessions of shards: a line each, with turns of calls."""
+    for file in files:
+        sessions: list[tuple[str, list[tuple[Call, _Segments]]]] = []
+        for place, line in objects(file, ledger):
+            try:
+                calls = list(_copilot_calls(place, line, ledger))
+            except UsageError as error:
+                ledger.refused.append(error.what)
+                continue
+            if calls:
+                sessions.append((text(line, "session_id") or place, calls))
+        are_ends = _timestamps_are_ends([[call for call, _ in calls] for _, calls in sessions])
+        for name, calls in sessions:
+            notes = Notes()
+            requests = _copilot_requests(calls, notes, are_ends=are_ends)
+            yield ImportedSession(name=name, requests=requests, notes=notes)
+
+
+def _copilot_calls(
+    place: str, line: dict[str, Any], ledger: Ledger
+) -> Iterator[tuple[Call, _Segments]]:
+    """Yield the calls of a session as if timestamps were starts, with the parts of each prompt."""
+    for turn in records(line, "turns"):
+        for call in records(turn, "llm_calls"):
+            if call.get("result") != "Success":
+                ledger.leave_out("failed call")
+                continue
+            counts = record(call, "tokens")
+            start_ms = _instant(place, call, "timestamp")
+            duration = call.get("duration_ms")
+            duration_ms = round(duration) if isinstance(duration, int | float) else 0
+            prompt = tokens(counts, "prompt", place)
+            if prompt:
+                yield (
+                    Call(
+                        start_ms=start_ms,
+                        end_ms=start_ms + duration_ms,
+                        input_tokens=prompt,
+                        output_tokens=tokens(counts, "completion", place),
+                        model=text(call, "model"),
+                        cached_tokens=tokens(counts, "cached", place),
+                    ),
+                    tuple(
+                        (text(part, "type"), text(part, "role"), tokens(part, "token_len", place))
+                        for part in records(call, "message_metadata")
+                    ),
+                )
+
+
+def _timestamps_are_ends(sessions: Sequence[Sequence[Call]]) -> bool:
+    """Whether calls overlap less if their timestamps are ends: the schema does not say."""
+    as_starts = as_ends = 0
+    for calls in sessions:
+        for before, after in pairwise(sorted(calls, key=lambda call: call.start_ms)):
+            as_starts += after.start_ms < (before.end_ms or 0)
+            as_ends += after.start_ms - _duration_ms(after) < before.start_ms
+    return as_ends < as_starts
+
+
+def _duration_ms(call: Call) -> int:
+    return (call.end_ms or call.start_ms) - call.start_ms
+
+
+def _copilot_requests(
+    calls: Sequence[tuple[Call, _Segments]], notes: Notes, *, are_ends: bool
+) -> tuple[Request, ...]:
+    ordered = sorted(calls, key=lambda each: each[0].start_ms)
+    segments = [parts for _, parts in ordered]
+    timed = in_order([_shifted(call) if are_ends else call for call, _ in ordered], notes)
+    requests: list[Request] = []
+    for index, call in enumerate(timed):
+        before = requests[-1] if requests else None
+        shared = 0
+        if before is not None:
+            same = max(_same_tokens(segments[index - 1], segments[index], call), call.cached_tokens)
+            shared = min(same, before.input_tokens, call.input_tokens)
+        requests.append(
+            Request(
+                call.start_ms, call.end_ms, call.input_tokens, call.output_tokens, call.model,
+                before, shared,
+            )
+        )  # fmt: skip
+    return tuple(requests)
+
+
+def _shifted(call: Call) -> Call:
+    return replace(call, start_ms=call.start_ms - _duration_ms(call), end_ms=call.start_ms)
+
+
+def _same_tokens(before: _Segments, parts: _Segments, call: Call) -> int:
+    """Return the tokens of the parts that both prompts begin with, in the server's own count."""
+    same = 0
+    for one, other in zip(before, parts, strict=False):
+        if one != other:
+            break
+        same += other[2]
+    whole = sum(part[2] for part in parts)
+    return same * call.input_tokens // whole if whole else 0

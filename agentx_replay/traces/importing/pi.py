@@ -1,0 +1,57 @@
+"""pi's sessions: one file each, with the true start and end of every call."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from agentx_replay.errors import UsageError
+from agentx_replay.traces.importing.lines import milliseconds, objects, record, text, tokens
+from agentx_replay.traces.importing.record import ImportedSession, Ledger, Notes
+from agentx_replay.traces.importing.sharing import Call, by_cache, conversation, standing_tokens
+
+
+def read_pi(files: Sequence[Path], ledger: Ledger) -> Iterator[ImportedSession]:
+    for file in files:
+        try:
+            calls = list(_calls(file, ledger))
+        except UsageError as error:
+            ledger.refused.append(error.what)
+            continue
+        if calls:
+            notes = Notes()
+            main = conversation(calls, by_cache, notes)
+            yield ImportedSession(
+                name=file.name,
+                requests=main.requests,
+                system_tokens=standing_tokens(calls, main.kinds),
+                project=str(file.parent),
+                notes=notes,
+            )
+
+
+def _calls(file: Path, ledger: Ledger) -> Iterator[Call]:
+    compacted = False
+    for place, line in objects(file, ledger):
+        compacted |= line.get("type") == "compaction"
+        message = record(line, "message")
+        usage = record(message, "usage")
+        if message.get("role") != "assistant":
+            continue
+        read, written = tokens(usage, "cacheRead", place), tokens(usage, "cacheWrite", place)
+        whole = tokens(usage, "input", place) + read + written
+        start_ms, end_ms = message.get("timestamp"), milliseconds(line.get("timestamp"))
+        if not whole:
+            ledger.leave_out("answer without usage (aborted)")
+        elif type(start_ms) is not int:
+            ledger.leave_out("line without a timestamp", place)
+        else:
+            yield Call(
+                start_ms=start_ms,
+                end_ms=end_ms,
+                input_tokens=whole,
+                output_tokens=tokens(usage, "output", place),
+                model=text(message, "model"),
+                cached_tokens=read,
+                written_tokens=written,
+                compacted=compacted,
+            )
+            compacted = False
