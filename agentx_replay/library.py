@@ -1,7 +1,7 @@
 """The library: measure a server, read a run, compare runs. The command line is built on it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from agentx_replay.errors import UsageError
@@ -36,9 +36,10 @@ def measure(settings: Settings, screen: Screen, levels: LevelSource | None = Non
     with open_target(settings) as target:
         if not settings.anyway:
             _refuse_unfit(target)
-        sweep = Sweep(settings, target, levels or _search(settings))
+        for warning in target.warnings:
+            screen.say(warning.text)
+        sweep = _sweep(settings, target, screen, levels)
         for line in (
-            *(warning.text for warning in target.warnings),
             *sweep.calibration.lines(),
             *sweep_lines(
                 sweep.corpus,
@@ -53,6 +54,21 @@ def measure(settings: Settings, screen: Screen, levels: LevelSource | None = Non
             screen.say(line)
         points = (*sweep.kept_points, *sweep.run(screen))
         return Measured(points, sweep.interrupted)
+
+
+def _sweep(settings: Settings, target: Target, screen: Screen, levels: LevelSource | None) -> Sweep:
+    """Return the sweep of ``levels``, or of those that the settings name, search or have found."""
+    levels = levels or _search(settings)
+    if levels is not None or not settings.bracket:
+        return Sweep(settings, target, levels)
+    from agentx_replay.experiment.auto import Bracketing, found_levels
+
+    prepared = None
+    if not settings.concurrency:
+        found, prepared = found_levels(settings, target, screen)
+        settings = replace(settings, concurrency=found)
+    levels = Bracketing(settings.concurrency, settings.starts, settings.at)
+    return Sweep(settings, target, levels, prepared)
 
 
 def _refuse_unfit(target: Target) -> None:

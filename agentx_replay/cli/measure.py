@@ -48,11 +48,14 @@ def sweep(**options: Any) -> None:
 
     \b
     agentx-replay sweep
+    agentx-replay sweep --url http://localhost:8000 --gpus 8
     agentx-replay sweep --url http://localhost:8000 --concurrency 1,2,4,8,16 --gpus 8
     """
     if options["resume"]:
         base = _to_resume(options["out"])
-    elif _given().keys() & {"url", "concurrency", "scenario", "override"}:
+    elif "url" in _given():
+        base = Settings(concurrency=(), bracket=True)
+    elif _given().keys() & {"concurrency", "like", "scenario", "override"}:
         base = Settings()
     else:
         base = Settings(scenario=load_scenario(_DEMO))
@@ -99,6 +102,7 @@ def _settings(base: Settings) -> Settings:
             "to change a rule write RULE=VALUE after it",
         )
     changes = {name: value for name, value in given.items() if name in _SETTINGS}
+    changes |= _levels(base, given)
     if {"system", "fact"} & given.keys():
         from agentx_replay.cli.system import facts_of_run
 
@@ -112,6 +116,28 @@ def _settings(base: Settings) -> Settings:
         command=redacted_command(sys.argv[1:]),
         accept_differences=ALONE in override,
     )
+
+
+def _levels(base: Settings, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of levels that were given: named, found by probes or another run's."""
+    named = given.get("concurrency")
+    if "like" in given:
+        if named is not None:
+            raise UsageError(
+                "like-with-concurrency",
+                "--like takes the levels of a run, and --concurrency names others",
+                "leave one of them out",
+            )
+        named = tuple(read_sweep(given["like"])["levels"])
+    if named is None:
+        return {}
+    if base.resume and not named:
+        raise UsageError(
+            "auto-with-resume",
+            "--resume goes on with the levels of the run, and --concurrency auto finds others",
+            "leave --concurrency out, or name the levels to add",
+        )
+    return {"concurrency": named, "bracket": not named}
 
 
 def _measure(settings: Settings, options: dict[str, Any]) -> None:

@@ -27,6 +27,8 @@ from agentx_replay.errors import UsageError, shown
 from agentx_replay.given_files import read_given
 from agentx_replay.scenario import MOST_TOML_BYTES, parsed_toml, rule_names
 
+_MOST_COLUMNS = 26
+"""Of an option's name; what is told of it stands on the right, or below a longer name."""
 ALONE = ""
 """What ``--override`` without a value gives."""
 
@@ -100,8 +102,11 @@ _TABLE = {
     "What is replayed": (
         _row("run", "-c", "--concurrency", type=Levels(single=True), default="8", metavar="N",
              show_default=True, help="Sessions alive at all times."),
-        _row("sweep", "-c", "--concurrency", **_LEVELS,
-             help="Levels, run in this order. Default: 2,8,24."),
+        _row("sweep", "-c", "--concurrency", type=Levels(auto=True), metavar="N,N,…",
+             help="Levels in this order, or auto: find those between which --at lies. "
+             "Default: auto with --url, else 2,8,24."),
+        _row("sweep", "--like", type=NamedPath(path_type=Path), metavar="RUN",
+             help="Take the levels of another run."),
         _row("plan", "-c", "--concurrency", **_LEVELS, default="8", show_default=True,
              help="Levels, each planned on its own."),
         _row(_PLAN, "--traces", type=NamedPath(path_type=Path), metavar="PATH",
@@ -110,7 +115,7 @@ _TABLE = {
         _row("sweep", "--scenario", **_SCENARIO, help=f"{_SCENARIOS}, "
              "and demo without --url, --concurrency and --override."),
         _row(_PLAN, "--window", type=Seconds(0.001), metavar="DURATION",
-             help="Measure for so long, as --override window_s does: 60s, 5m, 1h."),
+             help="Measured time of a level, as in 60s or 1h."),
         _row(_PLAN, "--override", **_MANY, is_flag=False, flag_value=ALONE, metavar="RULE=VALUE",
              help="Change one rule; recorded, not comparable any more. Bare: let --resume go on "
              f"although something has changed. Rules: {', '.join(rule_names())}."),
@@ -119,8 +124,8 @@ _TABLE = {
         _row("plan", "--max-context", **_TOKENS,
              help="Leave out sessions that need more. Default: none."),
         _row(_PLAN, "--max-context-policy", type=click.Choice(["session", "request"]),
-             default="session", show_default=True,
-             help="Leave out whole sessions, or single requests."),
+             default="session", metavar="WHAT",
+             help="Leave out each session or request that needs more. Default: session."),
         _row(_PLAN, "--keep-one-of-duplicates", **_FLAG,
              help="Replay only one of each group of near-duplicate sessions."),
         _row("run sweep plan stats", "--skip-bad", **_FLAG,
@@ -140,22 +145,22 @@ _TABLE = {
              help="A server to look at; repeatable. Default: none."),
         _row(_SERVER, "--model", type=Text(), metavar="NAME",
              help="Default: the one the server lists."),
-        _row(_ASKED, "--api-key-env", default="OPENAI_API_KEY", show_default=True, metavar="NAME",
-             help="Environment variable that holds the API key."),
+        _row(_ASKED, "--api-key-env", default="OPENAI_API_KEY", metavar="NAME",
+             help="Variable of the API key. Default: OPENAI_API_KEY."),
         _row(_SERVER, "--endpoint", type=click.Choice(["chat", "completions"]), default="chat",
-             show_default=True, help="The API to ask. Completions get token ids where the server "
-             "takes them."),
+             metavar="API", help="chat or completions. Default: chat."),
         _row(_ASKED, "--header", **_MANY, metavar="NAME:VALUE", help="Send a header along."),
         _row(_SERVER, "--body", metavar="JSON", help="Add to every body; null leaves a field out."),
         _row(_RUN, "--session-headers", **_FLAG, help="Name each session in headers, for routers."),
         _row(_ASKED, "--ca-file", **_FILE, help="Trust this certificate authority."),
         _row(_ASKED, "--insecure", **_FLAG, help="Accept any certificate."),
         _row(_RUN, "--keepalive", type=Seconds(), metavar="DURATION",
-             help="Close connections idle longer than this, as in 4s."),
+             help="Close connections idle for this long, as in 4s."),
         _row(_RUN, "--timeout", type=Seconds(), metavar="DURATION",
-             help="Give up on a response after this long (at least 6h). Default: never."),
+             help="Give up on a response, after 6h at least. Default: never."),
         _row(_SERVER, "--timestamps", type=click.Choice(["auto", "kernel", "process"]),
-             default="auto", help="Who timestamps arrivals. Default: auto."),
+             default="auto", metavar="WHO",
+             help="kernel or process. Default: auto."),
         _row(f"{_RUN} system", "--metrics-url", **_MANY, metavar="URL",
              help="Metrics page to record. Default: the server's."),
         _row(_RUN, "--anyway", **_FLAG, help="Measure even if no run can be valid."),
@@ -192,8 +197,8 @@ _TABLE = {
         _row("sweep", "--resume", **_FLAG, help="Go on with the run in --out, by its options."),
         _row("sweep", "--again", **_FLAG,
              help="With --resume: measure complete levels that are not valid again."),
-        _row(_RUN, "--workers", type=Workers(), default="auto", show_default=True, metavar="N",
-             help="Processes to play a level. Auto: one for 128 sessions, a core left free."),
+        _row(_RUN, "--workers", type=Workers(), default="auto", metavar="N",
+             help="Processes. Default: auto, one for 128 sessions."),
         _row(_RUN, "--at", default="30,50,150", show_default=True, **_SPEEDS,
              help=f"{_AT}."),
         _row("report", "--at", **_SPEEDS, help=f"{_AT}. Default: as the run was asked for."),
@@ -239,7 +244,7 @@ class GroupedCommand(click.Command):
         for title, options in sections:
             records = [each.get_help_record(ctx) for each in options]
             with formatter.section(title):
-                formatter.write_dl([record for record in records if record is not None])
+                formatter.write_dl([each for each in records if each is not None], _MOST_COLUMNS)
 
 
 def _read(path: Path) -> Mapping[str, Any]:

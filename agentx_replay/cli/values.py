@@ -155,16 +155,21 @@ class Text(click.types.StringParamType):
 
 
 class Levels(click.ParamType[tuple[int, ...]]):
-    """Concurrency levels: whole numbers from 1, separated by commas."""
+    """Concurrency levels: whole numbers from 1, separated by commas; ``auto``, if it may be, is
+    none.
+    """
 
     name = "levels"
     plain, listed = (int, str), (int,)
     wanted = "a whole number or a list of whole numbers"
 
-    def __init__(self, *, single: bool = False) -> None:
+    def __init__(self, *, single: bool = False, auto: bool = False) -> None:
         self._single = single
+        self._auto = auto
 
     def convert(self, value: Any, _: _Parameter, ctx: _Context) -> tuple[int, ...]:
+        if self._auto and value == "auto":
+            return ()
         numbers = [whole_number(part) for part in _parts(value)]
         found = tuple(level for level in numbers if level is not None and 1 <= level <= MOST_LANES)
         if not found or len(found) < len(numbers):

@@ -92,7 +92,7 @@ def resumed(earlier: Earlier, now: Mapping[str, Any], *, accept: bool) -> dict[s
             "alone to mix them on record",
         )
     before = earlier.document
-    begun = {key: before[key] for key in ("command", "started_unix_s") if key in before}
+    begun = {key: before[key] for key in ("command", "started_unix_s", "probes") if key in before}
     kept = {str(point.measurement) for point in earlier.complete}
     plans = {name: plan for name, plan in now["plans"].items() if name not in kept}
     again = {"command": now["command"], "unix_s": now["started_unix_s"], "differences": found}

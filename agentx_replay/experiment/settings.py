@@ -38,7 +38,9 @@ class Settings:
     what was typed. ``anyway`` measures a server on which no run can be valid. ``slo`` are
     objectives as typed; ``search`` looks for the capacity under them. ``resume`` goes on with the
     run in ``out``, with ``accept_differences`` even as another experiment; ``again`` measures what
-    is complete and not valid once more. ``at`` are the speeds that its report is read off at.
+    is complete and not valid once more. ``at`` are the speeds that its report is read off at; with
+    ``bracket`` the sweep adds levels until they lie between two, and finds all of its levels if
+    ``concurrency`` is empty.
     """
 
     traces: Path = field(default_factory=partial(shipped_directory, "traces"))
@@ -74,6 +76,7 @@ class Settings:
     live_history: bool = False
     workers: int | None = None
     at: tuple[float, ...] = (30.0, 50.0, 150.0)
+    bracket: bool = False
     anyway: bool = False
     note: str | None = None
     tag: tuple[str, ...] = ()

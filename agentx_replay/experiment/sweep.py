@@ -13,7 +13,7 @@ import os
 import platform
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from agentx_replay import __version__
@@ -27,7 +27,7 @@ from agentx_replay.experiment.resumption import Earlier, earlier_run, resumed
 from agentx_replay.experiment.settings import Screen, Settings, Target
 from agentx_replay.plan.plan import GraphLibrary, Plan
 from agentx_replay.plan.selection import Selection
-from agentx_replay.prompts.calibration import as_document, summary_document
+from agentx_replay.prompts.calibration import Calibration, as_document, summary_document
 from agentx_replay.results.layout import Measurement, point_directory
 from agentx_replay.results.run_directory import PointStatus, RunDirectory
 from agentx_replay.results.schema import REQUESTS
@@ -47,6 +47,18 @@ _NO_SERVER = {
 """What it was that was measured, by the kind of a target that is no server."""
 
 
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What a sweep need not prepare again: its sessions and calibration, as sweeps of other rules
+    and levels have them. ``probes`` are those that found its levels, as they are put on record.
+    """
+
+    corpus: Corpus
+    selection: Selection
+    calibration: Calibration
+    probes: tuple[Mapping[str, Any], ...] = ()
+
+
 class Sweep:
     """Prepares on construction (corpus, plans, directory), then runs level by level.
 
@@ -56,13 +68,20 @@ class Sweep:
     """
 
     def __init__(
-        self, settings: Settings, target: Target, levels: LevelSource | None = None
+        self,
+        settings: Settings,
+        target: Target,
+        levels: LevelSource | None = None,
+        prepared: Prepared | None = None,
     ) -> None:
         self.interrupted = False
         self._settings = settings
         self._target = target
         self._source = settings.source(target.max_context)
-        self.corpus, self.selection = self._source.read()
+        if prepared is None:
+            self.corpus, self.selection = self._source.read()
+        else:
+            self.corpus, self.selection = prepared.corpus, prepared.selection
         self._levels = levels or FixedLevels(settings.concurrency, settings.starts)
         self._library = GraphLibrary(self.selection, settings.scenario)
         earlier = earlier_run(settings.out) if settings.resume else None
@@ -74,12 +93,14 @@ class Sweep:
             settings.out, resume=settings.resume, secrets=target.secrets
         )
         document = self._document()
+        if prepared is not None and prepared.probes:
+            document["probes"] = prepared.probes
         accept = settings.accept_differences
         if earlier is not None:
             # Before it is calibrated, which takes seconds: its cost is compared below.
             before = {"calibration": earlier.document.get("calibration", {})}
             resumed(earlier, document | before, accept=accept)
-        self.calibration = calibration_for(settings, target)
+        self.calibration = prepared.calibration if prepared else calibration_for(settings, target)
         self._prompting = prompting_of(self.calibration, settings, target)
         document["calibration"] = summary_document(self.calibration)
         if earlier is not None:
@@ -87,6 +108,10 @@ class Sweep:
         self._run.write_calibration(as_document(self.calibration))
         self._run.write_sweep(document)
         self._on_record = document
+
+    @property
+    def prepared(self) -> Prepared:
+        return Prepared(self.corpus, self.selection, self.calibration)
 
     @property
     def kept(self) -> list[Measurement]:

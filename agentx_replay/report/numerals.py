@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from agentx_replay.analysis.ladder import level_toward
 from agentx_replay.results.layout import Measurement
 from agentx_replay.wording import counted
 
@@ -123,25 +124,15 @@ def target_line(value: "TargetValue", unit: str) -> str:
     return f"{target_text(value)}{named}, {target_note(value)}"
 
 
-_LADDER = sorted({1, *(2**n for n in range(1, 14)), *(3 * 2**n for n in range(12))})
-"""Levels that two systems are likely to share: 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, …"""
-
-
 def to_add(value: "TargetValue") -> str:
-    """Which level comes next on the way to a target that none reaches: the speed of one agent
-    falls at most as fast as their number rises, so that no nearer level can reach it.
-    """
+    """Which level comes next on the way to a target that none reaches."""
     nearest = value.nearest
     if nearest is None:
         return "try other levels"
-    about = nearest.concurrency * nearest.interactivity / value.target
-    if value.every_level_is == "faster":
-        above = [each for each in _LADDER if each >= about and each > nearest.concurrency]
-        return f"try {agents(above[:1])}" if above else "try more agents"
-    below = [each for each in _LADDER if each <= about and each < nearest.concurrency]
-    if below:
-        return f"try {agents(below[-1:])}"
-    return "no fewer agents can be" if nearest.concurrency == 1 else f"try {agents([1])}"
+    level = level_toward(nearest.concurrency, nearest.interactivity, value.target)
+    if level is not None:
+        return f"try {agents([level])}"
+    return "try more agents" if value.every_level_is == "faster" else "no fewer agents can be"
 
 
 def between(levels: Sequence[int]) -> str:
