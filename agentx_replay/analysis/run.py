@@ -129,6 +129,8 @@ def read_run(
             found.append(_against_told(point, facts))
         except UsageError as error:
             refused[measurement_of(each.directory) or each.measurement] = error
+    for point in found:
+        _refuse_other_gpus(point, facts)
     if not found:
         raise next(iter(refused.values()))
     why = {of: f"{error.what}; {error.what_to_do}" for of, error in refused.items()}
@@ -140,6 +142,16 @@ def _read(stored: StoredPoint, known: Point | None) -> Point:
     if known is None:
         return stored_point(stored)
     return known if known.stored is not None else replace(known, stored=stored)
+
+
+def _refuse_other_gpus(point: Point, facts: System) -> None:
+    if point.facts.gpus is not None and facts.get("gpus") not in (None, point.facts.gpus):
+        raise UsageError(
+            "gpus-not-as-measured",
+            f"the run was measured with --gpus {point.facts.gpus}, and the facts say gpus = "
+            f"{facts.get('gpus')}",
+            "correct the facts, or measure it again",
+        )
 
 
 def _against_told(point: Point, facts: System) -> Point:

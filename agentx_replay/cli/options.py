@@ -169,9 +169,10 @@ _TABLE = {
              help="Total GPUs, for per-GPU throughput."),
     ),
     "The system": (
-        _row(_RUN, "--system", **_FILE, help="Facts of the system and its price, as TOML."),
-        _row(_RUN, "--fact", **_MANY, metavar="KEY=VALUE", help="One fact, as --fact hw=b300; "
-             "repeatable."),
+        _row(f"{_RUN} report", "--system", **_FILE,
+             help="Facts of the system and its price, as TOML."),
+        _row(f"{_RUN} report", "--fact", **_MANY, metavar="KEY=VALUE",
+             help="One fact, as --fact hw=b300; repeatable."),
     ),
     "Prompts": (
         _row(_RUN, "--tokenizer", **_FILE, help="Take one-token words from a tokenizer.json."),

@@ -12,10 +12,12 @@ import click
 from agentx_replay.analysis.point import Point
 from agentx_replay.cli.options import GroupedCommand, options_of
 from agentx_replay.cli.output import say, say_document, say_styled, width
+from agentx_replay.cli.system import given_system
 from agentx_replay.cli.values import NamedPath
 from agentx_replay.errors import UsageError
 from agentx_replay.experiment.late_fidelity import with_late_fidelity
 from agentx_replay.report.rebuild import Report
+from agentx_replay.results.system_facts import System
 from agentx_replay.wording import wrapped
 
 Form = Literal["brief", "full", "csv", "json"]
@@ -31,17 +33,20 @@ def report(
     full: bool,
     as_csv: bool,
     as_json: bool,
+    system: Path | None,
+    fact: tuple[str, ...],
 ) -> None:
     """Print the points and the curve of the run in DIRECTORY and rebuild its HTML page.
 
-    The run may be going on, or have been cut short.
+    The run may be going on, or have been cut short. Facts of the system win over those on record.
 
     \b
     agentx-replay report results/NAME
     agentx-replay report results/NAME --at 40,80
     """
     form: Form = "json" if as_json else "csv" if as_csv else "full" if full else "brief"
-    found = show(directory, at or (), form)
+    given = given_system(system, fact)
+    found = show(directory, at or (), form, system=given)
     sys.exit(0 if found.sound else 1)
 
 
@@ -50,13 +55,15 @@ def show(
     at: tuple[float, ...],
     form: Form,
     known: Sequence[Point] = (),
+    system: System | None = None,
 ) -> Report:
     """Print a run's report, then write its page: a disk that refuses takes nothing off the screen.
 
-    Points ``known`` already are not computed again. Raises ``UsageError`` where the directory holds
+    Points ``known`` already are not computed again, facts of ``system`` win over those on record.
+    Raises ``UsageError`` where the directory holds
     no run, or its page cannot be written.
     """
-    found = Report.of(directory, at, known)
+    found = Report.of(directory, at, known, system)
     run, without_fidelity = with_late_fidelity(found.run)
     found = replace(found, run=run)
     if form == "json":

@@ -1,13 +1,10 @@
-"""What a run's record says of it: what was measured, and the questions every result must answer."""
+"""What a run's record says of it: what was measured, under which load."""
 
 import time
 from collections.abc import Mapping
 from typing import Any
 
-from agentx_replay.analysis.curve import Curve
 from agentx_replay.analysis.run import Run
-from agentx_replay.report.numerals import share
-from agentx_replay.report.run_sections import uncertainty
 from agentx_replay.report.tables import Section
 from agentx_replay.wording import counted
 
@@ -19,8 +16,8 @@ _LIVE_HISTORY = (
 )
 
 
-def disclosure_section(run: Run, curve: Curve) -> Section:
-    """Return what latency, a token, a unit, the load and the origin of the numbers are."""
+def disclosure_section(run: Run) -> Section:
+    """Return what load the numbers are of, and on which client they came about."""
     sweep = run.sweep
     corpus, scenario = part_of(sweep, "corpus"), part_of(sweep, "scenario")
     played = "; ".join(f"{each.name}: {each.sessions_played}" for each in run.points)
@@ -30,10 +27,6 @@ def disclosure_section(run: Run, curve: Curve) -> Section:
     return Section(
         "Disclosure",
         facts=[
-            ("What is latency here?", f"{_LATENCY} {uncertainty([curve])}"),
-            ("What is a token here?", _TOKENS),
-            ("Cache hit, measured / with an unlimited cache, %", _hits(run)),
-            ("Per what?", _unit(run)),
             ("Corpus", in_words({**corpus, "played": _length(corpus.get("played"))})),
             ("Sessions played in the window, at least in part", played),
             ("Scenario", f"{scenario.get('name', 'unknown')} ({scenario.get('fingerprint', '?')})"),
@@ -45,7 +38,6 @@ def disclosure_section(run: Run, curve: Curve) -> Section:
             ("Begun", started(run, "%Y-%m-%d %H:%M:%S UTC") or "unknown"),
             ("Client", in_words({**part_of(sweep, "host"), **part_of(sweep, "versions")})),
             ("Command", f"agentx-replay {told}"),
-            ("Who measured?", "That is for whoever shows this page to say."),
         ],
     )
 
@@ -56,33 +48,6 @@ def _own_words(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
     told = [settings.get("note"), *(tags if isinstance(tags, list) else [])]
     texts = [each for each in told if isinstance(each, str)]
     return [("Note", ", ".join(texts))] if texts else []
-
-
-_LATENCY = (
-    "P90 over responses of the mean gap between a response's tokens, first token excluded, "
-    "linear interpolation between ranks. Interactivity is its inverse. Token ITL, over all "
-    "tokens, is shown beside it and never mixed with it."
-)
-_TOKENS = (
-    "Input and output tokens of responses that ended well, as the server counts them, reused input "
-    "included. The tables give the same without reused input, and output alone."
-)
-
-
-def _hits(run: Run) -> str:
-    hits = [
-        f"{point.name}: {share(point.summary.cache_hit)} / "
-        f"{share(point.summary.cache_hit_theoretical)}"
-        for point in run.points
-        if point.summary is not None
-    ]
-    return "; ".join(hits) or "no level was measured"
-
-
-def _unit(run: Run) -> str:
-    if run.gpus is None:
-        return "Per system: no GPU count was given (--gpus). No price, no power was given."
-    return f"Per GPU, of {run.gpus}. No price and no power enter this page."
 
 
 def _length(value: Any) -> Any:

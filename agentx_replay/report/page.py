@@ -42,6 +42,7 @@ from agentx_replay.report.run_sections import (
     unmeasured_lines,
     warned_at,
 )
+from agentx_replay.report.system_section import system_sections
 from agentx_replay.report.tables import Section
 from agentx_replay.wording import counted
 
@@ -101,7 +102,8 @@ def page(run: Run, curve: Curve) -> str:
             speculation_section([(level, found.speculation) for level, found in shown]),
             *evidence_sections(run),
             sensitivity_section(run, curve),
-            disclosure_section(run, curve),
+            *system_sections(run, curve),
+            disclosure_section(run),
         ],
     )
 

@@ -25,10 +25,12 @@ from agentx_replay.report.run_sections import (
     unmeasured,
     unmeasured_lines,
 )
+from agentx_replay.report.system_section import questions_json, system_sections
 from agentx_replay.report.tables import Section, csv_text, sections_text
 from agentx_replay.results.durable import disk_faults_explained, write_bytes_durably
 from agentx_replay.results.layout import report_file
 from agentx_replay.results.run_directory import RunDirectory
+from agentx_replay.results.system_facts import System
 from agentx_replay.wording import wrapped
 
 
@@ -40,11 +42,17 @@ class Report:
     curve: Curve
 
     @classmethod
-    def of(cls, path: Path, targets: Sequence[float], known: Sequence[Point] = ()) -> "Report":
-        """Read a run directory, but for points ``known`` already. Raises ``UsageError`` where it is
-        none or holds no point.
+    def of(
+        cls,
+        path: Path,
+        targets: Sequence[float],
+        known: Sequence[Point] = (),
+        system: System | None = None,
+    ) -> "Report":
+        """Read a run directory, but for points ``known`` already, with facts of the ``system`` in
+        place of those on record. Raises ``UsageError`` where it is none or holds no point.
         """
-        run = read_run(path, known=known)
+        run = read_run(path, known=known, system=system)
         return cls(run, curve_of(run, targets))
 
     @property
@@ -73,7 +81,8 @@ class Report:
             *evidence_sections(run),
             lanes_section(run),
             sensitivity_section(run, curve),
-            disclosure_section(run, curve),
+            *system_sections(run, curve),
+            disclosure_section(run),
         ]
         missing = [part for line in unmeasured_lines(run) for part in wrapped(line, width)]
         missing += go_on_lines(run)
@@ -94,6 +103,8 @@ class Report:
                 of._asdict() | {"why": why} for of, why in unmeasured(self.run).items()
             ],
             "curve": curve_json(self.curve),
+            "system": self.run.system.document(),
+            "questions": questions_json(self.run),
             "page": str(report_file(self.run.path)),
         }
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 from command_line import SHORT, finished, refusal
+from golden_files import Goldens
+from made_runs import Level, make_run
 
 from agentx_replay.results.run_directory import read_sweep
 from agentx_replay.results.system_facts import system_of
@@ -108,3 +110,30 @@ def test_what_the_server_tells_otherwise_is_a_warning(tmp_path: Path, small_trac
     done = finished(*run, "--window", "1s", *SHORT, "--fact", "model=other", "--json")
     codes = [each["code"] for each in json.loads(done.stdout)["findings"]]
     assert codes.count("facts-contradicted") == 1
+
+
+def test_facts_given_to_a_report_win_over_those_on_record(tmp_path: Path) -> None:
+    kept = {"hw": "b300", "tp": 4}
+    run = make_run(tmp_path / "r", [Level(4, 50.0, 100.0)], gpus=None, system=kept)
+    found = json.loads(
+        finished("report", run, "--fact", "tp=8", "--fact", "gpus=8", "--json").stdout
+    )
+    assert found["system"] == {"hw": "b300", "tp": 8, "gpus": 8}
+    assert found["points"][0]["gpus"] == 8
+    assert read_sweep(run)["system"] == kept
+    measured = make_run(tmp_path / "m", [Level(4, 50.0, 100.0)], gpus=8)
+    assert "[gpus-not-as-measured]" in refusal("report", measured, "--fact", "gpus=16")
+
+
+def test_a_whole_report_shows_the_facts_and_what_is_not_given(
+    tmp_path: Path, goldens: Goldens
+) -> None:
+    system = {
+        "hw": "mi355x", "image": "vllm:1", "launch": "x -tp 8", "precision": "fp4",
+        "price": {"usd_per_gpu_hour": 1.5, "kind": "cost: owned", "date": "2026-10-09"},
+        "level": [{"concurrency": [48, 70], "draft_tokens": 0}],
+    }  # fmt: skip
+    run = make_run(tmp_path / "r", [Level(4, 50.0, 100.0)], system=system)
+    blocks = finished("report", run, "--full").stdout.split("\n\n")
+    shown = [each for each in blocks if each.startswith(("The system", "Five questions"))]
+    goldens.check_text("words/system", "\n\n".join(shown) + "\n")
