@@ -3,6 +3,8 @@
 import asyncio
 import base64
 import itertools
+import json
+import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator
@@ -11,13 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import aiohttp
-
 CHROMIUM = shutil.which("chromium")
 _FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
-    "--hide-scrollbars", "--remote-debugging-port=0",
+    "--hide-scrollbars", "--remote-debugging-pipe",
 )  # fmt: skip
 _START_S = 30.0
 
@@ -26,7 +26,9 @@ _START_S = 30.0
 class Browser:
     """One tab: what it was told to do, and what it said meanwhile."""
 
-    socket: aiohttp.ClientWebSocketResponse
+    reader: asyncio.StreamReader
+    write_to: int
+    session: dict[str, str] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
     _loaded: asyncio.Event = field(default_factory=asyncio.Event)
@@ -37,12 +39,13 @@ class Browser:
         number = next(self._numbers)
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._answers[number] = answer
-        await self.socket.send_json({"id": number, "method": method, "params": parameters})
+        order = {"id": number, "method": method, "params": parameters, **self.session}
+        os.write(self.write_to, json.dumps(order).encode() + b"\0")
         return await answer
 
     async def listen(self) -> None:
-        async for message in self.socket:
-            said = message.json()
+        while message := await self.reader.readuntil(b"\0"):
+            said = json.loads(message[:-1])
             if "id" in said:
                 answer = self._answers.pop(said["id"])
                 if "error" in said:
@@ -73,6 +76,8 @@ class Browser:
         )  # fmt: skip
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         await self.call("Emulation.setEmulatedMedia", features=[scheme])
+        self.errors.clear()
+        self.requests.clear()
         self._loaded.clear()
         await self.call("Page.navigate", url=path.resolve().as_uri())
         await self._loaded.wait()
@@ -90,44 +95,56 @@ class Browser:
 
 @asynccontextmanager
 async def browser() -> AsyncIterator[Browser]:
-    """A tab in a Chromium of its own, gone with the context."""
+    """A tab in a Chromium of its own, gone with the context. Both talk over a pair of pipes."""
     assert CHROMIUM is not None
+    theirs_in, our_out = os.pipe()
+    our_in, theirs_out = os.pipe()
+
+    def in_their_places() -> None:
+        os.dup2(theirs_in, 3)
+        os.dup2(theirs_out, 4)
+
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         process = await asyncio.create_subprocess_exec(
             CHROMIUM, *_FLAGS, f"--user-data-dir={profile}", "about:blank",
-            stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL, preexec_fn=in_their_places, pass_fds=(3, 4),
         )  # fmt: skip
+        os.close(theirs_in)
+        os.close(theirs_out)
         try:
-            port = await asyncio.wait_for(_port(process), _START_S)
-            async with aiohttp.ClientSession() as session, _tab(session, port) as tab:
+            async with _tab(our_in, our_out) as tab:
                 yield tab
         finally:
-            process.terminate()
-            await process.communicate()
-
-
-async def _port(process: asyncio.subprocess.Process) -> int:
-    """Return the port that Chromium says it listens on."""
-    assert process.stderr is not None
-    async for line in process.stderr:
-        _, found, address = line.decode().partition("DevTools listening on ws://127.0.0.1:")
-        if found:
-            return int(address.partition("/")[0])
-    raise RuntimeError("chromium ended before it listened")
+            os.close(our_out)
+            with suppress(ProcessLookupError):
+                process.terminate()
+            await process.wait()
 
 
 @asynccontextmanager
-async def _tab(session: aiohttp.ClientSession, port: int) -> AsyncIterator[Browser]:
-    async with session.get(f"http://127.0.0.1:{port}/json/list") as answer:
-        pages = [each for each in await answer.json() if each["type"] == "page"]
-    async with session.ws_connect(pages[0]["webSocketDebuggerUrl"], max_msg_size=0) as socket:
-        tab = Browser(socket)
-        listening = asyncio.create_task(tab.listen())
-        try:
-            for domain in ("Page", "Runtime", "Log", "Network"):
-                await tab.call(f"{domain}.enable")
-            yield tab
-        finally:
-            listening.cancel()
-            with suppress(asyncio.CancelledError):
-                await listening
+async def _tab(our_in: int, our_out: int) -> AsyncIterator[Browser]:
+    reader = asyncio.StreamReader(limit=1 << 26)
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(our_in, "rb")
+    )
+    tab = Browser(reader, our_out)
+    listening = asyncio.create_task(tab.listen())
+    try:
+        async with asyncio.timeout(_START_S):
+            pages: list[dict[str, Any]] = []
+            while not pages:
+                targets = (await tab.call("Target.getTargets"))["targetInfos"]
+                pages = [target for target in targets if target["type"] == "page"]
+        attached = await tab.call(
+            "Target.attachToTarget", targetId=pages[0]["targetId"], flatten=True
+        )
+        tab.session = {"sessionId": attached["sessionId"]}
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            await tab.call(f"{domain}.enable")
+        yield tab
+    finally:
+        listening.cancel()
+        with suppress(asyncio.CancelledError):
+            await listening
+        transport.close()

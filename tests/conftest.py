@@ -1,8 +1,9 @@
 """What tests of every room share."""
 
+import gc
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -26,6 +27,26 @@ _SHARED = Path(__file__).resolve().parents[1].parent / "shared"
 def pytest_xdist_auto_num_workers() -> int:
     """Two more than there are cores: a third of the time a test waits for a server or a window."""
     return len(os.sched_getaffinity(0)) + 2
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without looking for garbage: what is loaded stays, and would be walked each time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what waits for processes and windows, so that no worker is alone with it at last.
+
+    A file stays whole in one worker, and its fixtures of the module are made once.
+    """
+    first = ("faults", "cli", "experiment", "report")
+    items.sort(key=lambda item: item.path.parent.name not in first)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

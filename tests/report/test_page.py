@@ -2,13 +2,14 @@
 
 import asyncio
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 from xml.etree import ElementTree
 
 import pytest
-from chromium import CHROMIUM, browser
+from chromium import CHROMIUM, Browser, browser
 from golden_files import Goldens, text_of_page
 from made_runs import Level, make_run, write_instrument
 from record_cases import SECOND, server_rows, write_rows
@@ -238,10 +239,15 @@ STARTS = tuple(
 )
 
 
-def test_a_latencys_lines_are_all_in_its_legend_and_bear_a_levels_name_once(
-    tmp_path: Path,
-) -> None:
-    html = Report.of(make_run(tmp_path / "r", STARTS), (50.0,)).write().read_text()
+@pytest.fixture(scope="module")
+def starts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of three starts of three levels."""
+    run = make_run(tmp_path_factory.mktemp("starts") / "run", STARTS)
+    return Report.of(run, (50.0,)).write()
+
+
+def test_a_latencys_lines_are_all_in_its_legend_and_bear_a_levels_name_once(starts: Path) -> None:
+    html = starts.read_text()
     figure = html.split("<h4>Response ITL</h4>")[1].split("</figure>")[0]
     lines = re.findall(r"<li><i class=\"ramp [^\"]*\"></i>([^<]*)</li>", figure)
     assert lines == [
@@ -258,28 +264,43 @@ def test_a_latencys_lines_are_all_in_its_legend_and_bear_a_levels_name_once(
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
 
 
+@pytest.fixture(scope="module")
+def run() -> Iterator[Callable[[Coroutine[Any, Any, Any]], Any]]:
+    """Run a coroutine in the loop in which the browser is."""
+    with asyncio.Runner() as runner:
+        yield runner.run
+
+
+@pytest.fixture(scope="module")
+def tab(run: Callable[[Coroutine[Any, Any, Any]], Any]) -> Iterator[Browser]:
+    opened = browser()
+    yield run(opened.__aenter__())
+    run(opened.__aexit__(None, None, None))
+
+
 @needs_chromium
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("dark", [False, True])
-def test_the_page_opens_whole_silent_and_alone(page: Path, width: int, dark: bool) -> None:
+def test_the_page_opens_whole_silent_and_alone(
+    page: Path, tab: Browser, run: Callable[..., None], width: int, dark: bool
+) -> None:
     async def main() -> None:
-        async with browser() as tab:
-            await tab.open(page, width, dark=dark)
-            figures = 0
-            for number in range(len(LEVELS)):
-                await tab.evaluate(f"document.getElementById('level-{number}').click()")
-                drawn = await tab.evaluate(DRAWN)
-                figures = len(drawn)
-                assert [title for title, sized, shown in drawn if not (sized and shown)] == []
-            assert figures == 10  # the curve, four latencies, five of the level that is shown
-            assert await tab.evaluate("document.documentElement.scrollWidth") == width
-            assert await tab.evaluate(SMALLEST_TEXT_PX) >= 11
-            background = await tab.evaluate("getComputedStyle(document.body).backgroundColor")
-            assert (background == "rgb(20, 22, 26)") == dark
-            assert tab.errors == []
-            assert tab.requests == [page.resolve().as_uri()]
+        await tab.open(page, width, dark=dark)
+        figures = 0
+        for number in range(len(LEVELS)):
+            await tab.evaluate(f"document.getElementById('level-{number}').click()")
+            drawn = await tab.evaluate(DRAWN)
+            figures = len(drawn)
+            assert [title for title, sized, shown in drawn if not (sized and shown)] == []
+        assert figures == 10  # the curve, four latencies, five of the level that is shown
+        assert await tab.evaluate("document.documentElement.scrollWidth") == width
+        assert await tab.evaluate(SMALLEST_TEXT_PX) >= 11
+        background = await tab.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (background == "rgb(20, 22, 26)") == dark
+        assert tab.errors == []
+        assert tab.requests == [page.resolve().as_uri()]
 
-    asyncio.run(main())
+    run(main())
 
 
 OUT_OF_THEIR_CARD = """
@@ -291,44 +312,43 @@ OUT_OF_THEIR_CARD = """
 
 @needs_chromium
 @pytest.mark.parametrize("width", [1280, 390])
-def test_a_levels_name_stays_in_its_card(tmp_path: Path, width: int) -> None:
+def test_a_levels_name_stays_in_its_card(
+    starts: Path, tab: Browser, run: Callable[..., None], width: int
+) -> None:
     async def main() -> None:
-        async with browser() as tab:
-            await tab.open(path, width, dark=False)
-            assert await tab.evaluate("document.querySelectorAll('figure .label').length") > 3
-            assert await tab.evaluate(OUT_OF_THEIR_CARD) == []
+        await tab.open(starts, width, dark=False)
+        assert await tab.evaluate("document.querySelectorAll('figure .label').length") > 3
+        assert await tab.evaluate(OUT_OF_THEIR_CARD) == []
 
-    path = Report.of(make_run(tmp_path / "r", STARTS), (50.0,)).write()
-    asyncio.run(main())
+    run(main())
 
 
 @needs_chromium
 @pytest.mark.parametrize("dark", [False, True])
-def test_a_wide_table_has_a_shadow_where_it_goes_on(page: Path, dark: bool) -> None:
+def test_a_wide_table_has_a_shadow_where_it_goes_on(
+    page: Path, tab: Browser, run: Callable[..., None], dark: bool
+) -> None:
     async def main() -> None:
-        async with browser() as tab:
-            await tab.open(page, 390, dark=dark)
-            await tab.evaluate("table = document.querySelector('.scroll')")
-            await tab.evaluate("table.firstChild.style.visibility = 'hidden'")
-            box = await tab.evaluate("table.getBoundingClientRect().toJSON()")
-            height = await tab.evaluate("scrollY") + box["y"]
+        await tab.open(page, 390, dark=dark)
+        await tab.evaluate("table = document.querySelector('.scroll')")
+        await tab.evaluate("table.firstChild.style.visibility = 'hidden'")
+        box = await tab.evaluate("table.getBoundingClientRect().toJSON()")
+        height = await tab.evaluate("scrollY") + box["y"]
 
-            async def strip(x: float) -> object:
-                clip = {"x": x, "y": height, "width": 4, "height": 40, "scale": 1}
-                told = await tab.call(
-                    "Page.captureScreenshot", captureBeyondViewport=True, clip=clip
-                )
-                return told["data"]
+        async def strip(x: float) -> object:
+            clip = {"x": x, "y": height, "width": 4, "height": 40, "scale": 1}
+            told = await tab.call("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)
+            return told["data"]
 
-            left, right = box["x"], box["x"] + box["width"] - 4
-            plain = await strip(left + box["width"] / 2)
-            assert await strip(left) == plain
-            assert await strip(right) != plain
-            await tab.evaluate("table.scrollLeft = table.scrollWidth")
-            assert await strip(left) != plain
-            assert await strip(right) == plain
+        left, right = box["x"], box["x"] + box["width"] - 4
+        plain = await strip(left + box["width"] / 2)
+        assert await strip(left) == plain
+        assert await strip(right) != plain
+        await tab.evaluate("table.scrollLeft = table.scrollWidth")
+        assert await strip(left) != plain
+        assert await strip(right) == plain
 
-    asyncio.run(main())
+    run(main())
 
 
 def test_the_page_says_what_happened_to_events_on_their_way(page: Path) -> None:
