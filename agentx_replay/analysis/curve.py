@@ -8,9 +8,9 @@ records under other definitions make other curves: one row changes one definitio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
-from agentx_replay.analysis.point import Point
+from agentx_replay.analysis.point import STATUSES, Point, point_row
 from agentx_replay.analysis.run import Run
 from agentx_replay.analysis.starts import ONE_START, Interval, interval_of, mean_of_starts
 from agentx_replay.analysis.throughput import Headline, Rates
@@ -181,6 +181,18 @@ def level_means(starts: Sequence[Sequence[CurvePoint]]) -> list[CurvePoint]:
         )
         for concurrency, points in sorted(levels.items())
     ]
+
+
+def level_row(starts: Sequence[Point]) -> dict[str, Any]:
+    """Return the columns of ``point_row`` for a level: what is measured as the geometric mean over
+    its valid starts, as ``level_means`` has it (over all of them if none is valid), and how its
+    requests ended in all of them together.
+    """
+    rows = [point_row(each) for each in starts]
+    told = [row for row in rows if row["valid"]] or rows
+    measured = {key: [row[key] for row in told if isinstance(row[key], float)] for key in rows[0]}
+    means = {key: mean_of_starts(values) for key, values in measured.items() if values}
+    return {**told[0], **means, **{key: sum(row[key] for row in rows) for key in STATUSES}}
 
 
 def frontier(points: Sequence[CurvePoint]) -> list[CurvePoint]:

@@ -495,6 +495,7 @@ def token_itl(of: InstrumentReport, summary: PointSummary) -> Iterator[Finding]:
         yield _warning("token-itl-untrusted", f"{why}; do not trust its token ITL, and {_TO_DO}")
 
 
+LEVELS_UNLIKE = "levels-unlike"
 FAR_LONGER = 1.5
 """Ratio of two neighbouring levels' mean prompts above which they did not do the same work."""
 
@@ -514,7 +515,7 @@ def like_work(lengths: Mapping[int, Sequence[PromptLengths]]) -> Iterator[Findin
     if apart:
         at = [f"{means[level]:,.0f} tokens at {level}" for level in sorted(apart)]
         yield Finding(
-            "levels-unlike",
+            LEVELS_UNLIKE,
             Kind.WARNING,
             f"adjacent levels replayed different sessions (mean prompt {', '.join(at)})",
             tuple(map(Measurement, sorted(apart))),

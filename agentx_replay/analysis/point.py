@@ -370,7 +370,7 @@ def _is_a_time(window: Window | None) -> bool:
 def point_row(point: Point) -> dict[str, Any]:
     gpus, window_s = point.facts.gpus, point.facts.rules.window_s
     row = {name: _at(point, path) for name, path in _CELLS.items()}
-    row |= {name: getattr(point.summary and point.summary.counts, name, 0) for name in _STATUSES}
+    row |= {name: getattr(point.summary and point.summary.counts, name, 0) for name in STATUSES}
     row["requests"] = _at(point, "summary.counts.sent") or 0
     row["headline"] = headline_of(window_s)
     for kind in (Kind.INVALID, Kind.INCOMPARABLE):
@@ -421,7 +421,7 @@ _CELLS = {
     "largest_play_share": "summary.play_weights.largest_share",
     **{f"{n}_p{p}_s": f"summary.{n}.p{p}_s" for n, of in _LATENCIES.items() for p in of},
 }
-_STATUSES = ("ok", "length_mismatch", "failed", "overflow", "cut")
+STATUSES = ("ok", "length_mismatch", "failed", "overflow", "cut")
 _RATES = {
     "total": "headline.total",
     "uncached": "headline.uncached",

@@ -19,7 +19,7 @@ import orjson
 
 _UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 """Unicode's categories of control, format and surrogate characters and of line separators."""
-_NARROWEST, _WIDEST = 40, 100
+_NARROWEST, _WIDEST = 20, 100
 """Columns between which texts are wrapped: a wider line is hard to read."""
 _STYLES: dict[str, dict[str, Any]] = {
     "title": {"bold": True}, "bad": {"fg": "red"}, "warning": {"fg": "yellow"}, "": {},

@@ -4,17 +4,21 @@ page.
 Lines are (text, style) for ``cli/output.py``. Not for deciding or wording findings.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
-from agentx_replay.analysis.curve import Curve
-from agentx_replay.analysis.findings import Finding, Kind
-from agentx_replay.analysis.point import Point, client_alone_failed, point_row, run_findings
+from agentx_replay.analysis.curve import Curve, level_row
+from agentx_replay.analysis.findings import LEVELS_UNLIKE, Finding, Kind
+from agentx_replay.analysis.point import Point, run_findings
 from agentx_replay.analysis.run import Run
+from agentx_replay.analysis.starts import Interval
 from agentx_replay.report.evidence_sections import replay_exact
 from agentx_replay.report.numerals import (
     ABSENT,
     agents,
+    bounds,
     milliseconds,
     rate,
     speed,
@@ -23,38 +27,35 @@ from agentx_replay.report.numerals import (
 from agentx_replay.report.run_sections import (
     OUTCOMES,
     beyond_together,
+    busy_line,
     comparable_and_valid,
     go_on_lines,
     per_gpu,
     unmeasured_lines,
+    valid_count,
 )
-from agentx_replay.report.tables import columns_lines
-from agentx_replay.wording import counted, wrapped
+from agentx_replay.report.tables import tables_side_by_side
+from agentx_replay.results.layout import Measurement
+from agentx_replay.wording import wrapped
 
 Styled = tuple[str, str]
 _MOST_WARNINGS = 3
 _LEAST_SHOWN = 0.001
 _IN_TABLE = "requests-not-ok"
-_SPARE = ("output", "cache hit", "overflowed", "wrong length")
+_SPARE = ("output", "cache hit", "ITL P90", "overflowed", "wrong length")
 """Columns that a narrow terminal does without, in this order."""
 NOT_COMPARABLE = "not comparable: "
 NOT_VALID = "NOT VALID"
-FOR_LOOKING = (
-    "This machine was too busy to measure: close other programs, or use one with more cores, and "
-    "run it again. The values are for looking only."
-)
 
 
 def run_brief(run: Run, curve: Curve, heading: str, width: int) -> Iterator[Styled]:
     """Yield the report of a run: what was measured, the levels, the targets, what to mind."""
-    if client_alone_failed(run.points):
-        yield from wrapped_lines(FOR_LOOKING, width, "warning")
+    yield from wrapped_lines(busy_line(run.points), width, "warning")
     yield from wrapped_lines(heading, width, "title")
-    yield from wrapped_lines(_verdict(run.points), width)
+    yield from wrapped_lines(f"{valid_count(run.points)} · {comparable(run.points)}", width)
     yield "", ""
-    yield from _levels(run.points, width)
-    findings = run_findings(run.points)
-    yield from _findings(findings, Kind.INVALID, "", width, "bad")
+    yield from _levels(run.points, curve, width)
+    yield from _findings(run.points, Kind.INVALID, "", width, "bad")
     for line in unmeasured_lines(run):
         yield from wrapped_lines(line, width, "bad")
     for line in go_on_lines(run):
@@ -62,19 +63,13 @@ def run_brief(run: Run, curve: Curve, heading: str, width: int) -> Iterator[Styl
     yield "", ""
     yield from _targets(curve, width)
     yield "", ""
-    yield from _findings(findings, Kind.BROKEN, "! not kept: ", width, "warning")
-    yield from _findings(findings, Kind.WARNING, "! ", width, "warning")
+    yield from _findings(run.points, Kind.BROKEN, "! not kept: ", width, "warning")
+    yield from _findings(run.points, Kind.WARNING, "! ", width, "warning")
     yield from wrapped_lines(_evidence(run.points), width)
 
 
 def wrapped_lines(text: str, width: int, style: str = "") -> list[Styled]:
     return [(line, style) for line in wrapped(text, width)]
-
-
-def _verdict(points: Sequence[Point]) -> str:
-    valid = sum(point.valid for point in points)
-    what = "start" if any(point.measurement.start > 1 for point in points) else "level"
-    return f"{valid} of {counted(len(points), what)} valid · {comparable(points)}"
 
 
 def comparable(points: Sequence[Point]) -> str:
@@ -90,34 +85,63 @@ def comparable(points: Sequence[Point]) -> str:
 # --- levels --------------------------------------------------------------------------------------
 
 
-def _levels(points: Sequence[Point], width: int) -> Iterator[Styled]:
-    rows = [point_row(point) for point in points]
-    columns = _fitting(_columns(rows, points), width)
-    head, *lines = columns_lines(columns)
-    yield head, "title"
-    for point, line in zip(points, lines, strict=True):
-        yield line, "" if point.valid else "bad"
+def _levels(points: Sequence[Point], curve: Curve, width: int) -> Iterator[Styled]:
+    """Yield a row a level: of several starts the mean over the valid ones, with its interval."""
+    levels = [list(of) for _, of in groupby(points, lambda point: point.concurrency)]
+    columns = _columns(levels, curve)
+    for spare in _SPARE:
+        if sum(max(map(len, (head, *cells))) + 2 for head, cells in columns.items()) - 2 <= width:
+            break
+        columns.pop(spare, None)
+    styles = [
+        "" if _valid(starts) == len(starts) else "warning" if _valid(starts) else "bad"
+        for starts in levels
+    ]
+    rows = list(zip(*columns.values(), strict=True))
+    for heads, lines in tables_side_by_side(list(columns), rows, width):
+        yield from ((head, "title") for head in heads)
+        yield from zip(lines, styles, strict=True)
 
 
-def _columns(rows: Sequence[Mapping[str, Any]], points: Sequence[Point]) -> list[list[str]]:
-    of, unit = ("_per_gpu", "tok/s/GPU") if per_gpu(points) else ("", "tok/s")
-    columns = [
-        ["agents", *(point.name for point in points)],
-        ["tok/s/user", *(rate(row["interactivity"]) for row in rows)],
-        [unit, *(rate(row[f"total_tokens_per_s{of}"]) for row in rows)],
-        ["output", *(rate(row[f"output_tokens_per_s{of}"]) for row in rows)],
-        ["cache hit", *map(_hit, rows)],
-        ["ITL P90", *(_with_unit(milliseconds(row["response_itl_p90_s"]), "ms") for row in rows)],
-        ["TTFT P90", *(_with_unit(_seconds(row["ttft_p90_s"]), "s") for row in rows)],
-    ]
-    columns += [
-        [name, *(str(row[key]) for row in rows)]
-        for key, name in OUTCOMES
-        if any(row[key] for row in rows)
-    ]
-    if not all(point.valid for point in points):
-        columns.append(["", *("" if point.valid else NOT_VALID for point in points)])
+def _columns(levels: Sequence[Sequence[Point]], curve: Curve) -> dict[str, list[str]]:
+    """Return the cells of each column by its heading."""
+    rows = [level_row(starts) for starts in levels]
+    found = [curve.intervals.get(row["concurrency"]) for row in rows]
+    mark = " [95 %]" if any(found) else ""
+    of, unit = ("_per_gpu", "tok/s/GPU") if per_gpu(levels[0]) else ("", "tok/s")
+    columns = {
+        "agents": [str(row["concurrency"]) for row in rows],
+        f"tok/s/user{mark}": [
+            _with_interval(row["interactivity"], each.interactivity if each else None)
+            for row, each in zip(rows, found, strict=True)
+        ],
+        f"{unit}{mark}": [
+            _with_interval(row[f"total_tokens_per_s{of}"], each.throughput if each else None)
+            for row, each in zip(rows, found, strict=True)
+        ],
+        "output": [rate(row[f"output_tokens_per_s{of}"]) for row in rows],
+        "cache hit": list(map(_hit, rows)),
+        "ITL P90": [_with_unit(milliseconds(row["response_itl_p90_s"]), "ms") for row in rows],
+        "TTFT P90": [_with_unit(_seconds(row["ttft_p90_s"]), "s") for row in rows],
+    }
+    all_valid = all(point.valid for starts in levels for point in starts)
+    several = max(map(len, levels)) > 1
+    if several and not all_valid:
+        columns["valid"] = [f"{_valid(starts)}/{len(starts)}" for starts in levels]
+    for key, name in OUTCOMES:
+        if any(row[key] for row in rows):
+            columns[name] = [str(row[key]) for row in rows]
+    if not several and not all_valid:
+        columns[""] = ["" if _valid(starts) else NOT_VALID for starts in levels]
     return columns
+
+
+def _valid(starts: Sequence[Point]) -> int:
+    return sum(point.valid for point in starts)
+
+
+def _with_interval(value: float | None, interval: Interval | None) -> str:
+    return f"{rate(value)} {bounds(interval)}".rstrip()
 
 
 def _hit(row: Mapping[str, Any]) -> str:
@@ -132,15 +156,6 @@ def _seconds(value: float | None) -> str:
 
 def _with_unit(text: str, unit: str) -> str:
     return text if text == ABSENT else f"{text} {unit}"
-
-
-def _fitting(columns: list[list[str]], width: int) -> list[list[str]]:
-    """Return columns without those that may be spared, as far as the width demands."""
-    for spare in _SPARE:
-        if sum(max(map(len, column)) + 2 for column in columns) - 2 <= width:
-            break
-        columns = [column for column in columns if column[0] != spare]
-    return columns
 
 
 # --- targets -------------------------------------------------------------------------------------
@@ -163,22 +178,40 @@ def _targets(curve: Curve, width: int) -> Iterator[Styled]:
 
 
 def _findings(
-    findings: Sequence[Finding], kind: Kind, mark: str, width: int, style: str
+    points: Sequence[Point], kind: Kind, mark: str, width: int, style: str
 ) -> Iterator[Styled]:
     """Yield a line for each code: the finding of its last level, and on which others it is."""
+    starts = Counter(point.concurrency for point in points)
     by_code: dict[str, list[Finding]] = {}
-    for finding in findings:
+    for finding in run_findings(points):
         if finding.kind is kind and finding.code != _IN_TABLE:
             by_code.setdefault(finding.code, []).append(finding)
-    for number, found in enumerate(by_code.values()):
+    for number, (code, found) in enumerate(by_code.items()):
         if number == _MOST_WARNINGS and len(by_code) > _MOST_WARNINGS + 1:
             yield f"{mark}and {len(by_code) - number} more kinds (--full)", style
             return
+        of = {} if code == LEVELS_UNLIKE else starts
         others = [level for each in found[:-1] for level in each.levels]
-        also = f" (the like at {agents(others)})" if others else ""
+        also = f" (also at {_where(others, of)}, with other numbers)" if others else ""
         said = "not valid: " if kind is Kind.INVALID else ""
-        line = f"{mark}{agents(found[-1].levels)}: {said}{found[-1].text}{also}"
+        line = f"{mark}{_where(found[-1].levels, of)}: {said}{found[-1].text}{also}"
         yield from wrapped_lines(line, width, style)
+
+
+def _where(levels: Sequence[Measurement], starts: Mapping[int, int]) -> str:
+    """4, 12 agents; 8 agents, start 3: levels of which all ``starts`` are meant, then the others,
+    since a row of the table is a level.
+    """
+    found: dict[int, list[int]] = {}
+    for level in levels:
+        found.setdefault(level.concurrency, []).append(level.start)
+    whole = [level for level, of in found.items() if len(of) == starts.get(level, 1)]
+    parts = [
+        f"{agents([level])}, {'start' if len(of) == 1 else 'starts'} {', '.join(map(str, of))}"
+        for level, of in found.items()
+        if level not in whole
+    ]
+    return "; ".join([*([agents(whole)] if whole else []), *parts])
 
 
 def _evidence(points: Sequence[Point]) -> str:
@@ -187,9 +220,20 @@ def _evidence(points: Sequence[Point]) -> str:
     exact = bool(reports) and not broken and all(map(replay_exact, reports))
     replay = "replay exact" if exact else "replay not exact (--full)" if reports else "no replay"
     clients = [point.instrument for point in points if point.instrument is not None]
-    shifts = [each.itl_shift for each in clients if each.itl_shift is not None]
-    if not shifts:
+    errors = [
+        f"{name} {_at_most(shifts)}"
+        for name, found in (
+            ("ITL", [each.itl_shift for each in clients]),
+            ("TTFT", [each.ttft_shift for each in clients]),
+        )
+        if (shifts := [each for each in found if each is not None])
+    ]
+    if not errors:
         return f"{replay} · client error not measured"
     stamps = " and ".join(sorted({each.timestamps for each in clients}))
-    most = f"at most {max(shifts):.1%}" if max(shifts) >= _LEAST_SHOWN else "under 0.1%"
-    return f"{replay} · client error {most} of P90 ITL ({stamps} timestamps)"
+    return f"{replay} · client error at P90: {', '.join(errors)} ({stamps} timestamps)"
+
+
+def _at_most(shifts: Sequence[float]) -> str:
+    most = max(shifts)
+    return f"≤ {most:.1%}" if most >= _LEAST_SHOWN else f"< {_LEAST_SHOWN:.1%}"

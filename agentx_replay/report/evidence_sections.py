@@ -104,7 +104,7 @@ _FIDELITY: Columns = {
     "prompt length\nexact, %": lambda of: _exact(of.prompt_lengths),
     "prompts off\nin all, %": lambda of: _off(of.prompt_lengths),
     "output length\nexact, %": lambda of: _exact(of.output_lengths),
-    "reused, sent /\nrecorded, %": lambda of: (
+    "repeats, sent\n/ recorded, %": lambda of: (
         f"{share(of.reuse_sent)} / {share(of.reuse_recorded)}"
     ),
     "late P50 / P99\nms": _late,
@@ -113,8 +113,9 @@ _FIDELITY: Columns = {
 }
 _FIDELITY_NOTE = (
     "A play is one replay of a session on a lane, its subagents included; resets are prompts that "
-    "keep less than half of the one before them. late: than the gap recorded. Reuse as recorded "
-    "also counts prompts that a play did not send or not yet, such as those before its start. All "
+    "keep less than half of the one before them. late: than the gap recorded. repeats: share of "
+    "the prompt tokens that an earlier prompt of the play held, cached by the server or not; as "
+    "recorded, also by prompts that the play did not send, such as those before its start. All "
     "words are in docs/glossary.md."
 )
 
@@ -193,7 +194,7 @@ _INSTRUMENT: Columns = {
     "timestamps\nby the": lambda of: of.timestamps,
     "P90 ITL\ncould move by": lambda of: percent(of.itl_shift),
     "P90 TTFT\ncould move by": lambda of: percent(of.ttft_shift),
-    "upper bounds\nof timestamps": lambda of: percent(of.late_event_share),
+    "events read\ntoo late": lambda of: percent(of.late_event_share),
     "busiest worker,\nof a core": lambda of: percent(of.busiest_cpu_share),
     "client\nsound": lambda of: "NO" if any(saturation(of)) else "yes",
 }
@@ -202,7 +203,8 @@ _INSTRUMENT_NOTE = (
     f"could move the P90 ITL or the P90 TTFT by more than {MAX_SHIFT:.1%}, the send lag P99 "
     f"is over {MAX_SEND_LAG_P99_S * 1e3:.0f} ms, a worker used over {MAX_CPU_SHARE:.0%} of a "
     f"core in any {CPU_SPAN_S} s, or, where the kernel did not take "
-    f"the timestamps, a worker stood still during over {MAX_SHARE:.0%} of the responses."
+    f"the timestamps, a worker stood still during over {MAX_SHARE:.0%} of the responses. Events "
+    "read too late: token events that arrived at an unknown moment before this client read them."
 )
 
 
@@ -288,17 +290,18 @@ def servers_section(run: Run) -> Section:
 
 
 _AGREEMENT: Columns = {
-    "server's\ncounters": lambda of: percent(of.server_hit),
-    "usage of\nresponses": lambda of: percent(of.client_hit),
+    "hit by the\ncounters": lambda of: percent(of.server_hit),
+    "hit by\nusage": lambda of: percent(of.client_hit),
     "which\nmay be": lambda of: f"{of.least_hit:.1%} – {of.most_hit:.1%}",
     "prompts beyond\nthis run": lambda of: f"{of.foreign_share:+,.1%}",
     "verdict": lambda of: "DISAGREE" if any(cache_agreement(of)) else "agree",
 }
 _AGREEMENT_NOTE = (
-    "Share of prompt tokens found in the prefix cache, from the last scrape before the window to "
-    "the last in it. A prompt under way at one of these, or in the 2 s before it, may have been "
-    "counted on either side of it: the responses' share lies in that range. Prompts beyond this "
-    "run: tokens the server looked up that this run cannot have sent."
+    "hit: share of prompt tokens found in the prefix cache, from the last scrape before the window "
+    "to the last in it; so other prompts than in the table of points. A prompt under way at one of "
+    "these, or in the 2 s before it, may have been counted on either side of it: the responses' "
+    "share lies in that range. Prompts beyond this run: tokens the server looked up that this run "
+    "cannot have sent."
 )
 _SERVER_NOTE = (
     "From the server's own counters over the window. Its TTFT and ITL are of its histograms, for "

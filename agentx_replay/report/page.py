@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 from agentx_replay.analysis.curve import Curve
 from agentx_replay.analysis.findings import Kind
-from agentx_replay.analysis.point import Point, client_alone_failed
+from agentx_replay.analysis.point import Point
 from agentx_replay.analysis.run import Run
-from agentx_replay.report.brief import FOR_LOOKING
 from agentx_replay.report.chart import stylesheet
 from agentx_replay.report.curve_charts import curve_figure, latency_figures
 from agentx_replay.report.disclosure import (
@@ -33,6 +32,7 @@ from agentx_replay.report.numerals import (
     throughput_unit,
 )
 from agentx_replay.report.run_sections import (
+    busy_line,
     comparable_and_valid,
     go_on_lines,
     points_section,
@@ -40,11 +40,11 @@ from agentx_replay.report.run_sections import (
     sensitivity_section,
     starts_section,
     unmeasured_lines,
+    valid_count,
     warned_at,
 )
 from agentx_replay.report.system_section import system_sections
 from agentx_replay.report.tables import Section
-from agentx_replay.wording import counted
 
 _READING = (
     "Speed is how fast each agent feels: the tokens a second that nine in ten responses reach, "
@@ -87,7 +87,7 @@ def page(run: Run, curve: Curve) -> str:
         title=title_of(run),
         facts_of_run=_facts(run),
         badges=_badges(run.points),
-        busy=FOR_LOOKING if client_alone_failed(run.points) else "",
+        busy=busy_line(run.points),
         findings=run_lines(run.points),
         reading=_READING,
         cards=_cards(curve, run.points) if curve.points else [],
@@ -120,12 +120,11 @@ def _facts(run: Run) -> list[str]:
 
 
 def _badges(points: Sequence[Point]) -> list[tuple[bool, str]]:
-    valid = sum(point.valid for point in points)
-    what = "start" if any(point.measurement.start > 1 for point in points) else "level"
+    all_valid = all(point.valid for point in points)
     fit = sum(map(comparable_and_valid, points))
     all_fit, none_fit = fit == len(points), fit == 0
     badges = [
-        (valid == len(points), f"{valid} of {counted(len(points), what)} valid"),
+        (all_valid, valid_count(points)),
         (all_fit, "comparable on the same corpus" if all_fit else "not comparable" if none_fit
          else "not every level is comparable"),
     ]  # fmt: skip

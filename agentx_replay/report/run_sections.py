@@ -54,6 +54,7 @@ from agentx_replay.report.tables import Column, Section
 from agentx_replay.results.layout import Measurement, measurement_of, point_file
 from agentx_replay.results.resume_command import resume_command, typed_again
 from agentx_replay.results.run_directory import PointStatus
+from agentx_replay.wording import counted
 
 # --- findings ------------------------------------------------------------------------------------
 
@@ -70,6 +71,25 @@ def finding_lines(findings: Iterable[Finding], kind: Kind) -> list[str]:
     return [
         f"{agents(each.levels)}: {_SAID[kind]}{each.text}" for each in findings if each.kind is kind
     ]
+
+
+def valid_count(points: Sequence[Point]) -> str:
+    """2 of 4 levels valid; starts if levels have several."""
+    valid = sum(point.valid for point in points)
+    what = "start" if any(point.measurement.start > 1 for point in points) else "level"
+    return f"{valid} of {counted(len(points), what)} valid"
+
+
+def busy_line(points: Sequence[Point]) -> str:
+    """Return what to do if this client alone kept levels from being valid, else nothing."""
+    if not client_alone_failed(points):
+        return ""
+    late = [point.measurement for point in points if not point.valid]
+    which, values = (f" {agents(late)}", "Those") if len(late) < len(points) else ("", "The")
+    return (
+        f"This machine was too busy to measure{which}: close other programs, or use one with more "
+        f"cores, and run it again. {values} values are for looking only."
+    )
 
 
 def comparable_and_valid(point: Point) -> bool:
@@ -213,8 +233,9 @@ DEFINITIONS_OF_POINTS = (
     "overall: input, reused input included, and output tokens of responses that ended well, over "
     "the time from the first send to the last end; window: the same tokens, counted as they happen "
     "in the measured window; of the two, the one that stands first in the table is the headline. "
-    "uncached: the headline without cached input; output: its output only. hit: cached / input "
-    "tokens as the server reports, and with an unlimited cache. TTFT: from send. e2e: from send to "
+    "uncached: the headline without cached input; output: its output only. hit: share of the input "
+    "tokens of responses sent in the window that their usage calls cached; max: with an unlimited "
+    "cache. TTFT: from send. e2e: from send to "
     f"end. few: under {FEW_RESPONSES} responses. !: over {FAR_APART:.0%} apart, in windows of "
     "900 s and more. ~: not to be trusted."
 )

@@ -72,14 +72,24 @@ def _block(section: Section, width: int) -> Iterator[str]:
 
 def table_lines(heads: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
     """Yield a table whose first column is repeated before the columns that did not fit."""
+    for above, below in tables_side_by_side(heads, rows, width):
+        yield from above
+        yield "-" * max(map(len, (*above, *below)))
+        yield from below
+
+
+def tables_side_by_side(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], width: int
+) -> Iterator[tuple[list[str], list[str]]]:
+    """Yield the lines of headings and of rows of as many tables as the width demands, each of which
+    has the first column.
+    """
     columns = zip((head.split("\n") for head in heads), zip(*rows, strict=True), strict=True)
     for group in _groups(list(columns), width):
         deep = max(len(head) for head, _ in group)
         padded = [[*head, *[""] * (deep - len(head)), *cells] for head, cells in group]
         lines = columns_lines(padded)
-        yield from lines[:deep]
-        yield "-" * max(map(len, lines))
-        yield from lines[deep:]
+        yield lines[:deep], lines[deep:]
 
 
 _Headed = tuple[Sequence[str], Sequence[str]]

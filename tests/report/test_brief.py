@@ -51,6 +51,20 @@ def test_a_level_that_is_not_valid_is_marked_and_says_why_once(tmp_path: Path) -
     assert "failed" in head
 
 
+def test_a_level_of_several_starts_is_one_row_and_says_which_start_is_not_valid(
+    tmp_path: Path,
+) -> None:
+    starts = [Level(16, 40.0, 9000.0), Level(16, 60.0, 11_000.0, start=2)]
+    failed = Level(16, 60.0, 11_000.0, status=Status.FAILED, start=3)
+    said = lines(tmp_path / "r", FAST, *starts, failed)
+    at = said.index("") + 1
+    assert said[at].split()[-2:] == ["valid", "failed"]
+    # √(40 · 60) and √(9,000 · 11,000), with the intervals of test_report.py.
+    row = "16 49.0 [3.73, 644] 9,950 [2,781, 35,603] 97 s 2/3 16"
+    assert [" ".join(line.split()) for line in said[at + 2 : at + 3]] == [row]
+    assert said[at + 3].startswith("16 agents, start 3: not valid: 16 of 16 requests")
+
+
 @pytest.mark.parametrize(
     ("at", "said"),
     [
@@ -89,13 +103,20 @@ def test_a_narrow_terminal_does_without_the_least_telling_columns(tmp_path: Path
     assert max(map(len, said)) <= 50
 
 
+def test_a_table_wider_than_the_narrowest_terminal_goes_on_below_itself(tmp_path: Path) -> None:
+    said = lines(tmp_path / "r", FAST, SLOW, width=20)
+    assert max(len(line) for line in said if "http" not in line) <= 20
+    assert [line.split() for line in said if line.startswith("12 ")][-1] == ["12", "97", "s"]
+
+
 def test_a_busy_client_alone_says_first_what_to_do(tmp_path: Path) -> None:
     path = make_run(tmp_path / "r", [FAST, SLOW], target={"kind": "built-in simulator"})
     busy = [(12, 0, s * SECOND, 100_000, s * SECOND) for s in range(100)]  # all of a core
     write_instrument(point_directory(path, 12), busy)
     found = Report.of(path, (50.0,))
     (text, style), *_ = found.brief(80)
-    assert (text.startswith("This machine was too busy"), style) == (True, "warning")
+    assert text.startswith("This machine was too busy to measure 12 agents: ")  # 16 are valid
+    assert style == "warning"
     assert found.sound  # the simulator is there to be looked at
     server = make_run(tmp_path / "s", [FAST, SLOW])
     write_instrument(point_directory(server, 12), busy)
