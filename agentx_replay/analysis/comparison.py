@@ -136,8 +136,9 @@ class Comparison:
     compared as systems; none where throughput is per GPU. ``paired`` says whether starts are
     compared in pairs. Only starts that all runs have are compared: ``starts_left_out`` are each
     run's others. For each run but the first ``plans`` says at which levels it has the same
-    plans as the first, ``same_records`` whether it has the first one's own records. ``mix_levels``
-    are the concurrencies at which the mixes are compared.
+    plans as the first, ``unlike`` by what it is not known to have done the same work,
+    ``same_records`` whether it has the first one's own records. ``mix_levels`` are the
+    concurrencies at which the mixes are compared.
     """
 
     contenders: tuple[Contender, ...]
@@ -146,6 +147,7 @@ class Comparison:
     targets: tuple[AtOneTarget, ...]
     same_work: tuple[Fact, ...]
     plans: tuple[PlansAgainst, ...]
+    unlike: tuple[tuple[Fact, ...], ...]
     paired: bool
     starts_left_out: tuple[tuple[int, ...], ...]
     same_records: tuple[bool, ...]
@@ -167,7 +169,12 @@ class Comparison:
         """Whether all that decides the work is known to be the same, as far as levels are shared:
         ``at_levels_of_one`` says whether ratios are read off others.
         """
-        return all(fact.same for fact in self.same_work)
+        return not any(self.unlike)
+
+    @property
+    def without_level(self) -> tuple[Contender, ...]:
+        """The runs without a valid level: they have no ratio."""
+        return tuple(each for each in self.contenders if not each.run.curve_points)
 
     @property
     def at_levels_of_one(self) -> tuple[bool, ...]:
@@ -193,22 +200,19 @@ def compare(
     """Compare two or more runs at target interactivities: per GPU where all have a GPU count,
     else as systems; with ``paired`` start by start.
 
-    Raises ``UsageError`` if a run has no valid point, if a price or power per GPU was given and a
-    run has no GPU count, and if runs to be paired have other starts than the first.
+    Raises ``UsageError`` if a price or power per GPU was given and a run has no GPU count, and if
+    runs to be paired have other starts than the first.
     """
     per_system = _without_gpu_count(contenders)
     if per_system:
         contenders = [replace(each, run=each.run.per_system()) for each in contenders]
-    for contender in contenders:
-        if not contender.run.curve_points:
-            raise UsageError(
-                "run-without-valid-point",
-                f"{contender.name} has no valid point to compare",
-                f"see why with: agentx-replay report {contender.run.path}",
-            )
     starts = [{point.facts.start for point in each.run.curve_points} for each in contenders]
-    common = set.intersection(*starts) or set.union(*starts)
-    contenders = [replace(each, run=each.run.of_starts(common)) for each in contenders]
+    measured = [own for own in starts if own] or starts
+    common = set.intersection(*measured) or set.union(*measured)
+    contenders = [
+        replace(each, run=each.run.of_starts(common)) if own else each
+        for each, own in zip(contenders, starts, strict=True)
+    ]
     runs = [contender.run for contender in contenders]
     plans = [plans_against(runs[0], run) for run in runs[1:]]
     if paired:
@@ -225,6 +229,10 @@ def compare(
         targets=tuple(_at(contenders, values, same, how) for values in at_targets),
         same_work=tuple(same_work(runs, plans)),
         plans=tuple(plans),
+        unlike=tuple(
+            tuple(fact for fact in same_work([runs[0], run], [plan]) if not fact.same)
+            for run, plan in zip(runs[1:], plans, strict=True)
+        ),
         paired=paired,
         starts_left_out=tuple(tuple(sorted(own - common)) for own in starts),
         same_records=tuple(same),

@@ -12,12 +12,12 @@ from agentx_replay.cli.options import GroupedCommand, options_of
 from agentx_replay.cli.output import say, say_document, say_styled, width
 from agentx_replay.cli.values import NamedPath, NumbersByName
 from agentx_replay.errors import UsageError
+from agentx_replay.report.compare_brief import compare_brief, whole_comparison
 from agentx_replay.report.compare_sections import (
-    compare_brief,
     compare_json,
     compare_rows,
-    compare_sections,
 )
+from agentx_replay.report.page import compare_page, write_page
 from agentx_replay.report.tables import csv_text, sections_markdown, sections_text
 
 
@@ -41,6 +41,12 @@ from agentx_replay.report.tables import csv_text, sections_markdown, sections_te
     is_flag=True,
     help="Compare start by start; decide it before looking, since starts rarely pair.",
 )
+@click.option(
+    "--html",
+    type=NamedPath(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Also write a page: the curves in one picture, and everything.",
+)
 @click.option("--full", is_flag=True, help="Print everything known of the comparison.")
 @click.option("--markdown", is_flag=True, help="Print everything as Markdown.")
 def compare(
@@ -53,6 +59,7 @@ def compare(
     paired: bool,
     as_json: bool,
     as_csv: bool,
+    html: Path | None,
     full: bool,
     markdown: bool,
 ) -> None:
@@ -65,6 +72,7 @@ def compare(
 
     \b
     agentx-replay compare results/a results/b --at 30,50,150 --price a=1.50,b=2.26
+    agentx-replay compare results/a results/b --html a-b.html
     """
     if sum((as_json, as_csv, markdown)) > 1:
         raise UsageError(
@@ -75,14 +83,16 @@ def compare(
         _check_names(option, named or {}, paths)
     runs = {name: read_run(path, gpus=_whole(gpus or {}, name)) for name, path in paths.items()}
     comparison = library.compare(runs, at or (), price=price, power=power, paired=paired)
+    if html is not None:
+        write_page(html, compare_page(comparison, price_source))
     if as_json:
         say_document(compare_json(comparison, price_source))
     elif markdown:
-        say(sections_markdown(compare_sections(comparison, price_source)))
+        say(sections_markdown(whole_comparison(comparison, price_source)))
     elif as_csv:
         say(csv_text(compare_rows(comparison)))
     elif full:
-        say(sections_text(compare_sections(comparison, price_source), width()))
+        say(sections_text(whole_comparison(comparison, price_source), width()))
     else:
         say_styled(compare_brief(comparison, width()))
         say("everything: the same with --full")

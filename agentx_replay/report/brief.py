@@ -75,7 +75,7 @@ def wrapped_lines(text: str, width: int, style: str = "") -> list[Styled]:
 def comparable(points: Sequence[Point]) -> str:
     found = [f for f in run_findings(points) if f.kind is Kind.INCOMPARABLE]
     if found:
-        more = f", and {len(found) - 1} more (--full)" if len(found) > 1 else ""
+        more = f", and {len(found) - 1} more" if len(found) > 1 else ""
         return f"{NOT_COMPARABLE}{found[0].text}{more}"
     if not all(map(comparable_and_valid, points)):
         return "what is not valid is comparable with nothing"

@@ -1,6 +1,8 @@
-"""A comparison: its sections, its plain values and rows, and what is said of it first."""
+"""A comparison: its sections, its plain values and rows. Its first screen is in
+``compare_brief.py``.
+"""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -17,16 +19,10 @@ from agentx_replay.analysis.comparison import (
 )
 from agentx_replay.analysis.cost import dollars_per_million_tokens, tokens_per_dollar
 from agentx_replay.analysis.curve import TargetValue
-from agentx_replay.analysis.same_work import PlansAgainst, alone_said, listed
+from agentx_replay.analysis.same_work import PlansAgainst, listed
 from agentx_replay.analysis.starts import COVERS, MOST_NEEDED, ONE_START, Interval
 from agentx_replay.analysis.workload import MixSummary
-from agentx_replay.report.brief import (
-    NOT_COMPARABLE,
-    Styled,
-    comparable,
-    wrapped_lines,
-)
-from agentx_replay.report.disclosure import heading
+from agentx_replay.report.disclosure import differing_facts
 from agentx_replay.report.numerals import (
     ABSENT,
     NOT_REACHED,
@@ -36,7 +32,6 @@ from agentx_replay.report.numerals import (
     bounds,
     rate,
     speed,
-    target_line,
     target_note,
     target_text,
     throughput_unit,
@@ -48,8 +43,7 @@ from agentx_replay.report.run_sections import (
     uncertainty,
     warned_at,
 )
-from agentx_replay.report.tables import Section, columns_lines
-from agentx_replay.wording import counted
+from agentx_replay.report.tables import Section
 
 
 def compare_json(comparison: Comparison, price_source: str | None) -> dict[str, Any]:
@@ -74,6 +68,7 @@ def compare_json(comparison: Comparison, price_source: str | None) -> dict[str, 
         "per_gpu": comparison.per_gpu,
         "without_gpu_count": comparison.per_system,
         "did_same_work": comparison.did_same_work,
+        "unlike": [[fact.name for fact in facts] for facts in comparison.unlike],
         "same_work": [asdict(fact) for fact in comparison.same_work],
         "plans": [
             {name: sorted(levels) for name, levels in asdict(each).items()}
@@ -117,6 +112,7 @@ def compare_sections(comparison: Comparison, price_source: str | None) -> list[S
         *(_target_section(comparison, at) for at in comparison.targets),
         *_price_section(comparison, price_source),
         _work_section(comparison),
+        _facts_section(comparison),
         _mix_section(comparison),
         *(_sensitivity_section(comparison, each) for each in comparison.sensitivity),
     ]
@@ -141,7 +137,8 @@ def _target_section(comparison: Comparison, at: AtOneTarget) -> Section:
     if comparison.per_system:
         notes.append(f"per system: no GPU count of {', '.join(comparison.per_system)} (--gpus).")
     first = comparison.contenders[0].name
-    for ratio, other in zip(at.ratios, at.values[1:], strict=True):
+    for ratio, other, unlike in zip(at.ratios, at.values[1:], comparison.unlike, strict=True):
+        notes += [f"{first} / {ratio.over}: not of the same work"] if unlike else []
         notes += [*ratio_lines(first, ratio), *_other_levels(first, ratio, at.values[0], other)]
         notes += _more_starts(first, ratio)
     return Section(f"At {speed(value.target)} tok/s/user", heads=heads, rows=rows, notes=notes)
@@ -229,7 +226,7 @@ def _price_section(comparison: Comparison, source: str | None) -> list[Section]:
     priced = [each for each in comparison.contenders if each.price is not None]
     if not priced:
         return []
-    rows = [[each.name, f"{each.price:.2f}"] for each in priced]
+    rows = [[each.name, rate(each.price)] for each in priced]
     said = source or "not said (--price-source)"
     notes = [f"Prices from: {said}. Every GPU-hour counted as used in full."]
     if comparison.unpriced:
@@ -315,6 +312,13 @@ def _validity_notes(comparison: Comparison) -> list[str]:
         ]
         notes += [f"{contender.name}: {line}." for line in comparability_lines(points)]
     return notes
+
+
+def _facts_section(comparison: Comparison) -> Section:
+    names = ", ".join(each.name for each in comparison.contenders)
+    facts = differing_facts([each.run.sweep for each in comparison.contenders])
+    note = f"As recorded of {names}, in this order."
+    return Section("Facts that differ", facts=facts, notes=[note] if facts else [])
 
 
 _PART_NAMES = {
@@ -432,130 +436,3 @@ def _ahead(row: SensitivityRow) -> str:
 
 def _value_ratio(first: float | None, other: float | None) -> str:
     return ABSENT if first is None or not other else f"{first / other:.3f}"
-
-
-# --- the first screen ----------------------------------------------------------------------------
-
-
-def compare_brief(comparison: Comparison, width: int) -> Iterator[Styled]:
-    """Yield what was found of each other run, whether it may be said, and the values."""
-    for each in comparison.contenders:
-        yield from wrapped_lines(f"{each.name}: {heading(each.run)}", width)
-    yield "", ""
-    for number in range(len(comparison.contenders) - 1):
-        yield from wrapped_lines(_sentence(comparison, number), width, "title")
-    style = "" if comparison.did_same_work else "bad"
-    yield from wrapped_lines(_caveats(comparison), width, style)
-    yield "", ""
-    yield from _table(comparison)
-    yield "", ""
-    for line in starts_left_out_lines(comparison):
-        yield from wrapped_lines(line, width, "bad")
-    for each in comparison.contenders:
-        if out := left_out(each.run):
-            yield from wrapped_lines(f"{each.name}: left out: {agents(out)}", width, "bad")
-    unit = _unit(comparison)
-    for at in comparison.targets:
-        for contender, value in zip(comparison.contenders, at.values, strict=True):
-            if value.throughput is None:
-                said = f"at {speed(at.target)}: {contender.name} {target_line(value, unit)}"
-                yield from wrapped_lines(said, width)
-
-
-def _unit(comparison: Comparison) -> str:
-    return throughput_unit(comparison.curves[0].gpus)
-
-
-# --- the sentence --------------------------------------------------------------------------------
-
-
-def _sentence(comparison: Comparison, number: int) -> str:
-    """Return the ratio to one other run at the first target that both reach."""
-    first = comparison.contenders[0].name
-    reached = [
-        (at, throughput)
-        for at in comparison.targets
-        if (throughput := at.ratios[number].throughput) is not None
-    ]
-    if not reached:
-        other = comparison.contenders[number + 1].name
-        return f"No target speed is reached by both {first} and {other}: no ratio."
-    at, throughput = reached[0]
-    ratio = at.ratios[number]
-    ahead, behind, turned = first, ratio.over, False
-    if throughput < 1.0 and ratio.told_apart:
-        ahead, behind, turned = behind, ahead, True
-    what = "tokens per GPU" if comparison.per_gpu else "tokens"
-    parts = [f"{_times(throughput, ratio.interval, turned)} the {what}"]
-    if ratio.cost is not None:
-        parts.append(f"{_times(ratio.cost.ratio, ratio.cost_interval, turned)} per dollar")
-    sides = (at.values[0], at.values[number + 1])
-    starts = " and ".join(dict.fromkeys(str(len(each.values)) for each in sides))
-    verdict = "" if ratio.told_apart else f": {_no_winner(ratio)}"
-    return (
-        f"At {speed(at.target)} tok/s/user {ahead} gives {' and '.join(parts)} of {behind} "
-        f"({starts} {'start' if starts == '1' else 'starts'} a side){verdict}."
-    )
-
-
-def _times(ratio: float, interval: Interval | None, turned: bool) -> str:
-    """1.24x [1.1, 1.4], ``turned`` the ratio of the other one."""
-    if turned:
-        ratio = 1.0 / ratio
-        interval = interval and Interval(1.0 / interval.high, 1.0 / interval.low)
-    return f"{ratio:.2f}x {bounds(interval, 2)}".rstrip()
-
-
-def _no_winner(ratio: Ratio) -> str:
-    why = ratio.no_interval or NOT_TOLD_APART
-    needed = ratio.starts_needed
-    more = f", about {needed} starts a side would name one" if needed else ""
-    return f"{why}, no winner named{more}"
-
-
-def _caveats(comparison: Comparison) -> str:
-    """Return whether the work was the same, may be compared, and which definitions agree."""
-    facts = [fact for fact in comparison.same_work if not fact.same]
-    other = [f"{fact.name} {' / '.join(fact.said)}" for fact in facts]
-    at = "".join(f" (plan {alone})" for of in comparison.plans if (alone := alone_said(of)))
-    said = [f"Same work: {'no, ' + '; '.join(other) if other else 'yes' + at}."]
-    words = [comparable(each.run.points) for each in comparison.contenders]
-    why = [text.removeprefix(NOT_COMPARABLE) for text in words if text.startswith(NOT_COMPARABLE)]
-    said.append(f"Comparable: {'no, ' + why[0] if why else 'yes'}.")
-    return " ".join([*said, *(_order(each) for each in comparison.sensitivity[:1])])
-
-
-def _order(sensitivity: Sensitivity) -> str:
-    winners = [row.winner for row in sensitivity.rows if row.winner is not None]
-    if not winners:
-        return "No definition names a winner."
-    same = sum(winner == sensitivity.rows[0].winner for winner in winners)
-    return (
-        f"The order holds under {same} of {counted(len(winners), 'definition')} that name a winner."
-    )
-
-
-# --- the table -----------------------------------------------------------------------------------
-
-
-def _table(comparison: Comparison) -> Iterator[Styled]:
-    rows = [
-        [speed(at.target), contender.name, target_text(value), ratio, *per_dollar(contender, value)]
-        for at in comparison.targets
-        for contender, value, ratio in zip(
-            comparison.contenders, at.values, _ratios(at), strict=True
-        )
-    ]
-    first = comparison.contenders[0].name
-    heads = ["at", "run", f"{_unit(comparison)} [95 %]", f"{first} / it", "Mtok/$", "$/Mtok"]
-    columns: list[Sequence[str]] = [
-        [head, *cells] for head, cells in zip(heads, zip(*rows, strict=True), strict=True)
-    ]
-    shown = [column for column in columns if set(column[1:]) != {ABSENT}]
-    for number, line in enumerate(columns_lines(shown)):
-        yield line, "" if number else "title"
-
-
-def _ratios(at: AtOneTarget) -> list[str]:
-    others = (ratio.throughput for ratio in at.ratios)
-    return [ABSENT, *(ABSENT if each is None else f"{each:.3f}" for each in others)]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, cycle
 from urllib.parse import quote
 
 import numpy as np
@@ -30,6 +31,20 @@ _DOT, _NAME = 0.01, 0.09
 """Widths of half a dot, and of a level's name beside it on a phone, in shares of the figure."""
 
 
+_STYLES = ("s1", "s3", "s4", "s5")
+"""The colours of curves in one picture; s2 is of targets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A curve of a picture, with the points of its run; without a ``name`` it is the only one."""
+
+    curve: Curve
+    points: Sequence[Point]
+    name: str = ""
+    style: str = "s1"
+
+
 @dataclass(frozen=True, slots=True)
 class _NotValid:
     """A level that is on no curve and can still be seen."""
@@ -41,87 +56,114 @@ class _NotValid:
     reason: str
 
 
+def curves_figure(of: Sequence[tuple[str, Curve, Sequence[Point]]]) -> str:
+    """Return several curves in one picture, by name."""
+    styles = cycle(_STYLES)
+    return _figure([Series(curve, points, name, next(styles)) for name, curve, points in of])
+
+
 def curve_figure(curve: Curve, points: Sequence[Point]) -> str:
     """Return the curve: points with their intervals, the frontier, and the targets it reaches; of
     ``points`` those that are not valid beside it. Nothing if there is nothing to draw.
     """
-    unit = throughput_unit(curve.gpus, curve.headline_is)
-    not_valid = list(_not_valid(curve, points))
-    speeds = [*_speeds(curve), *(each.speed for each in not_valid)]
+    return _figure([Series(curve, points)])
+
+
+def _figure(series: Sequence[Series]) -> str:
+    curves = [each.curve for each in series]
+    unit = throughput_unit(curves[0].gpus, curves[0].headline_is)
+    not_valid = [found for each in series for found in _not_valid(each)]
+    speeds = [*chain(*map(_speeds, curves)), *(each.speed for each in not_valid)]
     if not speeds:
         return ""
-    highest = max([*_throughputs(curve), *(each.throughput for each in not_valid)])
+    throughputs = [*chain(*map(_throughputs, curves)), *(each.throughput for each in not_valid)]
     chart = Chart(
         "Throughput against speed",
         linear_axis(0, max(speeds) * _MARGIN, 6),
-        linear_axis(0, highest * _MARGIN),
+        linear_axis(0, max(throughputs) * _MARGIN),
         "interactivity: tok/s/user at the P90 of response ITL — faster to the right",
         f"{unit}, reused input included",
         "Each point is a level, named by its number of agents. Up and to the right is better.",
         380,
     )
-    ordered = sorted(curve.points, key=lambda point: point.concurrency)
-    xs = np.array([point.interactivity for point in ordered])
-    ys = np.array([point.throughput for point in ordered])
-    if len(ordered) > 1:
-        chart.line(xs, ys, "s1 thin", "interpolation between neighbouring levels")
-    for value in curve.values:
-        if value.target <= chart.x.high:
-            chart.vertical(value.target, "target", f"{speed(value.target)}")
-    for each in not_valid:
-        chart.ring(each.speed, each.throughput, each.reason)
-        chart.label(each.speed, each.throughput, f"{each.name}: {each.why}", "not-valid")
-    for point in ordered:
-        _point(chart, point, curve, unit)
-    for value in curve.values:
-        if value.interval is not None:
-            ends = (value.interval.low, value.interval.high)
-            chart.bar((value.target, value.target), ends, "s2 thick")
-        if value.throughput is not None:
-            said = f"at {speed(value.target)} tok/s/user: {target_text(value)} {unit}"
-            chart.dot(value.target, value.throughput, "s2", said)
-    for style, text in _legend(curve, bool(not_valid)):
+    for each in series:
+        _line(chart, each)
+    for target in dict.fromkeys(value.target for curve in curves for value in curve.values):
+        if target <= chart.x.high:
+            chart.vertical(target, "target", f"{speed(target)}")
+    for found in not_valid:
+        chart.ring(found.speed, found.throughput, found.reason)
+        chart.label(found.speed, found.throughput, f"{found.name}: {found.why}", "not-valid")
+    for each in series:
+        for point in each.curve.points:
+            _point(chart, point, each, unit)
+        _read_off(chart, each, unit)
+    for style, text in _legend(series, bool(not_valid)):
         chart.key(style, text)
     picture = quote(chart.svg(stylesheet()))
     link = f'<a download="curve.svg" href="data:image/svg+xml,{picture}">curve.svg</a>'
     return f'{chart.html()}<p class="small">The picture: {link}</p>'
 
 
-def _legend(curve: Curve, not_valid: bool) -> Iterator[tuple[str, str]]:
+def _line(chart: Chart, of: Series) -> None:
+    xs = np.array([point.interactivity for point in of.curve.points])
+    ys = np.array([point.throughput for point in of.curve.points])
+    if len(xs) > 1:
+        legend = "" if of.name else "interpolation between neighbouring levels"
+        chart.line(xs, ys, f"{of.style} thin", legend)
+
+
+def _read_off(chart: Chart, of: Series, unit: str) -> None:
+    for value in of.curve.values:
+        if value.interval is not None:
+            ends = (value.interval.low, value.interval.high)
+            chart.bar((value.target, value.target), ends, "s2 thick")
+        if value.throughput is not None:
+            said = f"{of.name} at {speed(value.target)} tok/s/user: {target_text(value)} {unit}"
+            chart.dot(value.target, value.throughput, "s2", said.lstrip())
+
+
+def _legend(series: Sequence[Series], not_valid: bool) -> Iterator[tuple[str, str]]:
     """Yield a style with its meaning for everything that is drawn."""
-    for drawn, style, text in (
-        (curve.points, "dot s1", "level on the frontier"),
+    curves = [each.curve for each in series]
+    starts = any(curve.intervals for curve in curves)
+    values = [value for curve in curves for value in curve.values]
+    style = series[0].style
+    for drawn, of, text in (
+        *((bool(each.name), each.style, each.name) for each in series),
+        (any(curve.points for curve in curves), f"dot {style}", "level on the frontier"),
         (not_valid, "ring", "not valid: for looking only, in no interpolation"),
-        (curve.intervals, "dot hollow small", "one start of a level, whose mean is its point"),
+        (starts, "dot hollow small", "one start of a level, whose mean is its point"),
         (
-            len(curve.frontier) < len(curve.points),
+            any(len(curve.frontier) < len(curve.points) for curve in curves),
             "dot hollow",
             "level that another one beats in both",
         ),
-        (curve.intervals, "error s1", "95 % interval of a level, in both"),
-        (any(v.throughput is not None for v in curve.values), "dot s2", "read off at a target"),
-        (any(v.interval for v in curve.values), "s2", "95 % interval of what is read off"),
+        (starts, f"error {style}", "95 % interval of a level, in both"),
+        (any(v.throughput is not None for v in values), "dot s2", "read off at a target"),
+        (any(v.interval for v in values), "s2", "95 % interval of what is read off"),
     ):
         if drawn:
-            yield style, text
+            yield of, text
 
 
-def _point(chart: Chart, point: CurvePoint, curve: Curve, unit: str) -> None:
+def _point(chart: Chart, point: CurvePoint, of: Series, unit: str) -> None:
+    curve = of.curve
     intervals = curve.intervals.get(point.concurrency)
     if intervals is not None:
-        _cross(chart, point, intervals)
-    hover = (
-        f"{agents([point.concurrency])}: {rate(point.interactivity)} tok/s/user, "
-        f"{rate(point.throughput)} {unit}"
-    )
+        _cross(chart, point, intervals, of.style)
+    level = f"{of.name} {agents([point.concurrency])}".lstrip()
     for start in _several(curve, point.concurrency):
-        speed_of, of = start.interactivity, start.throughput
-        said = f"one start: {rate(speed_of)} tok/s/user, {rate(of)} {unit}"
-        chart.dot(speed_of, of, "hollow small", said)
-    style = "s1" if point in curve.frontier else "hollow"
+        speed_of, throughput = start.interactivity, start.throughput
+        said = f"one start: {rate(speed_of)} tok/s/user, {rate(throughput)} {unit}"
+        chart.dot(speed_of, throughput, "hollow small", said)
+    hover = f"{level}: {rate(point.interactivity)} tok/s/user, {rate(point.throughput)} {unit}"
+    style = of.style if point in curve.frontier else "hollow"
     chart.dot(point.interactivity, point.throughput, style, hover)
     style = "under" if _target_beside(chart, point, curve) else ""
-    chart.label(point.interactivity, point.throughput, str(point.concurrency), style)
+    highest = of.name and point == max(curve.points, key=lambda each: each.throughput)
+    name = f"{of.name}: {point.concurrency}" if highest else str(point.concurrency)
+    chart.label(point.interactivity, point.throughput, name, style)
 
 
 def _several(curve: Curve, concurrency: int) -> Sequence[CurvePoint]:
@@ -137,24 +179,25 @@ def _target_beside(chart: Chart, point: CurvePoint, curve: Curve) -> bool:
     return bool(((distances > -_DOT) & (distances < _NAME)).any())
 
 
-def _cross(chart: Chart, point: CurvePoint, intervals: PointInterval) -> None:
+def _cross(chart: Chart, point: CurvePoint, intervals: PointInterval, style: str) -> None:
     speeds, throughputs = intervals.interactivity, intervals.throughput
-    chart.bar((speeds.low, speeds.high), (point.throughput, point.throughput), "s1 error")
-    chart.bar(
-        (point.interactivity, point.interactivity), (throughputs.low, throughputs.high), "s1 error"
-    )
+    at, up = point.interactivity, point.throughput
+    chart.bar((speeds.low, speeds.high), (up, up), f"{style} error")
+    chart.bar((at, at), (throughputs.low, throughputs.high), f"{style} error")
 
 
-def _not_valid(curve: Curve, points: Sequence[Point]) -> Iterator[_NotValid]:
-    of = "" if curve.gpus is None else "_per_gpu"
-    for point in points:
+def _not_valid(of: Series) -> Iterator[_NotValid]:
+    per = "" if of.curve.gpus is None else "_per_gpu"
+    for point in of.points:
         row = point_row(point)
-        at, throughput = row["interactivity"], row[f"total_tokens_per_s{of}"]
+        at, throughput = row["interactivity"], row[f"total_tokens_per_s{per}"]
         if point.valid or at is None or throughput is None:
             continue
         first = next(each for each in point.findings if each.kind is Kind.INVALID)
-        reason = f"{agents([point.measurement])}: not valid: {first.text}"
-        yield _NotValid(point.name, at, throughput, first.code.replace("-", " "), reason)
+        level = f"{of.name} {agents([point.measurement])}".lstrip()
+        reason = f"{level}: not valid: {first.text}"
+        name = f"{of.name} {point.name}".lstrip()
+        yield _NotValid(name, at, throughput, first.code.replace("-", " "), reason)
 
 
 def _speeds(curve: Curve) -> list[float]:

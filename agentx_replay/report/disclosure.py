@@ -1,7 +1,7 @@
 """What a run's record says of it: what was measured, under which load."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from agentx_replay.analysis.run import Run
@@ -81,6 +81,31 @@ def plainly(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+_OF_ONE_RUN = (
+    "command", "started_unix_s", "plans", "resumed", "salt", "source", "calibration",
+)  # fmt: skip
+"""What two runs of one experiment differ in, or what other fields say, too."""
+
+
+def differing_facts(sweeps: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Return in which facts on record runs differ: the name and what each says, ``a / b``."""
+    told = [
+        dict(_leaves({key: each[key] for key in each if key not in _OF_ONE_RUN})) for each in sweeps
+    ]
+    names = dict.fromkeys(name for each in told for name in each)
+    said = {name: [each.get(name, "not recorded") for each in told] for name in names}
+    return [(name, " / ".join(values)) for name, values in said.items() if len(set(values)) > 1]
+
+
+def _leaves(document: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]]:
+    for key, value in document.items():
+        name = f"{path}{_name(key)}"
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{name}, ")
+        else:
+            yield name, _value(key, value)
 
 
 # --- what was measured ---------------------------------------------------------------------------

@@ -4,17 +4,23 @@ Its content security policy forbids every load and every script, and the templat
 text, so what a server or a trace may have smuggled into a text stays a text.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+from agentx_replay.analysis.comparison import AtOneTarget, Comparison
 from agentx_replay.analysis.curve import Curve
 from agentx_replay.analysis.findings import Kind
 from agentx_replay.analysis.point import Point
 from agentx_replay.analysis.run import Run
 from agentx_replay.report.chart import stylesheet
-from agentx_replay.report.curve_charts import curve_figure, latency_figures
+from agentx_replay.report.compare_brief import verdicts
+from agentx_replay.report.compare_sections import compare_sections
+from agentx_replay.report.curve_charts import curve_figure, curves_figure, latency_figures
 from agentx_replay.report.disclosure import (
     disclosure_section,
+    heading,
     part_of,
     started,
     title_of,
@@ -45,6 +51,7 @@ from agentx_replay.report.run_sections import (
 )
 from agentx_replay.report.system_section import system_sections
 from agentx_replay.report.tables import Section
+from agentx_replay.results.durable import disk_faults_explained, write_bytes_durably
 
 _READING = (
     "Speed is how fast each agent feels: the tokens a second that nine in ten responses reach, "
@@ -69,8 +76,12 @@ class _Card:
     warned: Sequence[str]
 
 
-def page(run: Run, curve: Curve) -> str:
-    """Return the page of a run."""
+_OF_ANOTHER_PAGE: dict[str, Any] = {"verdicts": (), "busy": "", "findings": (), "levels": ()}
+"""What one kind of page has and another has not."""
+
+
+def _rendered(begin: Callable[[str], str], **parts: Any) -> str:
+    """Return a page of which ``begin`` writes the beginnings of sentences."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -80,10 +91,67 @@ def page(run: Run, curve: Curve) -> str:
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    environment.filters["capital"] = capital
+    environment.filters["capital"] = begin
+    template = environment.get_template("page.html.j2")
+    return template.render(_OF_ANOTHER_PAGE | parts, style=stylesheet())
+
+
+def write_page(path: Path, text: str) -> Path:
+    """Write a page and return where it is. Raises ``UsageError`` where the disk refuses."""
+    with disk_faults_explained(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_bytes_durably(path, text.encode())
+    return path
+
+
+def compare_page(comparison: Comparison, price_source: str | None) -> str:
+    """Return the page of a comparison."""
+    names = [each.name for each in comparison.contenders]
+    drawn = [
+        (each.name, curve, each.run.points)
+        for each, curve in zip(comparison.contenders, comparison.curves, strict=True)
+    ]
+    return _rendered(
+        str,  # many begin with the name of a run
+        title=" / ".join(names),
+        facts_of_run=[f"{each.name}: {heading(each.run)}" for each in comparison.contenders],
+        badges=[
+            (comparison.did_same_work, "the same work"
+             if comparison.did_same_work else "not the same work"),
+            _comparable_badge([p for each in comparison.contenders for p in each.run.points]),
+        ],
+        verdicts=list(verdicts(comparison)),
+        reading=_READING,
+        cards=[card for at in comparison.targets for card in _ratio_cards(comparison, at)],
+        before_levels=[Section("Curves", figures=curves_figure(drawn))],
+        after_levels=compare_sections(comparison, price_source),
+    )  # fmt: skip
+
+
+def _ratio_cards(comparison: Comparison, at: AtOneTarget) -> Iterator[_Card]:
+    first, *others = zip(comparison.contenders, at.values, strict=True)
+    for other, ratio, unlike in zip(others, at.ratios, comparison.unlike, strict=True):
+        if ratio.throughput is None:
+            missed = [each.name for each, value in (first, other) if value.throughput is None]
+            yield _Card(speed(at.target), NOT_REACHED, "", [f"by {' and '.join(missed)}"], ())
+            continue
+        under = [
+            *([f"95 % interval {bounds(ratio.interval, 2)}"] if ratio.interval else []),
+            *([f"{ratio.cost.ratio:.2f}x per dollar"] if ratio.cost else []),
+        ]
+        warned = [
+            *(["not of the same work"] if unlike else []),
+            *([] if ratio.told_apart else ["no winner named"]),
+        ]
+        pair = f"{first[0].name} / {ratio.over}"
+        yield _Card(speed(at.target), f"{ratio.throughput:.2f}x", pair, under, warned)
+
+
+def page(run: Run, curve: Curve) -> str:
+    """Return the page of a run."""
     shown = [(x, found) for x in run.points if (found := level_figures(x)) is not None]
-    return environment.get_template("page.html.j2").render(
-        style=stylesheet(),
+    return _rendered(
+        capital,
         title=title_of(run),
         facts_of_run=_facts(run),
         badges=_badges(run.points),
@@ -121,16 +189,17 @@ def _facts(run: Run) -> list[str]:
 
 def _badges(points: Sequence[Point]) -> list[tuple[bool, str]]:
     all_valid = all(point.valid for point in points)
-    fit = sum(map(comparable_and_valid, points))
-    all_fit, none_fit = fit == len(points), fit == 0
-    badges = [
-        (all_valid, valid_count(points)),
-        (all_fit, "comparable on the same corpus" if all_fit else "not comparable" if none_fit
-         else "not every level is comparable"),
-    ]  # fmt: skip
+    badges = [(all_valid, valid_count(points)), _comparable_badge(points)]
     if any(point.texts(Kind.WARNING) for point in points):
         badges.append((False, "see the warnings"))
     return badges
+
+
+def _comparable_badge(points: Sequence[Point]) -> tuple[bool, str]:
+    fit = sum(map(comparable_and_valid, points))
+    if fit == len(points):
+        return True, "comparable on the same corpus"
+    return False, "not every level is comparable" if fit else "not comparable"
 
 
 def _cards(curve: Curve, points: Sequence[Point]) -> list[_Card]:

@@ -11,7 +11,7 @@ from agentx_replay.analysis.run import Run, read_run
 from agentx_replay.report.brief import Styled, run_brief
 from agentx_replay.report.disclosure import BUILT_IN, disclosure_section, heading, part_of
 from agentx_replay.report.evidence_sections import evidence_sections
-from agentx_replay.report.page import page
+from agentx_replay.report.page import page, write_page
 from agentx_replay.report.run_sections import (
     curve_json,
     go_on_lines,
@@ -27,7 +27,6 @@ from agentx_replay.report.run_sections import (
 )
 from agentx_replay.report.system_section import questions_json, system_sections
 from agentx_replay.report.tables import Section, csv_text, sections_text
-from agentx_replay.results.durable import disk_faults_explained, write_bytes_durably
 from agentx_replay.results.layout import report_file
 from agentx_replay.results.run_directory import RunDirectory
 from agentx_replay.results.system_facts import System
@@ -114,7 +113,4 @@ class Report:
         Raises ``UsageError`` where the disk refuses.
         """
         RunDirectory(self.run.path).write_points([point_row(point) for point in self.run.points])
-        path = report_file(self.run.path)
-        with disk_faults_explained(path):
-            write_bytes_durably(path, page(self.run, self.curve).encode())
-        return path
+        return write_page(report_file(self.run.path), page(self.run, self.curve))

@@ -311,11 +311,27 @@ def test_token_itl_names_no_winner_where_a_client_was_too_slow_for_it(tmp_path: 
     assert (rows["P99 instead of P90"].untrusted, rows["P99 instead of P90"].winner) == ((), "a")
 
 
-def test_a_run_without_a_valid_point_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("first_fails", [False, True])
+def test_a_run_without_a_valid_level_has_no_ratio_and_leaves_others_theirs(
+    tmp_path: Path, first_fails: bool
+) -> None:
     failed = [Level(12, 50.0, 100.0, status=Status.FAILED)]
-    runs = [contender(tmp_path / "a", MI355X[2:4]), contender(tmp_path / "b", failed)]
-    with refuses("run-without-valid-point", "b has "):
-        compare(runs, (50.0,))
+    runs = [contender(tmp_path / "a", twice(MI355X[2:4])), contender(tmp_path / "b", failed)]
+    if not first_fails:
+        runs.append(contender(tmp_path / "c", twice(B300[2:4])))
+    found = compare(runs[::-1] if first_fails else runs, (50.0,))
+    assert [each.name for each in found.without_level] == ["b"]
+    assert not found.did_same_work
+    ratios = [ratio.throughput for ratio in found.targets[0].ratios]
+    assert ratios == [None] if first_fails else [None, pytest.approx(7567 / 6083)]
+
+
+def test_the_run_that_did_other_work_is_the_only_one_so_called(tmp_path: Path) -> None:
+    runs = [contender(tmp_path / name, MI355X[2:4]) for name in "ab"]
+    runs.append(contender(tmp_path / "c", MI355X[2:4], corpus="other"))
+    found = compare(runs, (50.0,))
+    assert [[fact.name for fact in facts] for facts in found.unlike] == [[], ["corpus"]]
+    assert not found.did_same_work
 
 
 TEN_PER_CENT = Interval(0.9, 1.1)

@@ -11,7 +11,7 @@ import orjson
 import pyarrow.parquet as pq
 import pytest
 from command_line import finished, refusal
-from golden_files import Goldens
+from golden_files import Goldens, text_of_page
 from made_runs import Level, make_run
 
 from agentx_replay.replay.ports import Status
@@ -95,8 +95,25 @@ def test_an_advantage_is_split_only_where_a_winner_is_named(
     pair = (make_run(tmp_path / "a", more), make_run(tmp_path / "b", apart))
     said = finished("compare", "--full", *pair, "--at", "50", "--price", "a=1,b=2").stdout.split(
         "\n\n"
-    )[0]
+    )[1]
     goldens.check_text("words/compare-not-told-apart", said + "\n")
+
+
+def test_a_page_has_the_curves_in_one_picture_and_everything_else(
+    runs: tuple[Path, Path], tmp_path: Path, goldens: Goldens
+) -> None:
+    page = tmp_path / "a-b.html"
+    slow = make_run(tmp_path / "slow", twice(B), target={"kind": "server", "model": "n"})
+    done = finished("compare", runs[0], slow, "--at", "50", "--price", "a=1,slow=2", "--html", page)
+    assert done.returncode == 0
+    html = page.read_text()
+    figure = html.partition("<figure>")[2].partition("</figure>")[0]
+    assert [name for name in ("a", "slow") if f"></i>{name}</li>" in figure] == ["a", "slow"]
+    assert ">slow: 16</span>" in figure
+    assert "http-equiv" in html  # the content security policy of the run's page
+    goldens.check_text("words/page-compare", text_of_page(html))
+    refused = refusal("compare", *runs, "--at", "50", "--json", "--html", page / "b.html")
+    assert str(page / "b.html") in refused
 
 
 def test_markdown_has_the_same_numbers(runs: tuple[Path, Path]) -> None:
@@ -309,7 +326,9 @@ def test_one_point_failed_points_and_no_success_have_clear_answers(tmp_path: Pat
     assert (nearest["concurrency"], nearest["throughput"]) == (12, pytest.approx(6000))
     none = make_run(tmp_path / "none", [Level(4, 50.0, 100.0, status=Status.FAILED)])
     assert told("report", none, exit_code=1)["curve"]["levels"] == []
-    assert "[run-without-valid-point]" in refusal("compare", one, none)
+    compared = told("compare", one, none, exit_code=1)
+    assert compared["runs"][1]["curve"]["levels"] == []
+    assert "4 agents: not valid: " in finished("compare", one, none).stdout
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:

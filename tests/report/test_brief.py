@@ -1,6 +1,7 @@
 """The first screen of a report, and of a comparison."""
 
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from record_cases import SECOND
 from agentx_replay.analysis.comparison import Contender, compare
 from agentx_replay.analysis.run import read_run
 from agentx_replay.replay.ports import Status
-from agentx_replay.report.compare_sections import compare_brief
+from agentx_replay.report.compare_brief import compare_brief
 from agentx_replay.report.rebuild import Report
 from agentx_replay.results.layout import point_directory
 
@@ -136,12 +137,22 @@ def compared(
     place: Path, a: list[Level], b: list[Level], prices: tuple[float | None, float | None]
 ) -> str:
     """The first screen of a comparison at 50 and 500 tok/s/user."""
-    runs = [read_run(make_run(place / name, levels)) for name, levels in (("a", a), ("b", b))]
-    contenders = [Contender(run.path.name, run, price, None)
-                  for run, price in zip(runs, prices, strict=True)]  # fmt: skip
-    found = [text for text, _ in compare_brief(compare(contenders, (50.0, 500.0)), 80)]
-    assert max(map(len, found)) <= 80
+    runs = [make_run(place / name, levels) for name, levels in (("a", a), ("b", b))]
+    found = first_screen(runs, (50.0, 500.0), prices)
     return " ".join(" ".join(found).split())
+
+
+def first_screen(
+    runs: list[Path], at: tuple[float, ...], prices: tuple[float | None, ...] = ()
+) -> list[str]:
+    """The lines of a comparison's first screen."""
+    contenders = [
+        Contender(path.name, read_run(path), price, None)
+        for path, price in zip_longest(runs, prices)
+    ]
+    found = [text for text, _ in compare_brief(compare(contenders, at), 80)]
+    assert max(len(line) for line in found if not line.startswith("agentx-replay ")) <= 80
+    return found
 
 
 def twice(*levels: Level) -> list[Level]:
@@ -154,7 +165,46 @@ def test_it_begins_with_the_sentence_that_names_the_winner(tmp_path: Path) -> No
     said = compared(tmp_path, twice(*half), twice(FAST, SLOW), (1.0, 4.0))
     first = "b gives 2.00x [2.00, 2.00] the tokens per GPU and 0.50x [0.50, 0.50] per dollar of a"
     assert f"At 50 tok/s/user {first} (2 starts a side). Same work: yes." in said
-    assert "at 500: a not reached, fastest valid level 60.0 → try 1 agent" in said
+    assert "a, b: at 500 not reached, fastest valid level 60.0 → try 1 agent" in said
+
+
+def test_what_prevents_a_comparison_stands_before_the_ratio_which_is_marked(
+    tmp_path: Path,
+) -> None:
+    runs = [
+        make_run(tmp_path / name, twice(FAST, SLOW), corpus=corpus)
+        for name, corpus in (("a", "c0ffee"), ("b", "0ther"))
+    ]
+    first, *lines = first_screen(runs, (50.0,))
+    assert first.startswith("a and b did not do the same work (corpus c0ffee / 0ther): ")
+    (row,) = [line.split() for line in lines if line.startswith("50    b")]
+    assert row[-3] == "1.000*"
+    assert "* not of the same work" in lines
+
+
+def test_a_run_without_a_valid_level_says_why_and_which_command_comes_next(
+    tmp_path: Path,
+) -> None:
+    busy = make_run(tmp_path / "busy", [FAST])
+    late = [(12, 0, s * SECOND, 100_000, s * SECOND) for s in range(100)]  # all of a core
+    write_instrument(point_directory(busy, 12), late)
+    first, *lines = first_screen([make_run(tmp_path / "a", [FAST, SLOW]), busy], (50.0,))
+    assert first == "busy has no valid level, so there is no ratio to it."
+    assert [line for line in lines if line.startswith("busy: 12 agents: not valid: client: ")]
+    assert f"agentx-replay sweep --resume --out {busy} --again" in lines
+    assert not [line for line in lines if "same work" in line]
+
+
+@pytest.mark.parametrize("runs", [2, 3, 5, 30])
+def test_many_runs_at_three_targets_have_at_most_20_lines(tmp_path: Path, runs: int) -> None:
+    made = [
+        make_run(tmp_path / f"run-{number}", [FAST, SLOW, Level(20, 9.0, 9.0, status=Status.CUT)],
+                 corpus=f"corpus-{number}")
+        for number in range(runs)
+    ]  # fmt: skip
+    lines = first_screen(made, (30.0, 50.0, 150.0), (1.0,) * runs)
+    assert len(lines) <= 19  # and one that says how to see the rest
+    assert len([line for line in lines if line.startswith("50 ")]) == min(runs, 5)
 
 
 def test_without_an_interval_no_winner_is_named(tmp_path: Path) -> None:
