@@ -10,7 +10,14 @@ from agentx_replay.scenario import load_scenario, scenario_names
 
 
 def test_the_presets_are_those_of_the_protocol() -> None:
-    assert scenario_names() == ["agentx", "agentx-faithful", "agentx-fast", "demo", "quick"]
+    assert scenario_names() == [
+        "agentx",
+        "agentx-faithful",
+        "agentx-fast",
+        "demo",
+        "fixed",
+        "quick",
+    ]
 
 
 FIGURES = (
@@ -26,13 +33,15 @@ FIGURES = (
         ("agentx-faithful", (3600, 300, 10, 10, 300, 393, "faithful", "last_end", True)),
         ("agentx-fast", (1200, 30, 1, 10, 300, 393, "official", "barrier", True)),
         ("demo", (10, 20, 1, 0.2, 0.5, None, "official", "last_end", False)),
+        ("fixed", (900, 300, 1, 0.2, 0.2, None, "faithful", "last_end", True)),
         ("quick", (20, 10, 1, 0.2, 0.5, None, "official", "last_end", False)),
     ],
 )
 def test_a_preset_has_the_protocols_figures(name: str, figures: tuple[object, ...]) -> None:
     scenario = load_scenario(name)
     assert tuple(getattr(scenario, figure) for figure in FIGURES) == figures
-    assert (scenario.start_fraction, scenario.seed) == ((0.25, 0.75), 42)
+    from_where = (0.0, 0.0) if name == "fixed" else (0.25, 0.75)
+    assert (scenario.start_fraction, scenario.seed) == (from_where, 42)
     assert scenario.overridden == ()
 
 

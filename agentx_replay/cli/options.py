@@ -96,7 +96,7 @@ _TOKENS: Any = {"type": Tokens(), "metavar": "TOKENS"}
 _SPEEDS: Any = {"type": Speeds(), "metavar": "SPEED,…"}
 _AT = "Interactivities in tokens/s/user at which throughput is read off the curve"
 _SCENARIO: Any = {"default": "quick", "metavar": "NAME"}
-_SCENARIOS = "agentx, agentx-faithful, agentx-fast, quick, demo, or a .toml. Default: quick"
+_SCENARIOS = "agentx, agentx-faithful, agentx-fast, fixed, quick, demo, or a .toml. Default: quick"
 
 _TABLE = {
     "What is replayed": (

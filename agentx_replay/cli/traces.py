@@ -11,7 +11,7 @@ import click
 
 from agentx_replay.cli.options import GroupedCommand, options_of
 from agentx_replay.cli.output import say, say_document, width
-from agentx_replay.cli.values import NamedPath, Real, Seconds, Text, Whole
+from agentx_replay.cli.values import Lengths, NamedPath, Real, Seconds, Text, Whole
 from agentx_replay.errors import UsageError
 from agentx_replay.results.durable import disk_faults_explained, write_durably
 from agentx_replay.shipped import shipped_directory
@@ -231,13 +231,44 @@ def pack(corpus: Path, file: Path) -> None:
     type=click.Choice(["small", "medium", "large"]),
     help="Contexts of up to 4,000, 31,000 or 200,000 tokens.",
 )
-def generate(file: Path, sessions: int, seed: int, shape: str) -> None:
-    """Write synthetic sessions to FILE (.jsonl or .jsonl.gz), drawn from published statistics.
+@click.option(
+    "--fixed",
+    type=Lengths(),
+    metavar="IN/OUT",
+    help="One turn a session, of so many tokens, as in 8192/1024; for the scenario fixed.",
+)
+@click.option(
+    "--sharing",
+    default=0.0,
+    type=Real(0.0, 1.0),
+    metavar="SHARE",
+    help="Of --fixed, the part of the prompt that all share. Default: 0.",
+)
+def generate(
+    file: Path,
+    sessions: int,
+    seed: int,
+    shape: str,
+    fixed: tuple[int, int] | None,
+    sharing: float,
+) -> None:
+    """Write synthetic sessions to FILE (.jsonl or .jsonl.gz): drawn from published statistics, or
+    of fixed lengths.
 
     \b
     agentx-replay traces generate mine.jsonl.gz --sessions 5 --seed 7
+    agentx-replay traces generate 8k.jsonl.gz --fixed 8192/1024 --sharing 0 --sessions 64
     """
     _check_corpus_name(file)
+    if fixed is None and sharing:
+        raise UsageError("sharing-without-fixed", "--sharing goes with --fixed", "add --fixed")
+    if fixed is not None:
+        from agentx_replay.traces.fixed import fixed_corpus
+        from agentx_replay.traces.generate import write_corpus
+
+        write_corpus(fixed_corpus(*fixed, sessions, sharing), file)
+        say(f"{counted(sessions, 'session')} written to {file}")
+        return
     from agentx_replay.traces.generate import LARGE, MEDIUM, SMALL, generate_corpus, write_corpus
 
     limits = {"small": SMALL, "medium": MEDIUM, "large": LARGE}[shape]

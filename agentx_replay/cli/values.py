@@ -19,6 +19,8 @@ MOST_LANES = 10_000
 MOST_STARTS = 100
 MOST_GPUS = 1_000_000
 MOST_TOKENS = 1_000_000_000
+_LONGEST = 10_000_000
+"""Tokens of a prompt or an answer that is made: ten times any context."""
 _MOST_SECONDS = 1e9
 """Thirty years: clocks count in ns, and 64 bits hold no more than nine times that."""
 
@@ -227,6 +229,23 @@ class Workers(click.ParamType[int | None]):
                 f"give a whole number from 1 to {MOST_LANES:,}, or auto",
             )
         return found
+
+
+class Lengths(click.ParamType[tuple[int, int]]):
+    """Tokens in and out of a request: 8192/1024, 8k/1k."""
+
+    name = "lengths"
+
+    def convert(self, value: Any, _: _Parameter, __: _Context) -> tuple[int, int]:
+        numbers = [in_units(each, UNITS_TOKENS) or number(each) for each in value.split("/")]
+        found = [int(each) for each in numbers if each and 1 <= each <= _LONGEST and each % 1 == 0]
+        if len(found) != 2 or len(numbers) != 2:
+            raise UsageError(
+                "lengths-unfit",
+                f"--fixed {shown(value)} is not two lengths from 1 to {_LONGEST:,} tokens",
+                "write IN/OUT, as in 8192/1024",
+            )
+        return found[0], found[1]
 
 
 class NumbersByName(click.ParamType[dict[str, float]]):
