@@ -33,6 +33,7 @@ def measure(settings: Settings, screen: Screen, levels: LevelSource | None = Non
     """Measure the levels of the settings that are not complete yet, or those that ``levels`` asks
     for. Raises ``UsageError``.
     """
+    levels = levels or _search(settings)
     with open_target(settings) as target:
         if not settings.anyway:
             _refuse_unfit(target)
@@ -57,8 +58,7 @@ def measure(settings: Settings, screen: Screen, levels: LevelSource | None = Non
 
 
 def _sweep(settings: Settings, target: Target, screen: Screen, levels: LevelSource | None) -> Sweep:
-    """Return the sweep of ``levels``, or of those that the settings name, search or have found."""
-    levels = levels or _search(settings)
+    """Return the sweep of ``levels``, or of those that the settings name or have found."""
     if levels is not None or not settings.bracket:
         return Sweep(settings, target, levels)
     from agentx_replay.experiment.auto import Bracketing, found_levels

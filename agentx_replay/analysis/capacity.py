@@ -250,6 +250,12 @@ def capacity_from(outcomes: Sequence[Outcome], objective: Objective) -> Capacity
     )
 
 
+def answered(capacity: Capacity) -> bool:
+    """Whether there is a capacity, or a bound on it, and every level could be judged."""
+    known = (capacity.agents, capacity.at_least, capacity.below)
+    return capacity.trouble is None and any(each is not None for each in known)
+
+
 def _common(levels: Sequence[int | None]) -> list[int]:
     """Return the levels if every start has one."""
     known = [each for each in levels if each is not None]

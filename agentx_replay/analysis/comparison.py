@@ -416,7 +416,10 @@ def _sensitivity(
 def _values(
     contenders: Sequence[Contender], definition: Definition, target: float
 ) -> tuple[list[float | None], list[str | None]]:
-    found = [value_at(each.run.points, definition, target) for each in contenders]
+    found = [
+        value_at(each.run.points, definition, target, each.run.levels_by_start)
+        for each in contenders
+    ]
     return (
         [None if isinstance(each, str) else each.throughput for each in found],
         [each if isinstance(each, str) else each.why_not_reached for each in found],

@@ -139,7 +139,9 @@ def curve_of(run: Run, targets: Sequence[float] = ()) -> Curve:
             for level, of in starts.items()
             if (intervals := _intervals(list(of.values()))) is not None
         },
-        values=tuple(target_value(by_start, target) for target in targets or run.targets),
+        values=tuple(
+            target_value(by_start, target, run.levels_by_start) for target in targets or run.targets
+        ),
     )
 
 
@@ -211,15 +213,21 @@ def frontier(points: Sequence[CurvePoint]) -> list[CurvePoint]:
 # --- at a target ---------------------------------------------------------------------------------
 
 
-def target_value(curves: Mapping[int, Sequence[CurvePoint]], target: float) -> TargetValue:
+def target_value(
+    curves: Mapping[int, Sequence[CurvePoint]],
+    target: float,
+    levels_by_start: Mapping[int, Collection[int]] | None = None,
+) -> TargetValue:
     """Return throughput at a target from the curves of single starts: the geometric mean of what
     each gives.
 
     If some do not reach it, those that do are a choice by speed; so it is read off the mean curve,
-    between levels at which every start is valid, and has no interval.
+    between levels at which every start is valid, and has no interval. Every start has the same
+    levels unless ``levels_by_start`` says otherwise.
     """
     levels = {point.concurrency for curve in curves.values() for point in curve}
-    found = {start: throughput_at(curve, target, levels) for start, curve in curves.items()}
+    of = levels_by_start or {}
+    found = {s: throughput_at(curve, target, of.get(s, levels)) for s, curve in curves.items()}
     starts = tuple(StartValue(s, x.throughput, x.every_level_is) for s, x in found.items())
     values = [each.throughput for each in starts if each.throughput is not None]
     if not values:
@@ -326,7 +334,12 @@ DEFINITIONS = (
 )
 
 
-def value_at(points: Sequence[Point], definition: Definition, target: float) -> TargetValue | str:
+def value_at(
+    points: Sequence[Point],
+    definition: Definition,
+    target: float,
+    levels_by_start: Mapping[int, Collection[int]] | None = None,
+) -> TargetValue | str:
     """Return throughput, per GPU where every point has a GPU count, at the target interactivity
     under a definition, of the ``points`` on a curve; or why a level has nothing to compute it from.
     """
@@ -344,7 +357,7 @@ def value_at(points: Sequence[Point], definition: Definition, target: float) -> 
             point.concurrency, speed, throughput / ((point.facts.gpus or 1) if per_gpu else 1)
         )
         curves.setdefault(point.facts.start, []).append(at)
-    return target_value(dict(sorted(curves.items())), target)
+    return target_value(dict(sorted(curves.items())), target, levels_by_start)
 
 
 def _throughput(rates: Rates, key: str) -> float | None:

@@ -66,6 +66,22 @@ class Run:
         return system_on_record(self.sweep, str(self.path))
 
     @property
+    def searched(self) -> bool:
+        """Whether a search chose its levels, of each start its own."""
+        settings = self.sweep.get("settings")
+        return isinstance(settings, dict) and settings.get("search") is not None
+
+    @property
+    def levels_by_start(self) -> Mapping[int, Collection[int]] | None:
+        """The levels of each start where starts have their own, None where they have the same."""
+        if not self.searched:
+            return None
+        found: dict[int, set[int]] = {}
+        for point in self.points:
+            found.setdefault(point.facts.start, set()).add(point.concurrency)
+        return found
+
+    @property
     def curve_points(self) -> list[Point]:
         return [point for point in self.points if point.on_curve is not None]
 

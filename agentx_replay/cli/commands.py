@@ -19,6 +19,7 @@ from agentx_replay.errors import UsageError
 _COMMANDS = {
     "run": "measure.run",
     "sweep": "measure.sweep",
+    "capacity": "capacity.capacity",
     "plan": "plan.plan",
     "check": "check.check",
     "system": "system.system",

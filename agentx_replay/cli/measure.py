@@ -8,6 +8,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from agentx_replay.analysis.objective import objectives_of
 from agentx_replay.cli.options import ALONE, GroupedCommand, options_of
 from agentx_replay.cli.output import escaped
 from agentx_replay.cli.redaction import redacted_command
@@ -37,7 +38,7 @@ def run(**options: Any) -> None:
     \b
     agentx-replay run --url http://localhost:8000 --concurrency 8 --gpus 8
     """
-    _measure(_settings(Settings(concurrency=options["concurrency"])), options)
+    measure_and_show(settings_given(Settings(concurrency=options["concurrency"])), options)
 
 
 @click.command(cls=GroupedCommand, params=options_of("sweep"))
@@ -52,31 +53,31 @@ def sweep(**options: Any) -> None:
     agentx-replay sweep --url http://localhost:8000 --concurrency 1,2,4,8,16 --gpus 8
     """
     if options["resume"]:
-        base = _to_resume(options["out"])
-    elif "url" in _given():
+        base = settings_to_resume(options["out"])
+    elif "url" in given_options():
         base = Settings(concurrency=(), bracket=True)
-    elif _given().keys() & {"concurrency", "like", "scenario", "override"}:
+    elif given_options().keys() & {"concurrency", "like", "scenario", "override"}:
         base = Settings()
     else:
         base = Settings(scenario=load_scenario(_DEMO))
-    _measure(_settings(base), options)
+    measure_and_show(settings_given(base), options)
 
 
-def _given() -> dict[str, Any]:
+def given_options() -> dict[str, Any]:
     """Return the options given on the command line or in a config file, by name."""
     context = click.get_current_context()
     source = context.get_parameter_source
     return {n: v for n, v in context.params.items() if source(n) is not ParameterSource.DEFAULT}
 
 
-def _to_resume(out: Path | None) -> Settings:
+def settings_to_resume(out: Path | None) -> Settings:
     """Return the settings of the run in ``out``, but for secrets, which have to be given again."""
     if out is None:
         raise UsageError(
             "resume-without-out", "--resume does not say which run", "name its directory with --out"
         )
     earlier = earlier_run(out)
-    given = {name.replace("_", "-") for name in _given()}
+    given = {name.replace("_", "-") for name in given_options()}
     missing = [f"--{name}" for name in options_hidden(earlier.document) if name not in given]
     if missing:
         raise UsageError(
@@ -87,9 +88,9 @@ def _to_resume(out: Path | None) -> Settings:
     return replace(earlier.settings, resume=True)
 
 
-def _settings(base: Settings) -> Settings:
+def settings_given(base: Settings) -> Settings:
     """Return ``base`` with what was given in place of its own."""
-    given = _given()
+    given = given_options()
     scenario = load_scenario(given["scenario"]) if "scenario" in given else base.scenario
     override = given.get("override", ())
     rules = [each for each in override if each != ALONE]
@@ -140,7 +141,9 @@ def _levels(base: Settings, given: dict[str, Any]) -> dict[str, Any]:
     return {"concurrency": named, "bracket": not named}
 
 
-def _measure(settings: Settings, options: dict[str, Any]) -> None:
+def measure_and_show(settings: Settings, options: dict[str, Any]) -> None:
+    """Measure, print the report and exit: with 0 if it is sound, 1 if not."""
+    objectives_of(settings.slo)  # before anything is measured
     try:
         measured = measure(settings, _Screen(settings.gpus))
         # What only the end needs does not delay the start.

@@ -11,9 +11,11 @@ import click
 
 from agentx_replay.cli.values import (
     MOST_GPUS,
+    MOST_LANES,
     MOST_STARTS,
     Levels,
     NamedPath,
+    Range,
     Real,
     Seconds,
     Speeds,
@@ -32,10 +34,10 @@ _MOST_COLUMNS = 26
 ALONE = ""
 """What ``--override`` without a value gives."""
 
-_RUN = "run sweep"
-_PLAN = "run sweep plan"
-_SERVER = "run sweep check"
-_ASKED = "run sweep check system"
+_RUN = "run sweep capacity"
+_PLAN = f"{_RUN} plan"
+_SERVER = f"{_RUN} check"
+_ASKED = f"{_SERVER} system"
 _FILE: Any = {"type": NamedPath(path_type=Path, dir_okay=False), "metavar": "FILE"}
 _MANY: Any = {"multiple": True}
 _FLAG: Any = {"is_flag": True}
@@ -114,6 +116,8 @@ _TABLE = {
         _row("run plan", "--scenario", **_SCENARIO, help=f"{_SCENARIOS}."),
         _row("sweep", "--scenario", **_SCENARIO, help=f"{_SCENARIOS}, "
              "and demo without --url, --concurrency and --override."),
+        _row("capacity", "--scenario", metavar="NAME",
+             help=f"{_SCENARIOS.removesuffix('quick')}agentx-fast."),
         _row(_PLAN, "--window", type=Seconds(0.001), metavar="DURATION",
              help="Measured time of a level, as in 60s or 1h."),
         _row(_PLAN, "--override", **_MANY, is_flag=False, flag_value=ALONE, metavar="RULE=VALUE",
@@ -128,15 +132,30 @@ _TABLE = {
              help="Leave out each session or request that needs more. Default: session."),
         _row(_PLAN, "--keep-one-of-duplicates", **_FLAG,
              help="Replay only one of each group of near-duplicate sessions."),
-        _row("run sweep plan stats", "--skip-bad", **_FLAG,
+        _row(f"{_PLAN} stats", "--skip-bad", **_FLAG,
              help="Leave out trace files that cannot be read."),
-        _row(_PLAN, "--starts", type=Whole(1, MOST_STARTS), metavar="K",
+        _row("run sweep plan", "--starts", type=Whole(1, MOST_STARTS), metavar="K",
              help="Starts of each level, from other points of other sessions. Default: 1."),
+        _row("capacity", "--starts", type=Whole(1, MOST_STARTS), metavar="K",
+             help="Starts, from other points of other sessions. Default: 3."),
         _row(_RUN, "--salt", type=Text(), metavar="TEXT",
              help="Same seed and salt: same bytes. Default: random."),
         _row("plan", "--lanes", **_FLAG, help="Also say what each lane plays, and from where."),
         _row("plan", "--simulate", **_FLAG,
              help="Play it in virtual time on the simulator, too."),
+    ),
+    "The objective": (
+        _row(f"{_RUN} report", "--slo", **_MANY, type=Text(), metavar="OBJECTIVE",
+             help="Bounds a level has to keep, as 'itl:p90<=33ms,ttft:p95<=5s'; repeatable as "
+             "'NAME=…'. Metrics: itl, full-itl, ttft, e2e, speed, play, failed, cut, hit."),
+        _row("capacity", "--from", "first", type=Whole(1, MOST_LANES), metavar="N",
+             help="Level to begin with. Default: 8."),
+        _row("capacity", "--range", "between", type=Range(), metavar="LOW,HIGH",
+             help="Levels to stay between. Default: 1,512."),
+        _row("capacity", "--budget", type=Seconds(0.001), metavar="DURATION",
+             help="Begin no level that would not end within it, as in 4h."),
+        _row("capacity", "--no-early-stop", **_FLAG,
+             help="Measure levels whole that clearly fail, too."),
     ),
     "The server": (
         _row(_RUN, "--url", **_MANY, metavar="URL", help="The server; repeat it for replicas of "
@@ -178,7 +197,7 @@ _TABLE = {
         _row(_RUN, "--tokenizer", **_FILE, help="Take one-token words from a tokenizer.json."),
         _row(_RUN, "--calibration", **_FILE,
              help="Prove and use an earlier run's calibration.json."),
-        _row("run sweep plan check", "--tool-messages", **_FLAG,
+        _row(f"{_PLAN} check", "--tool-messages", **_FLAG,
              help="Send answers as tool calls, and then their results."),
         _row(_PLAN, "--live-history", **_FLAG,
              help="Feed what the server answers back into later prompts."),
@@ -195,8 +214,9 @@ _TABLE = {
         _row(_RUN, "--note", type=Text(), metavar="TEXT", help="Put a note on record and page."),
         _row(_RUN, "--tag", **_MANY, type=Tag(), metavar="KEY=VALUE",
              help="Put a tag on record and page; repeatable."),
-        _row("sweep", "--resume", **_FLAG, help="Go on with the run in --out, by its options."),
-        _row("sweep", "--again", **_FLAG,
+        _row("sweep capacity", "--resume", **_FLAG,
+             help="Go on with the run in --out, by its options."),
+        _row("sweep capacity", "--again", **_FLAG,
              help="With --resume: measure complete levels that are not valid again."),
         _row(_RUN, "--workers", type=Workers(), default="auto", metavar="N",
              help="Processes. Default: auto, one for 128 sessions."),
@@ -206,9 +226,9 @@ _TABLE = {
         _row("compare", "--at", **_SPEEDS,
              help=f"{_AT}. Default: as the first run was asked for."),
         _row("report compare", "--csv", "as_csv", **_FLAG, help="Print CSV and nothing else."),
-        _row("run sweep plan check report compare stats", "--json", "as_json", **_FLAG,
+        _row(f"{_PLAN} check report compare stats", "--json", "as_json", **_FLAG,
              help="Print one JSON object and nothing else."),
-        _row("run sweep plan check", "--config", **_FILE, callback=read_config, is_eager=True,
+        _row(f"{_PLAN} check", "--config", **_FILE, callback=read_config, is_eager=True,
              expose_value=False, help="Read options from a TOML file; the command line wins."),
     ),
 }  # fmt: skip
@@ -218,7 +238,7 @@ OPTION_NAMES = frozenset(
     option.long_name
     for rows in _TABLE.values()
     for of, option in rows
-    if of & {"run", "sweep", "plan", "check"} and option.long_name != "config"
+    if of & {"run", "sweep", "capacity", "plan", "check"} and option.long_name != "config"
 )
 """The options that a config file may name, whichever of these commands reads it."""
 

@@ -30,6 +30,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def report(
     directory: Path,
     at: tuple[float, ...] | None,
+    slo: tuple[str, ...],
     full: bool,
     as_csv: bool,
     as_json: bool,
@@ -43,10 +44,11 @@ def report(
     \b
     agentx-replay report results/NAME
     agentx-replay report results/NAME --at 40,80
+    agentx-replay report results/NAME --slo 'itl:p90<=33ms,ttft:p95<=5s'
     """
     form: Form = "json" if as_json else "csv" if as_csv else "full" if full else "brief"
     given = given_system(system, fact)
-    found = show(directory, at or (), form, system=given)
+    found = show(directory, at or (), form, system=given, slo=slo)
     sys.exit(0 if found.sound else 1)
 
 
@@ -56,6 +58,7 @@ def show(
     form: Form,
     known: Sequence[Point] = (),
     system: System | None = None,
+    slo: Sequence[str] = (),
 ) -> Report:
     """Print a run's report, then write its page: a disk that refuses takes nothing off the screen.
 
@@ -63,7 +66,7 @@ def show(
     Raises ``UsageError`` where the directory holds
     no run, or its page cannot be written.
     """
-    found = Report.of(directory, at, known, system)
+    found = Report.of(directory, at, known, system, slo)
     run, without_fidelity = with_late_fidelity(found.run)
     found = replace(found, run=run)
     if form == "json":

@@ -193,6 +193,26 @@ class Levels(click.ParamType[tuple[int, ...]]):
         return found
 
 
+class Range(click.ParamType[tuple[int, int]]):
+    """The lowest and the highest level of a search."""
+
+    name = "range"
+    plain, listed = (str,), (int,)
+    wanted = "a list of two whole numbers"
+
+    def convert(self, value: Any, _: _Parameter, __: _Context) -> tuple[int, int]:
+        found = [whole_number(part) for part in _parts(value)]
+        if len(found) == 2 and found[0] is not None and found[1] is not None:
+            low, high = found[0], found[1]
+            if 1 <= low < high <= MOST_LANES:
+                return low, high
+        raise UsageError(
+            "range-unfit",
+            f"--range {_said(value)} is not two levels from 1 to {MOST_LANES:,}, the lower first",
+            "write it as in --range 1,512",
+        )
+
+
 class Speeds(click.ParamType[tuple[float, ...]]):
     """Interactivities: numbers above 0, separated by commas."""
 

@@ -147,8 +147,8 @@ def _ratio_cards(comparison: Comparison, at: AtOneTarget) -> Iterator[_Card]:
         yield _Card(speed(at.target), f"{ratio.throughput:.2f}x", pair, under, warned)
 
 
-def page(run: Run, curve: Curve) -> str:
-    """Return the page of a run."""
+def page(run: Run, curve: Curve, of_objectives: Sequence[Section] = ()) -> str:
+    """Return the page of a run, with the sections ``of_objectives`` after its curve."""
     shown = [(x, found) for x in run.points if (found := level_figures(x)) is not None]
     return _rendered(
         capital,
@@ -162,6 +162,7 @@ def page(run: Run, curve: Curve) -> str:
         before_levels=[
             _curve_section(curve, run.points),
             starts_section(curve, run.starts),
+            *of_objectives,
             points_section(run.points, [*unmeasured_lines(run), *go_on_lines(run)]),
             _latency_section(run),
         ],

@@ -5,12 +5,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agentx_replay.analysis.capacity import answered
 from agentx_replay.analysis.curve import Curve, curve_of
+from agentx_replay.analysis.judged import Judged, asked_objectives, judge
+from agentx_replay.analysis.objective import objectives_of
 from agentx_replay.analysis.point import Point, client_alone_failed, point_row, run_findings
 from agentx_replay.analysis.run import Run, read_run
 from agentx_replay.report.brief import Styled, run_brief
 from agentx_replay.report.disclosure import BUILT_IN, disclosure_section, heading, part_of
 from agentx_replay.report.evidence_sections import evidence_sections
+from agentx_replay.report.objective_sections import (
+    capacity_brief,
+    objective_json,
+    objective_sections,
+)
 from agentx_replay.report.page import page, write_page
 from agentx_replay.report.run_sections import (
     curve_json,
@@ -39,6 +47,7 @@ class Report:
 
     run: Run
     curve: Curve
+    judged: tuple[Judged, ...] = ()
 
     @classmethod
     def of(
@@ -47,19 +56,26 @@ class Report:
         targets: Sequence[float],
         known: Sequence[Point] = (),
         system: System | None = None,
+        slo: Sequence[str] = (),
     ) -> "Report":
         """Read a run directory, but for points ``known`` already, with facts of the ``system`` in
-        place of those on record. Raises ``UsageError`` where it is none or holds no point.
+        place of those on record; judge it by ``slo``, else by the objectives it was measured with.
+        Raises ``UsageError`` where it is none or holds no point.
         """
+        objectives = objectives_of(slo)
         run = read_run(path, known=known, system=system)
-        return cls(run, curve_of(run, targets))
+        judged = judge(run, objectives or asked_objectives(run))
+        return cls(run, curve_of(run, targets), judged)
 
     @property
     def sound(self) -> bool:
-        """Whether every level that was asked for has a valid point. A built-in simulator is there
-        to be looked at, so a client that is too busy for it is no failure.
+        """Whether every level that was asked for has a valid point; of a search, whether it has an
+        answer and could judge every level. A built-in simulator is there to be looked at, so a
+        client that is too busy for it is no failure.
         """
         points = self.run.points
+        if self.run.searched:
+            return all(answered(each.capacity) for each in self.judged)
         demo = part_of(self.run.sweep, "target").get("kind") == BUILT_IN
         return not unmeasured(self.run) and (
             all(point.valid for point in points) or (demo and client_alone_failed(points))
@@ -67,6 +83,7 @@ class Report:
 
     def brief(self, width: int) -> Iterator[Styled]:
         """Yield what a person needs first, as lines of text and style."""
+        yield from capacity_brief(self.judged, width)
         yield from run_brief(self.run, self.curve, heading(self.run), width)
 
     def text(self, width: int = 100) -> str:
@@ -76,6 +93,7 @@ class Report:
             points_section(run.points),
             targets_section(curve, run.points),
             starts_section(curve, run.starts),
+            *objective_sections(run, self.judged),
             Section("Findings", reasons=run_lines(run.points)),
             *evidence_sections(run),
             lanes_section(run),
@@ -104,6 +122,7 @@ class Report:
             "curve": curve_json(self.curve),
             "system": self.run.system.document(),
             "questions": questions_json(self.run),
+            **objective_json(self.run, self.judged),
             "page": str(report_file(self.run.path)),
         }
 
@@ -113,4 +132,5 @@ class Report:
         Raises ``UsageError`` where the disk refuses.
         """
         RunDirectory(self.run.path).write_points([point_row(point) for point in self.run.points])
-        return write_page(report_file(self.run.path), page(self.run, self.curve))
+        sections = objective_sections(self.run, self.judged)
+        return write_page(report_file(self.run.path), page(self.run, self.curve, sections))

@@ -51,7 +51,12 @@ from agentx_replay.report.numerals import (
     to_add,
 )
 from agentx_replay.report.tables import Column, Section
-from agentx_replay.results.layout import Measurement, measurement_of, point_file
+from agentx_replay.results.layout import (
+    Measurement,
+    measurement_named,
+    measurement_of,
+    point_file,
+)
 from agentx_replay.results.resume_command import resume_command, typed_again
 from agentx_replay.results.run_directory import PointStatus
 from agentx_replay.wording import counted
@@ -159,7 +164,10 @@ def unmeasured(run: Run) -> dict[Measurement, str]:
 
 
 def _asked(run: Run) -> set[Measurement]:
-    """Return what ``sweep.json`` says was to be measured."""
+    """Return what ``sweep.json`` says was to be measured: of a search what it came to."""
+    plans = run.sweep.get("plans")
+    if run.searched and isinstance(plans, dict):
+        return {of for name in plans if (of := measurement_named(name)) is not None}
     return {
         Measurement(level, start)
         for level in run.sweep.get("levels", [])
@@ -528,7 +536,9 @@ def sensitivity_section(run: Run, curve: Curve) -> Section:
     untrusted = any(point.has("token-itl-untrusted") for point in run.points)
     rows, lacking = [], []
     for definition in DEFINITIONS:
-        found = [value_at(run.points, definition, target) for target in targets]
+        found = [
+            value_at(run.points, definition, target, run.levels_by_start) for target in targets
+        ]
         mark = UNTRUSTED if definition.speed == "token" and untrusted else ""
         rows.append([definition.name, *(_reading(each, mark) for each in found)])
         why = next((each for each in found if isinstance(each, str)), None)

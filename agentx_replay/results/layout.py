@@ -7,7 +7,8 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-_POINT_NAME = re.compile(r"c([0-9]+)(?:-s([0-9]+))?")
+_NAME = re.compile(r"([0-9]+)(?:-s([0-9]+))?")
+_POINT_NAME = re.compile(f"c{_NAME.pattern}")
 
 
 class Measurement(NamedTuple):
@@ -37,6 +38,12 @@ def measurement_of(directory: Path) -> Measurement | None:
         return None
     of = Measurement(int(found[1]), int(found[2] or 1))
     return of if directory == point_directory(directory.parent, *of) else None
+
+
+def measurement_named(name: str) -> Measurement | None:
+    """Return the measurement that is called so: 8, 8-s2; None if none is."""
+    found = _NAME.fullmatch(name)
+    return Measurement(int(found[1]), int(found[2] or 1)) if found else None
 
 
 def unfinished_directory(run: Path) -> Path:

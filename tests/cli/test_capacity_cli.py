@@ -1,0 +1,134 @@
+"""``capacity`` and ``--slo`` as a person meets them, in virtual time."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import finished, refusal
+from made_runs import Level, make_run
+
+from agentx_replay.results.run_directory import read_points
+
+SLO = "itl:p90<=12ms"
+SEARCH = ("capacity", "--virtual", "--scenario", "quick", "--window", "8s", "--gpus", "8",
+          "--salt", "x")  # fmt: skip
+
+
+def told(*arguments: object, exit_code: int = 0) -> dict[str, Any]:
+    result = finished(*arguments, "--json")
+    assert result.returncode == exit_code, result.stderr
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    out = tmp_path_factory.mktemp("capacity") / "run"
+    found = told(*SEARCH, "--slo", SLO, "--starts", "2", "--fact", "power.watts_per_gpu=500",
+                 "--fact", "price.usd_per_gpu_hour=2", "--out", out)  # fmt: skip
+    return out, found
+
+
+def test_a_search_ends_with_a_capacity_and_an_interval(
+    searched: tuple[Path, dict[str, Any]],
+) -> None:
+    capacity = searched[1]["objectives"][0]["capacity"]
+    assert [start["start"] for start in capacity["starts"]] == [1, 2]
+    assert all(s["good"] <= s["crossing"] <= s["bad"] for s in capacity["starts"])
+    assert capacity["interval"]["low"] < capacity["agents"] < capacity["interval"]["high"]
+    assert capacity["trouble"] is None
+
+
+def test_its_directory_is_a_sweeps(searched: tuple[Path, dict[str, Any]]) -> None:
+    out, found = searched
+    again, other = told("report", out), shutil.copytree(out, out.parent / "other")
+    assert again["objectives"] == found["objectives"]
+    assert again["not_measured"] == []
+    said = finished("report", out, "--full").stdout
+    assert "per kW" in said
+    assert "Goodput under itl:p90<=12ms" in said
+    assert "The search" in (out / "report.html").read_text()
+    assert finished("compare", out, other, "--at", "83").returncode == 0
+
+
+def test_any_objective_is_answered_from_the_points_on_disk(
+    searched: tuple[Path, dict[str, Any]],
+) -> None:
+    found = told("report", searched[0], "--slo", "ttft:p95<=900s")["objectives"][0]
+    assert found["capacity"]["agents"] is None
+    assert (
+        found["capacity"]["at_least"]
+        == max(point.concurrency for point in read_points(searched[0]) if point.start == 2)
+        or found["capacity"]["at_least"]
+    )
+    assert {level["goodput"]["token_share"] for level in found["goodput"]} == {1.0}
+
+
+def test_a_search_that_was_cut_off_goes_on_by_its_options(
+    searched: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    out, whole = searched
+    cut = shutil.copytree(out, tmp_path / "cut")
+    for point in read_points(cut)[2:]:
+        shutil.rmtree(point.directory)
+    found = told("sweep", "--resume", "--out", cut)
+    assert found["objectives"][0]["capacity"] == whole["objectives"][0]["capacity"]
+
+
+def test_objectives_share_levels(tmp_path: Path) -> None:
+    two = ("--slo", "a=itl:p90<=12ms", "--slo", "b=itl:p90<=9ms", "--starts", "1")
+    found = told(*SEARCH, *two, "--out", tmp_path / "run")
+    assert all(each["capacity"]["agents"] for each in found["objectives"])
+    assert [each["capacity"]["no_interval"] for each in found["objectives"]] == ["1 start"] * 2
+
+
+def test_the_end_of_a_budget_leaves_what_is_known(tmp_path: Path) -> None:
+    limited = (*SEARCH, "--slo", SLO, "--budget", "10s", "--out", tmp_path / "run")
+    result = finished(*limited)
+    assert result.returncode == 0
+    assert "budget spent" in result.stderr
+    assert len(read_points(tmp_path / "run")) == 1
+
+
+def test_an_objective_at_run_gives_goodput(tmp_path: Path) -> None:
+    run = ("run", "--virtual", "--window", "4s", "-c", "4", "--slo", "itl<=99s")
+    found = told(*run, "--out", tmp_path / "run")["objectives"][0]
+    (level,) = found["goodput"]
+    assert level["goodput"]["requests"]["kept"] == level["goodput"]["requests"]["sent"]
+
+
+def test_a_level_of_which_a_clause_cannot_be_measured_ends_the_search(tmp_path: Path) -> None:
+    result = finished(*SEARCH, "--slo", "ttft:p99<=9s", "--out", tmp_path / "run")
+    assert result.returncode == 1
+    assert "ttft:p99 cannot be measured" in result.stdout
+
+
+def test_a_made_run_is_read_off_at_its_crossing(tmp_path: Path) -> None:
+    # ITL 1/60 and 1/40 s: 20 ms is at ln(20/16.7) / ln(25/16.7) = 0.45 of the way from 12 to 16.
+    levels = (Level(12, 60.0, 6000.0), Level(16, 40.0, 9134.0))
+    found = told("report", make_run(tmp_path / "a", levels), "--slo", "itl:p90<=20ms")
+    judged = found["objectives"][0]
+    assert judged["capacity"]["agents"] == pytest.approx(12 * (16 / 12) ** 0.44966, rel=1e-4)
+    assert judged["there"]["throughput"] == pytest.approx(6000 + 0.44966 * 3134, rel=1e-3)
+    assert [level["total"] for level in judged["goodput"]] == pytest.approx([6000.0, 0.0], rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        ((), "capacity-without-objective"),
+        (("--slo", "itl<=33"), "objective-unit"),
+        (("--slo", SLO, "--slo", SLO), "objective-name-twice"),
+        (("--slo", SLO, "--range", "9,3"), "range-unfit"),
+        (("--slo", SLO, "--range", "1"), "range-unfit"),
+        (("--slo", SLO, "--from", "9", "--range", "10,20"), "first-level-outside-range"),
+        (("--slo", SLO, "--budget", "3s"), "budget-shorter-than-level"),
+    ],
+)
+def test_what_cannot_be_searched_is_refused_before_anything_is_measured(
+    more: tuple[str, ...], code: str, tmp_path: Path
+) -> None:
+    assert code in refusal(*SEARCH, *more, "--out", tmp_path / "run")
+    assert not (tmp_path / "run").exists()
