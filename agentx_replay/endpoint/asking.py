@@ -16,8 +16,7 @@ from urllib.parse import urljoin
 
 import orjson
 
-from agentx_replay.endpoint.between_polls import ParseQueue
-from agentx_replay.endpoint.client import Client, wire_of
+from agentx_replay.endpoint.client import Client
 from agentx_replay.endpoint.completion_stream import error_message, read_json
 from agentx_replay.endpoint.connect_error import ConnectError
 from agentx_replay.endpoint.connection import Ending, Exchange
@@ -34,8 +33,6 @@ _ERRORS = 400
 _SERVER_ERRORS = 500
 _LEAST_WAIT_S, _DEFAULT_WAIT_S, _LONGEST_WAIT_S = 0.05, 1.0, 10.0
 _HANDSHAKE_S = 2.0
-_MOST_HELD_BYTES = 1_000_000
-"""Of answers that wait to be parsed: the loop must come round although a server floods it."""
 
 _log = logging.getLogger(__name__)
 
@@ -66,8 +63,7 @@ class Asker:
         self.settings = settings
         self.limits = limits or LIMITS
         self.requests = 0
-        parses = ParseQueue(asyncio.get_running_loop(), _MOST_HELD_BYTES)
-        self._client = Client(settings, replace(wire_of(settings), parses=parses))
+        self._client = Client(settings)
         self._told: set[str] = set()
 
     async def close(self) -> None:

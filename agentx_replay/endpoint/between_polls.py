@@ -9,13 +9,16 @@ Not for: how a response is parsed (http_response.py), or what a prompt says.
 import asyncio
 import heapq
 import time
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Protocol
 
 SLICE_NS = 500_000
 SILENCE_S = 1.0
 MAX_HELD_BYTES = 64 * 1024 * 1024
+MAX_OF_ONE_BYTES = 4 * 1024 * 1024
+"""Twice a receive buffer: nothing but a flood is so far ahead of the parser."""
+
 MAX_COMPOSED_BYTES = 64 * 1024 * 1024
 
 Compose = Callable[[], int]
@@ -30,46 +33,44 @@ class Parsed(Protocol):
 
 
 class ParseQueue:
-    """Everything of one process that waits to be parsed, first come, first served.
-
-    ``held_bytes`` is how many bytes wait in it; ``parsed_at_once`` how often the bound forced a
-    parse on the spot.
+    """Everything of one process that waits to be parsed: a slice each in turn, so that one long
+    response keeps no other from its end. ``held_bytes`` is how many bytes wait.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, limit_bytes: int = MAX_HELD_BYTES) -> None:
         self._loop = loop
         self._limit_bytes = limit_bytes
-        self._queued: deque[tuple[Parsed, int]] = deque()
+        self._held: OrderedDict[Parsed, int] = OrderedDict()
+        self._running = False
         self.held_bytes = 0
-        self.parsed_at_once = 0
 
-    def push(self, job: Parsed, size: int) -> None:
+    def push(self, job: Parsed, size: int) -> bool:
         """Have a job parsed as soon as the loop has polled its sockets; it has got ``size`` bytes
-        more since it was pushed before.
+        more. Return whether too much waits: then it must bring no more until it is ``parsed``.
         """
-        if self.held_bytes + size > self._limit_bytes:
-            self.parsed_at_once += 1
-            while job.parse(time.monotonic_ns() + SLICE_NS):
-                pass
-            size = 0
-        if not self._queued:
-            self._loop.call_soon(self._run)
-        self._queued.append((job, size))
+        self._held[job] = held_bytes = self._held.get(job, 0) + size
         self.held_bytes += size
+        self._go_on()
+        return self.held_bytes > self._limit_bytes or held_bytes > MAX_OF_ONE_BYTES
+
+    def _go_on(self) -> None:
+        if self._held and not self._running:
+            self._running = True
+            self._loop.call_soon(self._run)
 
     def _run(self) -> None:
         until_ns = time.monotonic_ns() + SLICE_NS
         over = False
-        while self._queued and not over:
-            job, size = self._queued[0]
+        while self._held and not over:
+            job, size = self._held.popitem(last=False)
             if job.parse(until_ns):
+                self._held[job] = size
                 break
-            self._queued.popleft()
             self.held_bytes -= size
             job.parsed()
             over = time.monotonic_ns() >= until_ns
-        if self._queued:
-            self._loop.call_soon(self._run)
+        self._running = False
+        self._go_on()
 
 
 class EverySecond:

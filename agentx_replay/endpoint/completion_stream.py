@@ -419,16 +419,18 @@ def _decoded(text: Text) -> str:
 def read_json(data: bytes) -> Any:
     """Return what a server's JSON says, None where it is none.
 
-    What orjson refuses is read once more: engines that turn tokens into text one at a time may
-    send half of an emoji, escaped, and RFC 8259 (section 8.2) lets it stand.
+    An object that orjson refuses is read once more: engines that turn tokens into text one by one
+    may send half of an emoji, escaped, and RFC 8259 (section 8.2) lets it stand; others say NaN.
     """
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
-        try:
-            return json.loads(data.decode("utf-8", "surrogatepass"))
-        except (ValueError, RecursionError):
+        if data.lstrip()[:1] not in (b"{", b"["):
             return None
+    try:
+        return json.loads(data.decode("utf-8", "surrogatepass"))
+    except (ValueError, RecursionError):
+        return None
 
 
 def is_error(body: dict[str, Any]) -> bool:

@@ -57,7 +57,8 @@ class Exchange:
 class _Passage:
     """An exchange under way, its response, and what the socket had seen before it.
 
-    ``stop`` is how it ended before its response was complete, when, and why.
+    ``stop`` is how it ended before its response was complete, when, and why. Nothing was read for
+    a while from ``paused_ns`` on.
     """
 
     exchange: Exchange
@@ -67,6 +68,7 @@ class _Passage:
     begun: bool = False
     reads_before: int = -1
     stop: tuple[Ending, int, str | None] | None = None
+    paused_ns: int | None = None
 
 
 class Connection:
@@ -146,7 +148,7 @@ class Connection:
         elif passage.response.over:
             self._finish(passage, Ending.GIVEN_UP, time.monotonic_ns())
         else:
-            self._hand_over(passage.response)
+            self._hand_over(passage)
 
     def sent(self, at_ns: int) -> None:
         """Note when the request had left, and by how much this process held it up."""
@@ -175,7 +177,7 @@ class Connection:
             if passage.response.done:
                 self._stop(Ending.LOST, 0)  # it ended with the last read
             elif self._sock.reads:
-                self._hand_over(passage.response)
+                self._hand_over(passage)
         passage.reads_before = reads
 
     # --- responses ----------------------------------------------------------------------------
@@ -186,11 +188,11 @@ class Connection:
         if passage is not None and passage.stop is None:
             passage.stop = ending, at_ns, fault
             self._count_segments(passage)
-            self._hand_over(passage.response)
+            self._hand_over(passage)
 
-    def _hand_over(self, response: HttpResponse) -> None:
+    def _hand_over(self, passage: _Passage) -> None:
         """Give what was read to be parsed when the loop has polled its sockets."""
-        sock, times = self._sock, response.times
+        sock, response, times = self._sock, passage.response, passage.response.times
         times.bounds += [times.reads + at for at in sock.bounds]
         times.stamps += sock.stamps
         size = response.add(sock.reads)
@@ -198,7 +200,9 @@ class Connection:
         sock.stamps.clear()
         sock.bounds.clear()
         sock.look_after(sock.look_bytes)
-        self._wire.parses.push(self, size)
+        if self._wire.parses.push(self, size):
+            sock.pause()
+            passage.paused_ns = passage.paused_ns or time.monotonic_ns()
 
     def parse(self, until_ns: int) -> bool:
         """Parse what was handed over, until that time; return whether there is more."""
@@ -206,6 +210,7 @@ class Connection:
 
     def parsed(self) -> None:
         """See how far the response has come, now that all that was handed over is parsed."""
+        self._sock.resume()
         if (passage := self._passage) is None:
             return
         response, stop = passage.response, passage.stop
@@ -241,7 +246,7 @@ class Connection:
             wanted = min(wanted, sock.look_bytes) - sum(map(len, sock.reads))
             sock.look_after(wanted)
             if wanted <= 0:
-                self._hand_over(response)
+                self._hand_over(passage)
 
     def _count_segments(self, passage: _Passage) -> None:
         """Note whether each read of the response was of one segment."""
@@ -286,7 +291,7 @@ class Connection:
         self._wire.every_second.end(self._look_if_silent)
         times.offset_ns, times.step_ns = polls.offset_since(times.sent_ns)
         if not times.exact:
-            times.ticks_ns = polls.ticks_ns(times.sent_ns)
+            times.ticks_ns = polls.ticks_ns(times.sent_ns, passage.paused_ns)
 
 
 def announced_keep_alive_s(header: bytes) -> float | None:

@@ -84,9 +84,10 @@ class PollTimes:
             self._asked = True
             self._loop.call_soon(self._tick)
 
-    def ticks_ns(self, since_ns: int) -> Times:
-        """Return the ticks since an instant, and now as the last."""
-        ticks = self._ticks[bisect_left(self._ticks, since_ns) :]
+    def ticks_ns(self, since_ns: int, until_ns: int | None = None) -> Times:
+        """Return the ticks since an instant, up to another, and now as the last."""
+        until = len(self._ticks) if until_ns is None else bisect_left(self._ticks, until_ns)
+        ticks = self._ticks[bisect_left(self._ticks, since_ns) : until]
         ticks.append(time.monotonic_ns())
         return np.array(ticks, np.int64)
 

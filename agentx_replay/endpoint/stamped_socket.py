@@ -184,8 +184,8 @@ class StampedSocket:
     """
 
     __slots__ = ("_blocked", "_buffer_bytes", "_later_bytes", "_left_bytes", "_outgoing", "_owner",
-                 "_secure", "_sending", "_sock", "_wire", "bounds", "closed", "look_bytes",
-                 "reads", "silent_reads", "stamps")  # fmt: skip
+                 "_paused", "_reader", "_secure", "_sending", "_sock", "_wire", "bounds", "closed",
+                 "look_bytes", "reads", "silent_reads", "stamps")  # fmt: skip
 
     def __init__(
         self, wire: Wire, sock: socket.socket, buffer_bytes: int, secure: Secure | None
@@ -196,7 +196,7 @@ class StampedSocket:
         self._secure = secure
         self._owner: SocketOwner | None = None
         self._outgoing: list[bytes | memoryview] = []
-        self._sending = self._blocked = False
+        self._sending = self._blocked = self._paused = False
         self._left_bytes = self._later_bytes = 0
         self.reads: list[bytes] = []
         self.stamps = bytearray()
@@ -209,10 +209,22 @@ class StampedSocket:
         self._owner = owner
         kernel = self._wire.timestamps == "kernel"
         plain = kernel and self._secure is None
-        self._wire.loop.add_reader(self._sock, self._fast_reader() if plain else self._read)
+        self._reader = self._fast_reader() if plain else self._read
+        self._wire.loop.add_reader(self._sock, self._reader)
         self._wire.hangups.watch(self._sock.fileno(), self._hung_up)
 
     # --- reading --------------------------------------------------------------------------------
+
+    def pause(self) -> None:
+        """Read no more: what comes stays in the receive buffer, stamped by the kernel."""
+        if not self._paused and not self.closed:
+            self._paused = True
+            self._wire.loop.remove_reader(self._sock)
+
+    def resume(self) -> None:
+        if self._paused and not self.closed:
+            self._paused = False
+            self._wire.loop.add_reader(self._sock, self._reader)
 
     def look_after(self, size: int) -> None:
         """Have the owner look when so many bytes more have been read, if not sooner."""

@@ -7,8 +7,14 @@ import pytest
 from client_cases import client_of, dispatch
 from scripted_server import HEAD, LAST_CHUNK, Answer, Move, chunk, scripted, token, usage
 
-from agentx_replay.endpoint import between_polls
-from agentx_replay.endpoint.between_polls import SLICE_NS, ComposeAhead, EverySecond, ParseQueue
+from agentx_replay.endpoint import between_polls, kernel_stamps
+from agentx_replay.endpoint.between_polls import (
+    MAX_OF_ONE_BYTES,
+    SLICE_NS,
+    ComposeAhead,
+    EverySecond,
+    ParseQueue,
+)
 from agentx_replay.replay.ports import Status
 
 
@@ -37,7 +43,8 @@ async def until(condition: Callable[[], bool]) -> int:
     return turns
 
 
-async def test_responses_are_parsed_first_come_first_served_half_a_millisecond_at_a_time() -> None:
+async def test_responses_are_parsed_in_turns_half_a_millisecond_at_a_time() -> None:
+    """A response of five slices does not keep one of a single slice from its end."""
     loop, done = asyncio.get_running_loop(), list[str]()
     before_ns = round(loop.time() * 1e9)
     queue = ParseQueue(loop)
@@ -45,20 +52,46 @@ async def test_responses_are_parsed_first_come_first_served_half_a_millisecond_a
     queue.push(Job("second", 1, done), 1)
     assert done == []
     assert await until(lambda: len(done) == 2) >= 5  # polls in between
-    assert done == ["first", "second"]
+    assert done == ["second", "first"]
     assert first.asked_ns[0] >= before_ns + SLICE_NS
 
 
-async def test_beyond_the_bound_a_response_is_parsed_at_once_and_counted() -> None:
+async def test_who_brings_too_much_is_told_and_nothing_is_parsed_on_the_spot() -> None:
     done: list[str] = []
-    queue = ParseQueue(asyncio.get_running_loop(), limit_bytes=100)
-    queue.push(first := Job("first", 2, done), 60)
-    assert (queue.held_bytes, queue.parsed_at_once) == (60, 0)
-    queue.push(second := Job("second", 7, done), 60)
-    assert (queue.held_bytes, queue.parsed_at_once) == (60, 1)
-    assert (first.slices, second.slices) == (2, 0)
+    queue = ParseQueue(asyncio.get_running_loop(), limit_bytes=2 * MAX_OF_ONE_BYTES)
+    first, second = Job("first", 1, done), Job("second", 7, done)
+    assert not queue.push(first, MAX_OF_ONE_BYTES)
+    assert queue.push(first, 1)  # too much of its own
+    assert queue.push(second, MAX_OF_ONE_BYTES)  # too much of all together
+    assert (first.slices, second.slices) == (1, 7)
     await until(lambda: len(done) == 2)
     assert queue.held_bytes == 0
+    assert not queue.push(first, 1)
+
+
+async def test_a_flood_is_read_no_faster_than_it_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """4 MB of events that are no data, parsed in slices of one step: no more than a receive buffer
+    beyond the limit waits at any time, and a response beside it comes to its end.
+    """
+    monkeypatch.setattr(between_polls, "SLICE_NS", 0)
+    monkeypatch.setattr(between_polls, "MAX_OF_ONE_BYTES", 100_000)
+    monkeypatch.setattr(kernel_stamps, "RECEIVE_BUFFER_BYTES", 65_536)
+    buffer_bytes = kernel_stamps.granted_buffer_bytes()
+    flood: Answer = [HEAD, *[chunk((b"data: " + b"x" * 992 + b"\n\n") * 100)] * 40, Move.HANG]
+    short: Answer = [HEAD, chunk(token("a", "stop") + usage(1, 1)), LAST_CHUNK]
+    most = 0
+    async with scripted([flood], [short]) as server, client_of(server) as client:
+        flooded = asyncio.ensure_future(client.send(dispatch()))
+        while client.wire.parses.held_bytes <= 100_000:
+            await asyncio.sleep(0)
+        beside = asyncio.ensure_future(client.send(dispatch("beside")))
+        for _ in range(300):
+            most = max(most, client.wire.parses.held_bytes)
+            await asyncio.sleep(0)
+        assert (await beside).status is Status.OK
+        client.cut()
+        assert (await flooded).status is Status.CUT
+    assert most <= 100_000 + buffer_bytes
 
 
 @pytest.mark.parametrize("tokens", [100, 4_000])

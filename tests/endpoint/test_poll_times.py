@@ -71,6 +71,7 @@ def test_a_tick_is_what_a_turn_of_the_loop_records_once(machine: Machine) -> Non
     machine.monotonic += MS
     assert ticks_ms(polls) == [1002, 1004, 1004.5, 1005.5]
     assert (polls.ticks_ns(1004 * MS) / MS).tolist() == [1004, 1004.5, 1005.5]
+    assert (polls.ticks_ns(1002 * MS, 1004 * MS) / MS).tolist() == [1002, 1005.5]
 
 
 @pytest.mark.parametrize(
