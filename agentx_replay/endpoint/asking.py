@@ -1,8 +1,8 @@
 """Asking a server something before a run: one request, its answer, and how long it is waited for.
 
 A server that accepts and never answers must not hang a command, nor one that sends a byte now and
-then; one that is loading its model, or busy, is asked again. Not for: measured requests, which
-nothing cuts off (``EndpointSettings.timeout_s``), or what an answer means.
+then; one that is loading its model, is busy or not there yet is asked again. Not for: measured
+requests, which nothing cuts off (``EndpointSettings.timeout_s``), or what an answer means.
 """
 
 import asyncio
@@ -40,8 +40,8 @@ _log = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Seconds: until a person is told of the wait, that ``/v1/models`` may take, that any other
-    request may, which a server may have to queue, and for which one that says it is loading or busy
-    is asked again.
+    request may, which a server may have to queue, and for which one that is not ready is asked
+    again.
     """
 
     told_after_s: float = 5.0
@@ -53,16 +53,30 @@ class Limits:
 LIMITS = Limits()
 
 
+class _NotReadyError(Exception):
+    """A server may answer later: its ``words``, and the ``refusal`` to raise if it never does."""
+
+    def __init__(self, words: str, refusal: UsageError, retry_after: bytes | None = None) -> None:
+        super().__init__(words)
+        self.words = words
+        self.refusal = refusal
+        self.pause_s = wait_s(retry_after)
+
+
 class Asker:
     """Asks one server, over connections of its own. Make it inside a running loop, close it after.
 
-    ``requests`` counts what was asked.
+    ``requests`` counts what was asked. ``answered`` is whether the server has answered before: one
+    that has, and then accepts no connection, does not load but is gone.
     """
 
-    def __init__(self, settings: EndpointSettings, limits: Limits | None = None) -> None:
+    def __init__(
+        self, settings: EndpointSettings, limits: Limits | None = None, *, answered: bool = False
+    ) -> None:
         self.settings = settings
         self.limits = limits or LIMITS
         self.requests = 0
+        self._answered = answered
         self._client = Client(settings)
         self._told: set[str] = set()
 
@@ -72,7 +86,8 @@ class Asker:
     async def ask(
         self, path: str, body: dict[str, Any] | None = None, *, connection: str = "asked"
     ) -> Exchange:
-        """Return the whole exchange of a request of the API; asks again while the server is busy.
+        """Return the whole exchange of a request of the API; asks again while the server is not
+        ready.
 
         Raises UsageError (exit code 3) where no answer can be had.
         """
@@ -83,6 +98,8 @@ class Asker:
             raise self._no_key()
         if exchange.http_status in _REDIRECTS:
             raise self._redirected(path, exchange)
+        if exchange.body is not None and exchange.body.malformed:
+            raise self._compressed(exchange.body.malformed)
         if exchange.http_status >= _ERRORS and b"HTTPS" in text_of(exchange):
             await self._refuse_plain()
         return exchange
@@ -99,26 +116,52 @@ class Asker:
         head = head_start(settings, "GET" if body is None else "POST", path)
         request = head + b"\r\n" if body is None else post(head, {}, (orjson.dumps(body),))
         streamed = bool(body and body.get("stream"))
-        until_s = time.monotonic() + self.limits.busy_s
+        limit_s = self.limits.busy_s
+        until_s = time.monotonic() + limit_s
         while True:
-            exchange = await self._once(connection, request, streamed=streamed, get=body is None)
-            if not is_busy(exchange):
-                return exchange
-            pause_s = wait_s(exchange.headers.get(b"retry-after"))
-            said = f"HTTP {exchange.http_status}: {_words(exchange) or 'no words'}"
-            if time.monotonic() + pause_s > until_s:
-                raise unusable(
-                    "server-busy",
-                    f"{settings.url} answered {said}, for {self.limits.busy_s:g} s",
-                    "try again when the server is ready",
-                    self.settings.secrets,
-                )
-            self._tell(f"waiting up to {self.limits.busy_s:g} s for {settings.url}: {said}")
-            await asyncio.sleep(pause_s)
+            try:
+                return await self._ready(connection, request, streamed=streamed, get=body is None)
+            except _NotReadyError as not_ready:
+                if time.monotonic() + not_ready.pause_s > until_s:
+                    raise not_ready.refusal from None
+                self._tell(f"waiting up to {limit_s:g} s for {settings.url}: {not_ready.words}")
+                await asyncio.sleep(not_ready.pause_s)
+
+    async def _ready(
+        self, connection: str, request: bytes | tuple[bytes, ...], *, streamed: bool, get: bool
+    ) -> Exchange:
+        """Return the answer of a server that is ready, or that will never be. Raises
+        _NotReadyError, and UsageError where there is no answer.
+        """
+        try:
+            exchange = await self._once(connection, request, streamed=streamed, get=get)
+        except ConnectError as error:
+            refusal = unusable("server-unreachable", error.text, error.way_out)
+            if error.refused and not self._answered:
+                raise _NotReadyError(error.text, refusal) from None
+            raise refusal from error
+        if exchange.unanswered and not self._answered:
+            refusal = await self._no_answer(exchange)
+            raise _NotReadyError("it closes connections without an answer", refusal)
+        if is_busy(exchange):
+            raise self._busy(exchange)
+        self._answered = True
+        return exchange
+
+    def _busy(self, exchange: Exchange) -> _NotReadyError:
+        said = f"HTTP {exchange.http_status}: {_words(exchange) or 'no words'}"
+        refusal = unusable(
+            "server-busy",
+            f"{self.settings.url} answered {said}, for {self.limits.busy_s:g} s",
+            "try again when the server is ready",
+            self.settings.secrets,
+        )
+        return _NotReadyError(said, refusal, exchange.headers.get(b"retry-after"))
 
     async def _once(
         self, connection: str, request: bytes | tuple[bytes, ...], *, streamed: bool, get: bool
     ) -> Exchange:
+        """Return the answer to one request. Raises ConnectError, and UsageError after its limit."""
         self.requests += 1
         limit_s = self.limits.models_s if get else self.limits.request_s
         telling = asyncio.get_running_loop().call_later(
@@ -127,8 +170,6 @@ class Asker:
         try:
             async with asyncio.timeout(limit_s):
                 exchange, _, _ = await self._client.exchange(connection, request, streamed=streamed)
-        except ConnectError as error:
-            raise unusable("server-unreachable", error.text, error.way_out) from error
         except TimeoutError:
             raise unusable(
                 "server-silent",
@@ -170,6 +211,13 @@ class Asker:
                 f"{url.authority} speaks TLS, and the URL is without",
                 f"give it as https://{url.authority}{url.path}",
             )
+
+    def _compressed(self, fault: str) -> UsageError:
+        return unusable(
+            "server-compresses",
+            f"{self.settings.url} sends {fault}",
+            "turn compression off in the server and in any proxy before it, or let it use gzip",
+        )
 
     def _redirected(self, path: str, exchange: Exchange) -> UsageError:
         url = self.settings.url

@@ -16,6 +16,9 @@ from typing import Protocol
 SLICE_NS = 500_000
 SILENCE_S = 1.0
 MAX_HELD_BYTES = 64 * 1024 * 1024
+LONG_BYTES = 256 * 1024
+"""What takes several slices at any time, though a loop looks at every 64 KiB."""
+
 MAX_OF_ONE_BYTES = 4 * 1024 * 1024
 """Twice a receive buffer: nothing but a flood is so far ahead of the parser."""
 
@@ -33,8 +36,8 @@ class Parsed(Protocol):
 
 
 class ParseQueue:
-    """Everything of one process that waits to be parsed: a slice each in turn, so that one long
-    response keeps no other from its end. ``held_bytes`` is how many bytes wait.
+    """Everything of one process that waits to be parsed, first come, first served; but a long one
+    gets a slice in turn, and keeps no other from its end. ``held_bytes`` is how many bytes wait.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, limit_bytes: int = MAX_HELD_BYTES) -> None:
@@ -65,6 +68,7 @@ class ParseQueue:
             job, size = self._held.popitem(last=False)
             if job.parse(until_ns):
                 self._held[job] = size
+                self._held.move_to_end(job, last=size > LONG_BYTES)
                 break
             self.held_bytes -= size
             job.parsed()

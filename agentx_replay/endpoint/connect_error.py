@@ -21,18 +21,23 @@ _NOT_YET, _EXPIRED = 9, 10
 
 
 class ConnectError(Exception):
-    """No connection could be made; ``category`` is CONNECT or TLS."""
+    """No connection could be made; ``category`` is CONNECT or TLS. ``refused`` is whether nobody
+    listens at the port, or not yet.
+    """
 
     def __init__(
         self,
         category: ErrorCategory,
         text: str,
         way_out: str = "check the URL, and that the server is up",
+        *,
+        refused: bool = False,
     ) -> None:
         super().__init__(text)
         self.category = category
         self.text = text
         self.way_out = way_out
+        self.refused = refused
 
 
 def connect_error(url: BaseUrl, failure: Exception | None, connections: int) -> ConnectError:
@@ -51,7 +56,8 @@ def connect_error(url: BaseUrl, failure: Exception | None, connections: int) -> 
         needed = connections + 1 + _SPARE_FILES
         text = f"{text[:-1]}: {limit} may be, and {connections} connections need {needed})"
         return ConnectError(ErrorCategory.CONNECT, text, f"allow {needed} or more with ulimit -n")
-    return ConnectError(ErrorCategory.CONNECT, text)
+    refused = isinstance(failure, ConnectionRefusedError)
+    return ConnectError(ErrorCategory.CONNECT, text, refused=refused)
 
 
 def _tls_failure(url: BaseUrl, failure: ssl.SSLError) -> tuple[str, str]:

@@ -68,7 +68,7 @@ class Counter:
     """Counts prompts at one server. Make it inside a running loop, and close it after."""
 
     def __init__(self, settings: EndpointSettings, limits: Limits | None = None) -> None:
-        self._asker = Asker(settings, limits)
+        self._asker = Asker(settings, limits, answered=True)
         self._settings = settings
 
     async def close(self) -> None:

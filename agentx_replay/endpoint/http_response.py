@@ -83,6 +83,7 @@ class HttpResponse:
         self._step_bytes = _STEP_BYTES
         self._flows = self._between_chunks = False
         self._alike_chunks = AlikeChunks()
+        self._encoding = ""
         self._inflate: Callable[[bytes], Iterator[bytes]] | None = None
         self._malformed: str | None = None
         self._stream: CompletionStream | None = None
@@ -219,17 +220,17 @@ class HttpResponse:
         chunked = (framing or b"").lower().endswith(b"chunked")
         self.ends_by_close = not chunked and self.length is None
         encoding = headers.get(b"content-encoding", b"").strip().lower()
+        self._encoding = encoding.decode("latin-1")
         if encoding in (b"gzip", b"x-gzip", b"deflate"):
             self._inflate = inflater(gzip=encoding != b"deflate")
             self._step_bytes = _ENCODED_STEP_BYTES
         elif encoding not in (b"", b"identity"):
-            name = encoding.decode("latin-1")
-            self.fault = f"the content encoding {name!r}, which was not asked for"
+            self._malformed = f"the content encoding {self._encoding!r}, which was not asked for"
         kind = headers.get(b"content-type", b"").lower()
         streamed = self._streamed and status == _OK
         self._undecided = streamed and b"event-stream" not in kind
         self._begin_body(streamed=streamed and b"json" not in kind)
-        self._flows = self.fault is None
+        self._flows = True
 
     def _begin_body(self, *, streamed: bool) -> None:
         self._stream = CompletionStream(keeps_answer=self._keeps_answer) if streamed else None
@@ -261,7 +262,7 @@ class HttpResponse:
                         break
                     self._feed_part(part)
             except zlib.error as error:
-                self._malformed = f"a compressed body that does not unpack ({error})"
+                self._malformed = f"a {self._encoding} body that does not unpack ({error})"
         pieces.clear()
 
     def _feed_part(self, piece: bytes) -> None:

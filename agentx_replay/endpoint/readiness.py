@@ -253,11 +253,8 @@ def _check(response: Response, settings: EndpointSettings, models: tuple[ServedM
         case ErrorCategory.NOT_FOUND:
             raise _not_found(text, settings, models)
         case ErrorCategory.MALFORMED:
-            what, way_out = f"the server does not stream ({text})", "turn streaming on"
-            if "encoding" in text or "compressed" in text:
-                what = f"the server compresses streams in a way not asked for ({text})"
-                way_out = "turn compression off for event streams, or allow gzip"
-            raise unusable("server-without-streaming", what, way_out)
+            what = f"the server does not stream ({text})"
+            raise unusable("server-without-streaming", what, "turn streaming on")
         case _:
             raise unusable(
                 "server-fails",

@@ -9,6 +9,7 @@ from scripted_server import HEAD, LAST_CHUNK, Answer, Move, chunk, scripted, tok
 
 from agentx_replay.endpoint import between_polls, kernel_stamps
 from agentx_replay.endpoint.between_polls import (
+    LONG_BYTES,
     MAX_OF_ONE_BYTES,
     SLICE_NS,
     ComposeAhead,
@@ -43,16 +44,17 @@ async def until(condition: Callable[[], bool]) -> int:
     return turns
 
 
-async def test_responses_are_parsed_in_turns_half_a_millisecond_at_a_time() -> None:
-    """A response of five slices does not keep one of a single slice from its end."""
+@pytest.mark.parametrize(("size", "order"), [(LONG_BYTES, "ab"), (LONG_BYTES + 1, "ba")])
+async def test_responses_are_parsed_in_order_and_long_ones_in_turn(size: int, order: str) -> None:
+    """Half a millisecond at a time; a long one does not keep one of a single slice from its end."""
     loop, done = asyncio.get_running_loop(), list[str]()
     before_ns = round(loop.time() * 1e9)
     queue = ParseQueue(loop)
-    queue.push(first := Job("first", 5, done), 1)
-    queue.push(Job("second", 1, done), 1)
+    queue.push(first := Job("a", 5, done), size)
+    queue.push(Job("b", 1, done), 1)
     assert done == []
     assert await until(lambda: len(done) == 2) >= 5  # polls in between
-    assert done == ["second", "first"]
+    assert done == list(order)
     assert first.asked_ns[0] >= before_ns + SLICE_NS
 
 

@@ -82,6 +82,57 @@ def test_a_whole_answer_is_one_however_it_is_told(steps: Answer) -> None:
     assert (response.prompt_tokens, response.cached_tokens, response.completion_tokens) == (5, 3, 2)
 
 
+def delta(said: Any) -> bytes:
+    return event({"choices": [{"index": 0, "delta": said, "finish_reason": None}]})
+
+
+SAYS_NOTHING = {
+    "an empty delta": delta({}),
+    "an empty content": delta({"content": ""}),
+    "a null content": delta({"content": None}),
+    "a role": delta({"role": "assistant", "content": ""}),
+    "a null delta": delta(None),
+    "no delta": event({"choices": [{"index": 0, "finish_reason": None}]}),
+    "no choice": event({"choices": []}),
+    "null choices": event({"choices": None}),
+    "no fields": event({}),
+    "empty tool calls": delta({"tool_calls": []}),
+}
+
+
+@pytest.mark.parametrize("nothing", SAYS_NOTHING.values(), ids=SAYS_NOTHING)
+def test_an_event_that_says_nothing_is_no_token(nothing: bytes) -> None:
+    said = nothing + token("a") + nothing + token("b", "length") + nothing + ENDS
+    response = one([HEAD, chunk(said), LAST_CHUNK])
+    assert (response.status, len(response.arrival_ns), response.completion_tokens) == ("ok", 2, 2)
+
+
+USAGES: dict[str, tuple[Any, int | None]] = {
+    "0": ({"completion_tokens": 0}, 0),
+    "null": ({"completion_tokens": None}, None),
+    "lacking": ({"prompt_tokens": 5}, None),
+    "of nothing": ({}, None),
+    "that is null": (None, None),
+    "that is a list": ([], None),
+    "that is a number": (2, None),
+    "with null details": ({"completion_tokens": 2, "completion_tokens_details": None}, 2),
+}
+
+
+@pytest.mark.parametrize(("used", "known"), USAGES.values(), ids=USAGES)
+def test_usage_at_the_end_is_what_it_says_or_not_known(used: Any, known: int | None) -> None:
+    end = event({"choices": [], "usage": used}) + DONE
+    response = one([HEAD, chunk(token("a") + token("b", "length") + end), LAST_CHUNK])
+    assert (len(response.arrival_ns), response.completion_tokens) == (2, known)
+
+
+@pytest.mark.parametrize("early", [used for used, _ in USAGES.values()], ids=USAGES)
+def test_usage_before_the_end_does_not_hide_the_total(early: Any) -> None:
+    said = token("a", usage=early) + token("b", "length", usage=early) + ENDS
+    response = one([HEAD, chunk(said), LAST_CHUNK])
+    assert (response.status, len(response.arrival_ns), response.completion_tokens) == ("ok", 2, 2)
+
+
 def told(prompt: Any, completion: Any) -> bytes:
     return event(
         {"choices": [], "usage": {"prompt_tokens": prompt, "completion_tokens": completion}}

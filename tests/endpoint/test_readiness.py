@@ -2,8 +2,11 @@
 
 import asyncio
 import errno
+import gzip
 import resource
+import socket
 import ssl
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +23,7 @@ from scripted_server import (
     LAST_CHUNK,
     Answer,
     Move,
+    ScriptedServer,
     answer,
     chunk,
     scripted,
@@ -27,7 +31,7 @@ from scripted_server import (
     usage,
 )
 
-from agentx_replay.endpoint.asking import Limits
+from agentx_replay.endpoint.asking import Asker, Limits
 from agentx_replay.endpoint.connect_error import connect_error
 from agentx_replay.endpoint.readiness import ServedModel, ServerFacts, ask_server, models_in
 from agentx_replay.endpoint.settings import EndpointSettings, TlsSettings
@@ -245,7 +249,7 @@ def test_a_list_of_models_in_other_shapes_is_empty() -> None:
 
 MISSING = answer("404 Not Found", b'{"error": {"message": "The model `x` does not exist."}}')
 NO_LIST = [[answer("404 Not Found", b"")]]
-BR = HEAD[:-2] + b"Content-Encoding: br\r\n\r\n"
+NOT_WAITING = Limits(busy_s=0.0)
 Refusal = tuple[list[Sequence[Answer]], dict[str, Any], str, tuple[str, ...]]
 REFUSALS: dict[str, Refusal] = {
     "no list of models": ([NO_LIST], {}, "model-not-listed", ("HTTP 404", "--model")),
@@ -271,7 +275,6 @@ REFUSALS: dict[str, Refusal] = {
     "no streaming": (
         [[ONE], [[answer("200 OK", b"{}", "Content-Type: application/json")]]], {},
         "server-without-streaming", ()),
-    "compression": ([[ONE], [[BR, LAST_CHUNK]]], {}, "server-without-streaming", ("'br'", "gzip")),
     "a tiny context": (
         [[ONE], [[answer("400 No", b"maximum context length is 4")]]], {},
         "server-context-too-small", ("length is 4",)),
@@ -299,18 +302,85 @@ def test_a_server_that_no_run_is_possible_on_is_refused(
     scripts: list[Sequence[Answer]], more: dict[str, Any], code: str, named: tuple[str, ...]
 ) -> None:
     with refuses(code, *named) as raised:
-        ask(*scripts, **more)
+        ask(*scripts, limits=NOT_WAITING, **more)
     assert raised.value.exit_code == 3
 
 
-def test_a_server_that_is_not_there_is_refused() -> None:
-    async def run() -> None:
+def coded(coding: str, body: bytes) -> bytes:
+    """Return a whole answer that says it has a coding."""
+    return answer("200 OK", body, f"Content-Encoding: {coding}", "Content-Type: text/event-stream")
+
+
+LISTED = orjson.dumps({"data": [{"id": "tiny"}]})
+COMPLETED = token("x") * 6 + token("x", "length") + usage(12, 7) + DONE
+UNDONE: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": gzip.compress,
+    "x-gzip": gzip.compress,
+    "GZIP": gzip.compress,
+    "deflate": zlib.compress,
+    "Deflate": lambda body: (raw := zlib.compressobj(wbits=-15)).compress(body) + raw.flush(),
+    "identity": bytes,
+}
+
+
+@pytest.mark.parametrize(("coding", "compress"), UNDONE.items())
+def test_gzip_and_deflate_are_undone(coding: str, compress: Callable[[bytes], bytes]) -> None:
+    facts, _ = ask([[coded(coding, compress(LISTED))]], [[coded(coding, compress(COMPLETED))]])
+    assert (facts.model, facts.usage_reported, facts.warnings()) == ("tiny", True, ())
+
+
+NOT_UNDONE = ("br", "zstd", "compress", "gzip, br", "x-nobody-knows", "gzip", "deflate")
+
+
+@pytest.mark.parametrize("coding", NOT_UNDONE)
+def test_any_other_coding_is_named_whichever_answer_has_it(coding: str) -> None:
+    for scripts in ([[[coded(coding, LISTED)]]], [[ONE], [[coded(coding, COMPLETED)]]]):
+        with refuses("server-compresses", coding, "gzip"):
+            ask(*scripts)
+
+
+async def _asked_before_it_listens(told: pytest.LogCaptureFixture) -> ServerFacts:
+    server = ScriptedServer([[ONE], [completed(7)]], read_bodies=True)
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        url = BaseUrl("http", "127.0.0.1", sock.getsockname()[1], "/v1")
+        asking = asyncio.create_task(ask_server(EndpointSettings(url, "")))
+        while not told.messages:
+            await asyncio.sleep(0)
+        async with await asyncio.start_server(server.serve, sock=sock):
+            return await asking
+
+
+def test_a_server_that_does_not_listen_yet_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+    assert uvloop.run(_asked_before_it_listens(caplog)).model == "tiny"
+    (waiting,) = caplog.messages
+    assert "waiting up to 600 s" in waiting
+    assert "cannot connect" in waiting
+
+
+@pytest.mark.parametrize("move", [Move.CLOSE, Move.RESET])
+def test_a_proxy_that_closes_until_its_server_is_up_is_waited_for(
+    move: Move, caplog: pytest.LogCaptureFixture
+) -> None:
+    facts, _ = ask([[move]], [[move]], [ONE], [completed(7)])
+    assert facts.model == "tiny"
+    assert len(caplog.messages) == 1
+
+
+def test_a_server_that_never_listens_or_listens_no_more_is_refused() -> None:
+    async def ask_nobody(limits: Limits | None, *, answered: bool) -> None:
         async with scripted([ONE]) as server:
             port = server.port
-        await ask_server(EndpointSettings(BaseUrl("http", "127.0.0.1", port, "/v1"), ""))
+        asker = Asker(
+            EndpointSettings(BaseUrl("http", "127.0.0.1", port, "/v1"), ""),
+            limits,
+            answered=answered,
+        )
+        await asker.ask("/models")
 
-    with refuses("server-unreachable", "127.0.0.1"):
-        uvloop.run(run())
+    for limits, answered in ((NOT_WAITING, False), (None, True)):
+        with refuses("server-unreachable", "127.0.0.1"):
+            uvloop.run(ask_nobody(limits, answered=answered))
 
 
 # --- TLS ----------------------------------------------------------------------------------------
