@@ -9,8 +9,7 @@ from agentx_replay.experiment.levels import LevelSource
 from agentx_replay.experiment.settings import Screen, Settings, Target
 from agentx_replay.experiment.sweep import Sweep
 from agentx_replay.report.check_lines import invalidating, remedy
-from agentx_replay.report.numerals import agents
-from agentx_replay.report.plan_lines import sweep_lines
+from agentx_replay.report.plan_lines import resumption_lines, sweep_lines
 from agentx_replay.report.progress import ProgressScreen
 from agentx_replay.scenario import load_scenario
 from agentx_replay.target import open_target
@@ -50,7 +49,7 @@ def measure(settings: Settings, screen: Screen, levels: LevelSource | None = Non
                 settings.out,
                 servers=1 + len(target.replicas),
             ),
-            *(f"  {agents([level])}: complete, kept with its plan" for level in sweep.kept),
+            *_resumption(sweep),
         ):
             screen.say(line)
         points = (*sweep.kept_points, *sweep.run(screen))
@@ -69,6 +68,13 @@ def _sweep(settings: Settings, target: Target, screen: Screen, levels: LevelSour
         settings = replace(settings, concurrency=found)
     levels = Bracketing(settings.concurrency, settings.starts, settings.at)
     return Sweep(settings, target, levels, prepared)
+
+
+def _resumption(sweep: Sweep) -> list[str]:
+    if sweep.earlier is None:
+        return []
+    earlier = sweep.earlier
+    return resumption_lines(earlier.planned, earlier.begun, sweep.kept, sweep.ahead)
 
 
 def _refuse_unfit(target: Target) -> None:

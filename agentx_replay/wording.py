@@ -29,6 +29,16 @@ def beyond(value: float, limit: float, digits: int, unit: str = "%") -> str:
     return f"{value:.{digits}{kind}}{ending}"
 
 
+def lasting(seconds: float) -> str:
+    """A length of time to two digits or so: 90 s, 61 min, 5 h 20 min."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    if hours < 2:
+        return f"{60 * hours + minutes} min"
+    return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+
+
 def wrapped(line: str, width: int = 100) -> list[str]:
     """Return a line in lines of at most ``width`` columns, broken between words alone; those that
     follow stand two columns further in than it begins.

@@ -1,6 +1,6 @@
 import pytest
 
-from agentx_replay.wording import beyond, counted, wrapped
+from agentx_replay.wording import beyond, counted, lasting, wrapped
 
 
 @pytest.mark.parametrize(
@@ -35,3 +35,18 @@ def test_a_value_beyond_a_limit_does_not_read_like_it(
     value: float, limit: float, digits: int, unit: str, text: str
 ) -> None:
     assert beyond(value, limit, digits, unit) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.4, "0 s"),
+        (119.4, "119 s"),
+        (120.0, "2 min"),
+        (3600.0, "60 min"),
+        (7170.0, "2 h"),
+        (19_200.0, "5 h 20 min"),
+    ],
+)
+def test_a_length_of_time_has_its_unit(seconds: float, text: str) -> None:
+    assert lasting(seconds) == text

@@ -23,7 +23,9 @@ class Rules:
     ``other_corpus``, ``speculative_decoding`` and ``no_server`` (what was measured instead of a
     server) say in words what differs, None where nothing. ``sessions`` is how many were to be
     played and ``max_sessions`` how many the scenario takes, None where it takes all. ``corpus``
-    is the fingerprint of the whole corpus. None also where an older version wrote the point.
+    is the fingerprint of the whole corpus. ``requests_too_long`` of ``requests_recorded`` are left
+    out as they, or their sessions, do not fit into the server's context. None also where an older
+    version wrote the point.
     """
 
     scenario: str
@@ -40,9 +42,25 @@ class Rules:
     sessions: int | None = None
     max_sessions: int | None = None
     corpus: str | None = None
+    requests_too_long: int = 0
+    requests_recorded: int | None = None
 
     @property
     def sessions_lacking(self) -> bool:
         if self.sessions is None or self.max_sessions is None:
             return False
         return self.sessions < self.max_sessions
+
+
+MAX_TOO_LONG = 0.10
+"""Share of the requests above which what the context leaves out makes another corpus."""
+
+
+def too_long(requests: int, recorded: int | None) -> str | None:
+    """Return that a context limit leaves out many of the requests, None if it does not."""
+    if not recorded or requests <= MAX_TOO_LONG * recorded:
+        return None
+    return (
+        f"the context limit leaves out {requests:,} of {recorded:,} requests "
+        f"({requests / recorded:.0%}): what is left is another, lighter corpus"
+    )

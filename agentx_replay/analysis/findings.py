@@ -12,7 +12,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Any, Literal
 
-from agentx_replay.analysis.facts import Conduct, Rules
+from agentx_replay.analysis.facts import Conduct, Rules, too_long
 from agentx_replay.analysis.fidelity import Fidelity
 from agentx_replay.analysis.instrument import CPU_SPAN_S, STALL_NS, InstrumentReport
 from agentx_replay.analysis.itl_error import BURST_SHARE, ItlError
@@ -354,6 +354,12 @@ def weakness(summary: PointSummary) -> Iterator[Finding]:
             f"windowed throughput is {difference.relative:+.1%} from the overall, "
             f"over {FAR_APART:.0%}",
         )
+
+
+def context(rules: Rules) -> Iterator[Finding]:
+    """Warn of a context limit that leaves out so much that what is left is another corpus."""
+    if said := too_long(rules.requests_too_long, rules.requests_recorded):
+        yield _warning("context-leaves-out", said)
 
 
 LARGE_PLAY = 0.20

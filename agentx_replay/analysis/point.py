@@ -176,6 +176,7 @@ class Point:
         if summary is not None:
             found += rules.failures(counts)
             found += rules.token_itl(instrument, summary) if instrument else ()
+        found += rules.context(facts.rules)
         found += rules.facts_contradicted(self.contradicted)
         found += rules.fidelity(self.fidelity) if self.fidelity else ()
         return tuple(sorted(found, key=lambda each: _ORDER.index(each.kind)))

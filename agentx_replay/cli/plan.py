@@ -109,7 +109,11 @@ def _lines(
     memory = [_memory(selection, plan).total_bytes for plan in plans]
     table = levels_section(plans, totals["sessions"], memory)
     return [
-        *corpus_lines(corpus, selection, rules),
+        *(
+            each
+            for line in corpus_lines(corpus, selection, rules)
+            for each in wrapped(line, width())
+        ),
         f"  {totals['input_tokens']:,} tokens in, {totals['output_tokens']:,} out, "
         f"{totals['reuse']:.1%} reusable with an unlimited cache",
         "",

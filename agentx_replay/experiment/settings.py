@@ -198,6 +198,9 @@ class Screen(Protocol):
     def say(self, line: str) -> None:
         """Show a line that stays."""
 
+    def levels_left(self, levels: int, window_s: float) -> None:
+        """Say how many levels are certain to be measured yet, the one that begins now included."""
+
     def level_begins(self, concurrency: int, start: int, starts: int) -> None:
         """Say that a level begins, at one of its ``starts``."""
 

@@ -23,7 +23,13 @@ from agentx_replay.experiment.interrupts import Interrupts
 from agentx_replay.experiment.levels import Done, FixedLevels, LevelSource
 from agentx_replay.experiment.open_files import refuse_too_few
 from agentx_replay.experiment.prompting import calibration_for, prompting_of
-from agentx_replay.experiment.resumption import Earlier, earlier_run, resumed
+from agentx_replay.experiment.resumption import (
+    Earlier,
+    earlier_run,
+    refuse_differences,
+    resumed,
+    with_options,
+)
 from agentx_replay.experiment.settings import Screen, Settings, Target
 from agentx_replay.plan.plan import GraphLibrary, Plan
 from agentx_replay.plan.selection import Selection
@@ -77,6 +83,10 @@ class Sweep:
         self.interrupted = False
         self._settings = settings
         self._target = target
+        self.earlier = earlier = earlier_run(settings.out) if settings.resume else None
+        if earlier is not None:  # before a corpus is read of which an option may leave nothing
+            now = with_options(earlier.document, settings)
+            refuse_differences(earlier, now, accept=settings.accept_differences)
         self._source = settings.source(target.max_context)
         if prepared is None:
             self.corpus, self.selection = self._source.read()
@@ -84,7 +94,6 @@ class Sweep:
             self.corpus, self.selection = prepared.corpus, prepared.selection
         self._levels = levels or FixedLevels(settings.concurrency, settings.starts)
         self._library = GraphLibrary(self.selection, settings.scenario)
-        earlier = earlier_run(settings.out) if settings.resume else None
         self.kept_points = _kept_points(earlier, again=settings.again) if earlier else []
         if earlier is not None:
             complete = tuple(point.stored for point in self.kept_points if point.stored)
@@ -119,9 +128,14 @@ class Sweep:
         return [point.measurement for point in self.kept_points]
 
     @property
+    def ahead(self) -> tuple[Measurement, ...]:
+        """The levels that are certain to be measured, in this order."""
+        return self._levels.ahead(self.kept_points)
+
+    @property
     def due(self) -> list[Plan]:
-        """The plans that are certain to be measured, in this order."""
-        return list(map(self._plan, self._levels.ahead(self.kept_points)))
+        """The plans of the levels ahead."""
+        return list(map(self._plan, self.ahead))
 
     def _plan(self, level: Measurement) -> Plan:
         scenario, corpus = self._settings.scenario, self.corpus.fingerprint
@@ -145,6 +159,8 @@ class Sweep:
             plan = self._plan(level)
             self._refuse_too_few_files(plan)
             self._put_on_record(level, plan)
+            left = {*self._levels.ahead(tuple(points.values())), level}
+            screen.levels_left(len(left), self._settings.scenario.window_s)
             part, facts = self._part(plan, early), self._facts(plan)
             starts = self._settings.starts
             point = run_level(part, facts, starts, self._target, self._run, screen, interrupts)
@@ -286,7 +302,9 @@ def rules_of(
         window_s=settings.scenario.window_s,
         overridden=settings.scenario.overridden,
         sessions_left_out=sum(
-            out.sessions for out in selection.left_out if out.cause in ("session", "duplicate")
+            out.sessions
+            for out in selection.left_out
+            if out.cause in ("session", "too_large", "duplicate")
         ),
         requests_left_out=sum(out.requests for out in selection.left_out if out.cause == "request"),
         other_corpus=_BUNDLED if settings.traces == shipped_directory("traces") else None,
@@ -296,6 +314,8 @@ def rules_of(
         sessions=len(selection.sessions),
         max_sessions=settings.scenario.max_sessions,
         corpus=corpus.fingerprint,
+        requests_too_long=selection.requests_too_long,
+        requests_recorded=sum(len(session.requests()) for session in corpus.sessions),
     )
 
 

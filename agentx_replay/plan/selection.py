@@ -18,11 +18,11 @@ ContextPolicy = Literal["session", "request"]
 class LeftOut:
     """Sessions and requests left out for one reason.
 
-    ``cause``: a whole ``session`` cannot be played, single ``request``s do not fit, a session is a
-    ``duplicate`` of another, or the ``scenario`` takes no more sessions.
+    ``cause``: a whole ``session`` cannot be played or is ``too_large``, single ``request``s do not
+    fit, a session is a ``duplicate`` of another, or the ``scenario`` takes no more sessions.
     """
 
-    cause: Literal["session", "request", "duplicate", "scenario"]
+    cause: Literal["session", "too_large", "request", "duplicate", "scenario"]
     reason: str
     sessions: int
     requests: int
@@ -39,6 +39,12 @@ class Selection:
     sessions: tuple[Session, ...]
     sources: tuple[Session, ...]
     left_out: tuple[LeftOut, ...]
+
+    @property
+    def requests_too_long(self) -> int:
+        """How many requests are left out since they, or others of their session, do not fit."""
+        too_long = ("too_large", "request")
+        return sum(out.requests for out in self.left_out if out.cause in too_long)
 
 
 def context_tokens(request: RecordedRequest) -> int:
@@ -90,7 +96,7 @@ def select_sessions(
     trimmed = [pair for pair in eligible if _count(pair[:1]) > _count(pair[1:])]
     reasons = (
         _left_out("session", "no request outside subagents", headless),
-        _left_out("session", f"needs more than {max_context} tokens", too_large),
+        _left_out("too_large", f"needs more than {max_context} tokens", too_large),
         LeftOut(
             "request",
             f"requests over {max_context} tokens",
@@ -112,7 +118,9 @@ def select_sessions(
 
 
 def _left_out(
-    cause: Literal["session", "duplicate", "scenario"], reason: str, sessions: list[Session]
+    cause: Literal["session", "too_large", "duplicate", "scenario"],
+    reason: str,
+    sessions: list[Session],
 ) -> LeftOut:
     return LeftOut(cause, reason, len(sessions), _count(sessions))
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agentx_replay.analysis.facts import too_long
 from agentx_replay.plan.plan import Plan, PlannedPlay
 from agentx_replay.plan.selection import Selection, context_tokens
 from agentx_replay.report.numerals import agents, rate
@@ -15,7 +16,7 @@ from agentx_replay.results.layout import Measurement
 from agentx_replay.scenario import Scenario
 from agentx_replay.traces.model import Corpus, RecordedRequest, Session
 from agentx_replay.traces.statistics import duplicate_families
-from agentx_replay.wording import counted
+from agentx_replay.wording import counted, lasting
 
 _TEXT_BYTES_PER_TOKEN = 5
 _COPIES_IN_USE = 3
@@ -182,13 +183,15 @@ def levels_section(plans: Sequence[LevelPlan], sessions: int, memory: Sequence[i
         rows.append(["all", "", *_totals(plans), ""])
     heads = (
         "agents", "sessions\nbegun", "warm-up\nreq", "first\nreq", "tokens\nin", "tokens\nout",
-        "time at\nleast", "time at\nmost", "memory\nMB at most",
+        "time", "memory\nMB at most",
     )  # fmt: skip
     wrapped = [plan for plan in plans if plan.wrapping and plan.start == 1]
     notes = [
         "first: of the sessions that the lanes begin with, from t* on; how many of them the window "
-        'sees depends on the server (--simulate models one). The warm-up, which is in no "at '
-        f'least", is given up after {_duration(plans[0].warmup_timeout_s)}.',
+        "sees depends on the server (--simulate models one)",
+        f"time: the window; the warm-up before it takes as long as the server needs, "
+        f"{lasting(plans[0].warmup_timeout_s)} at most, and the drain up to "
+        f"{lasting(plans[0].grace_s)}",
         *(f"{agents([plan.concurrency])}: {plan.wrapping}" for plan in wrapped),
     ]
     return Section("Levels", heads=heads, rows=rows, notes=notes)
@@ -203,14 +206,12 @@ def whole_time_s(plans: Sequence[LevelPlan]) -> dict[str, float]:
 
 
 def _totals(plans: Sequence[LevelPlan]) -> list[str]:
-    whole = whole_time_s(plans)
     return [
         f"{sum(plan.primers + plan.warmup_requests for plan in plans):,}",
         f"{sum(plan.first_requests for plan in plans):,}",
         rate(sum(plan.first_input_tokens for plan in plans)),
         rate(sum(plan.first_output_tokens for plan in plans)),
-        _duration(whole["least_s"]),
-        _duration(whole["most_s"]),
+        lasting(whole_time_s(plans)["least_s"]),
     ]
 
 
@@ -235,12 +236,9 @@ def _turn_line(what: str, conversation: str, turn: int, tokens: int) -> str:
     return f"      {what:<6} {conversation[:40]:<40} turn {turn:>4}, {tokens:>9,} tokens in"
 
 
-def _duration(seconds: float) -> str:
-    """90 s, 61.2 min."""
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.1f} min"
-
-
 # --- before a sweep ------------------------------------------------------------------------------
+
+ONE_START_AHEAD = "1 start has no interval, so compare will name no winner (--starts 3)"
 
 _NAMED = 4
 """How many sessions of a family are named."""
@@ -260,9 +258,15 @@ def corpus_lines(corpus: Corpus, selection: Selection, scenario: Scenario) -> li
             f"{out.reason}"
             for out in selection.left_out
         ),
+        *([f"warning: {much}"] if (much := _too_long(corpus, selection)) else ()),
         *family_lines(duplicate_families(selection.sources)),
         f"scenario {scenario.name} ({scenario.fingerprint}){changed}",
     ]
+
+
+def _too_long(corpus: Corpus, selection: Selection) -> str | None:
+    recorded = sum(len(session.requests()) for session in corpus.sessions)
+    return too_long(selection.requests_too_long, recorded)
 
 
 def family_lines(families: Sequence[Sequence[str]]) -> list[str]:
@@ -297,7 +301,46 @@ def sweep_lines(
     return [
         *corpus_lines(corpus, selection, scenario),
         *(line for plan in plans for line in _plan_lines(plan, servers)),
+        *time_lines(plans),
         f"results in {out}",
+    ]
+
+
+def resumption_lines(
+    planned: Sequence[Measurement],
+    begun: Sequence[Measurement],
+    kept: Sequence[Measurement],
+    due: Sequence[Measurement],
+) -> list[str]:
+    """Return what becomes of each level when a run goes on: of those ``planned`` before, some of
+    them ``begun`` and not completed, and of those ``due`` now.
+    """
+    other = [level for level in planned if level not in (*kept, *due)]
+    fates = (
+        (kept, "complete, kept with its plan"),
+        ([level for level in due if level in begun],
+         "begun before, measured anew; the unfinished attempt goes to unfinished/"),
+        ([level for level in due if level not in (*planned, *begun)], "added to the run"),
+        ([level for level in other if level in begun],
+         "interrupted before, not asked for now: stays as it is, and --resume without "
+         "--concurrency measures it anew"),
+        ([level for level in other if level not in begun],
+         "not asked for now; --resume without --concurrency measures it"),
+    )  # fmt: skip
+    return [f"  {agents([level])}: {fate}" for levels, fate in fates for level in levels]
+
+
+def time_lines(plans: Sequence[Plan]) -> list[str]:
+    """Return how long the levels take, and that one start names no winner."""
+    if not plans:
+        return []
+    rules = plans[0].scenario
+    window = f"{counted(len(plans), 'window')} of {lasting(rules.window_s)}"
+    whole = lasting(len(plans) * rules.window_s)
+    several = f", {whole} in all" if len(plans) > 1 else ""
+    return [
+        f"{window}{several}; before each a warm-up, which takes as long as the server needs",
+        *([ONE_START_AHEAD] if max(plan.start for plan in plans) == 1 else ()),
     ]
 
 

@@ -13,21 +13,28 @@ from typing import TextIO
 from agentx_replay.replay.driver import Progress, Stage
 from agentx_replay.replay.instrument import ClientLoad
 from agentx_replay.results.recent import Snapshot
-from agentx_replay.wording import counted
+from agentx_replay.wording import counted, lasting
 
 PLAIN_EVERY_S = 30.0
+PLAIN_AT_FIRST_S = 5.0
+"""In the first half minute of a stage, in which a person watches whether anything happens."""
 _UNTOLD_COLUMNS = 80
 """The width of a terminal that does not tell its own."""
 _BETWEEN = " | "
 
 
 def progress_line(
-    level: str, progress: Progress, recent: Snapshot, load: ClientLoad, gpus: int | None
+    level: str,
+    progress: Progress,
+    recent: Snapshot,
+    load: ClientLoad,
+    gpus: int | None,
+    sweep: str = "",
 ) -> str:
-    """Return the state of a ``level`` in one line, every number with a unit, the least telling
-    last.
+    """Return the state of a ``level``, and how long the ``sweep`` takes yet, in one line, every
+    number with a unit, the least telling last.
     """
-    parts = [f"{level} {_stage(progress)}", f"{progress.in_flight} in flight"]
+    parts = [f"{level} {_stage(progress)}{sweep}", f"{progress.in_flight} in flight"]
     if recent.ended:
         unit = "tok/s" if gpus is None else "tok/s/GPU"
         parts.append(f"{recent.tokens_per_s / (gpus or 1):,.0f} {unit}")
@@ -88,6 +95,9 @@ class ProgressScreen:
         self._level = ""
         self._shown_s = float("-inf")
         self._stage: Stage | None = None
+        self._stage_began_s = self._level_began_s = 0.0
+        self._window_s, self._following = 0.0, 0
+        self._beside_windows_s: list[float] = []
         self._lengths_told = False
 
     def say(self, line: str) -> None:
@@ -95,11 +105,16 @@ class ProgressScreen:
         self._clear()
         self._write(f"{line}\n")
 
+    def levels_left(self, levels: int, window_s: float) -> None:
+        """Take so many windows, and what levels took beside theirs, for the time left."""
+        self._following, self._window_s = levels - 1, window_s
+
     def level_begins(self, concurrency: int, start: int = 1, starts: int = 1) -> None:
         """Say that a level begins, at one of its ``starts``."""
         of = f", start {start} of {starts}" if starts > 1 else ""
         self._level = f"c={concurrency}{of}"
         self._shown_s, self._stage, self._lengths_told = float("-inf"), None, False
+        self._level_began_s = time.monotonic()
 
     def show(self, progress: Progress, recent: Snapshot, load: ClientLoad) -> None:
         """Show where the level is: in place in a terminal, else on a change and every 30 s."""
@@ -107,20 +122,40 @@ class ProgressScreen:
         if warning is not None and not self._lengths_told:
             self._lengths_told = True
             self.say(warning)
-        line = progress_line(self._level, progress, recent, load, self._gpus)
+        sweep = self._sweep_left(progress)
+        line = progress_line(self._level, progress, recent, load, self._gpus, sweep)
         if self._live:
             self._clear()
             self._write(fitted(line, self._columns()))
             self._left_open = True
             return
         now_s = time.monotonic()
-        if progress.stage is not self._stage or now_s - self._shown_s >= PLAIN_EVERY_S:
-            self._stage, self._shown_s = progress.stage, now_s
+        if progress.stage is not self._stage:
+            self._stage, self._stage_began_s = progress.stage, now_s
+            self._shown_s = float("-inf")
+        at_first = now_s - self._stage_began_s < PLAIN_EVERY_S
+        if now_s - self._shown_s >= (PLAIN_AT_FIRST_S if at_first else PLAIN_EVERY_S):
+            self._shown_s = now_s
             self._write(f"{line}\n")
 
     def level_ends(self) -> None:
         """Take the live line off the screen, so that nothing is written behind it."""
+        took_s = time.monotonic() - self._level_began_s
+        self._beside_windows_s.append(max(took_s - self._window_s, 0.0))
         self._clear()
+
+    def _sweep_left(self, progress: Progress) -> str:
+        """Return how long the sweep takes yet if levels follow; "at least" before the first has
+        shown how long a warm-up takes.
+        """
+        if not self._following:
+            return ""
+        of_window = progress.left_s if progress.stage is Stage.WINDOW else None
+        own_s = self._window_s if progress.stage is Stage.WARMUP else of_window or 0.0
+        known = self._beside_windows_s
+        each_s = self._window_s + (sum(known) / len(known) if known else 0.0)
+        least = "" if known else "at least "
+        return f", sweep {least}{lasting(own_s + self._following * each_s)}"
 
     def _clear(self) -> None:
         if self._left_open:

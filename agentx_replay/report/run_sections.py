@@ -50,6 +50,7 @@ from agentx_replay.report.numerals import (
     throughput_unit,
     to_add,
 )
+from agentx_replay.report.plan_lines import ONE_START_AHEAD
 from agentx_replay.report.tables import Column, Section
 from agentx_replay.results.layout import (
     Measurement,
@@ -493,18 +494,17 @@ def planned_starts(starts: int, simulated: Sequence[Point] = ()) -> list[str]:
     """Return what so many starts a side would show of a ratio at the spreads measured before, and
     at those between the ``simulated`` starts how many would name a winner.
     """
-    low, high = (f"{each:.0%}" for each in MEASURED_SPREADS)
-    shown = "; ".join(
-        f"{each} a side to ±{half_width(MEASURED_SPREADS[0], each):.0%} to "
-        f"{half_width(MEASURED_SPREADS[1], each):.0%}"
+    low, high = MEASURED_SPREADS
+    shown = ", ".join(
+        f"{half_width(low, each):.0%} to {half_width(high, each):.0%} with {each} starts each"
         for each in sorted({max(starts, 3), 5})
     )
     lines = [
-        f"starts show a ratio of two systems, {shown} (starts of real sessions spread by {low} to "
-        f"{high})"
+        f"to name a winner two systems must differ by more than {shown} (starts of one system were "
+        f"seen to differ by {low:.0%} to {high:.0%})"
     ]
     if starts == 1:
-        lines.append("1 start has no interval, and compare names no winner (--starts)")
+        lines.insert(0, ONE_START_AHEAD)
     levels: dict[int, list[float]] = {}
     for curve in curves_by_start(simulated).values():
         for point in curve:

@@ -192,7 +192,7 @@ def test_levels_and_starts_are_in_the_time_and_the_totals(traces: str, goldens: 
     assert (found["starts"], found["least_s"], found["most_s"]) == (3, 180.0, 16_470.0)
     text = planned("--traces", traces, "--concurrency", "4", "--starts", "2", *HALFWAY)
     # Of the level above twice: 4 primers and 4 requests without pauses, 12 requests, 4,224 tokens.
-    assert re.search(r"\nall +16 +24 +8,448 .* 40 s +61\.0 min", text)
+    assert re.search(r"\nall +16 +24 +8,448 .* 40 s\b", text)
     goldens.check_text("words/plan-starts", text.replace(traces, "PLACE"))
     assert max(map(len, text.splitlines())) <= 100
 
@@ -214,7 +214,7 @@ def test_a_plan_with_live_history_says_so_and_counts_the_text_that_is_kept(tmp_p
 def test_a_plan_says_what_its_starts_would_show(traces: str) -> None:
     # t of 4 degrees 2.776 · 0.04 · √(2/3) = 0.0907 and 0.3173, sinh 0.3227; five: 2.306 · √(2/5).
     one = " ".join(planned("--traces", traces, "--concurrency", "2").split())
-    assert re.search(r"\b3 [^±]* ±9% [^;]* 32%; 5 [^±]* ±6% [^;]* 21%", one)
+    assert re.search(r" 9% to 32% [^,]*\b3 [^,]*, 6% to 21% [^,]*\b5 ", one)
 
 
 def test_a_plan_has_tool_messages_as_its_config_file_says(tmp_path: Path, traces: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import orjson
 import pytest
-from command_line import finished
+from command_line import finished, refusal
 
 from agentx_replay.results.layout import point_file
 from agentx_replay.results.run_directory import read_json, read_points, read_sweep
@@ -37,6 +37,21 @@ def killed_run(whole_run: Path, tmp_path: Path) -> Path:
 
 def files_of(level: Path) -> dict[str, bytes]:
     return {str(f.relative_to(level)): f.read_bytes() for f in level.rglob("*") if f.is_file()}
+
+
+def test_it_says_what_becomes_of_each_level(killed_run: Path) -> None:
+    said = finished("sweep", "--resume", "-c", "2,3", "--json", "--out", killed_run).stderr
+    for fate in (
+        "2 agents: complete, kept",
+        "3 agents: added to the run",
+        "4 agents: interrupted before, not asked for now",
+    ):
+        assert f"\n  {fate}" in said
+
+
+def test_another_option_is_told_before_its_effect(whole_run: Path) -> None:
+    less = refusal("sweep", "--resume", "--max-context", "1", "--out", whole_run)
+    assert "--max-context was not given and is 1 [resume-differs]" in less
 
 
 def test_complete_levels_are_kept_and_the_rest_are_begun_again(killed_run: Path) -> None:

@@ -185,7 +185,7 @@ def test_a_resumed_run_leaves_out_its_tool_messages_on_record_and_is_calibrated_
     ended = finished(*plain, "--override")
     assert exact_by(ended.stderr) == f"{WORDS}, counted by /tokenize"
     (again,) = mixed.document("sweep.json")["resumed"]
-    assert again["differences"][-1].startswith("--tool-messages was True ")
+    assert again["differences"][-1].startswith("--tool-messages was given ")
 
 
 def test_completions_are_calibrated_by_token_ids(tmp_path: Path, small_traces: Path) -> None:

@@ -42,6 +42,9 @@ class Screen:
     def say(self, line: str) -> None:
         self.said.append(line)
 
+    def levels_left(self, levels: int, window_s: float) -> None:
+        """Nothing is kept of it."""
+
     def level_begins(self, concurrency: int, start: int, starts: int) -> None:
         if self._begins:
             signal_ourselves()

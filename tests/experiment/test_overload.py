@@ -39,6 +39,9 @@ class Seen:
     def say(self, line: str) -> None:
         """Nothing is kept of it."""
 
+    def levels_left(self, levels: int, window_s: float) -> None:
+        """Nothing is kept of it."""
+
     def level_begins(self, concurrency: int, start: int, starts: int) -> None:
         """Nothing is kept of it."""
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from agentx_replay.analysis.findings import context
 from agentx_replay.experiment.settings import Settings
 from agentx_replay.experiment.sweep import rules_of
 from agentx_replay.plan.selection import select_sessions
@@ -42,3 +43,13 @@ def test_the_corpus_is_named_by_fingerprint_and_counted() -> None:
 def test_the_bundled_sessions_are_another_corpus() -> None:
     rules = rules_of(replace(SETTINGS, traces=BUNDLED), CORPUS, SELECTION, {"kind": "server"})
     assert rules.other_corpus == "the bundled synthetic sessions"
+
+
+def test_a_context_that_leaves_out_over_a_tenth_of_the_requests_is_a_warning() -> None:
+    # 542 of 1,545 are in the eight sessions that need more than 100,000 tokens.
+    selection = select_sessions(CORPUS, max_context=100_000, max_sessions=393)
+    rules = rules_of(SETTINGS, CORPUS, selection, {"kind": "server"})
+    assert (rules.requests_too_long, rules.requests_recorded) == (542, 1_545)
+    (finding,) = context(rules)
+    assert finding.code == "context-leaves-out"
+    assert [*context(replace(rules, requests_too_long=154))] == []

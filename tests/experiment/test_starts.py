@@ -40,6 +40,9 @@ class Screen:
     def say(self, line: str) -> None:
         """Nothing is kept of it."""
 
+    def levels_left(self, levels: int, window_s: float) -> None:
+        """Nothing is kept of it."""
+
     def level_begins(self, concurrency: int, start: int, starts: int) -> None:
         self.begun.append((concurrency, start, starts))
         if self._stop(concurrency, start):

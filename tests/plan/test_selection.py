@@ -44,7 +44,7 @@ def test_a_session_whose_peak_does_not_fit_is_left_out_and_counted() -> None:
         corpus(session("a", 100, 150), session("b", 100, 151, 10)), max_context=200
     )
     assert [s.id for s in chosen.sessions] == ["a"]
-    assert left_out(chosen) == [("session", [200], 1, 3)]
+    assert left_out(chosen) == [("too_large", [200], 1, 3)]
 
 
 def test_the_request_policy_leaves_out_single_requests() -> None:
@@ -53,7 +53,7 @@ def test_the_request_policy_leaves_out_single_requests() -> None:
     )
     assert [len(s.requests()) for s in chosen.sessions] == [2]
     assert [len(s.requests()) for s in chosen.sources] == [3]
-    assert left_out(chosen) == [("session", [200], 1, 1), ("request", [200], 1, 1)]
+    assert left_out(chosen) == [("too_large", [200], 1, 1), ("request", [200], 1, 1)]
 
 
 def test_the_request_policy_reaches_into_subagents() -> None:
@@ -72,7 +72,7 @@ def test_the_first_so_many_eligible_sessions_are_taken() -> None:
         max_sessions=2,
     )
     assert [s.id for s in chosen.sessions] == ["a", "b"]
-    assert left_out(chosen) == [("session", [200], 1, 1), ("scenario", [2], 1, 2)]
+    assert left_out(chosen) == [("too_large", [200], 1, 1), ("scenario", [2], 1, 2)]
 
 
 def test_of_near_duplicates_the_first_that_fits_is_kept_where_that_is_asked_for() -> None:
@@ -87,7 +87,7 @@ def test_of_near_duplicates_the_first_that_fits_is_kept_where_that_is_asked_for(
     chosen = select_sessions(of, max_context=200, keep_one_of_duplicates=True, max_sessions=1)
     assert [s.id for s in chosen.sessions] == [s.id for s in chosen.sources] == ["a"]
     assert left_out(chosen) == [
-        ("session", [200], 1, 5), ("duplicate", [], 1, 5), ("scenario", [1], 1, 3),
+        ("too_large", [200], 1, 5), ("duplicate", [], 1, 5), ("scenario", [1], 1, 3),
     ]  # fmt: skip
 
 

@@ -7,6 +7,7 @@ import pty
 import re
 import struct
 import termios
+import time
 from dataclasses import replace
 
 import pytest
@@ -50,6 +51,46 @@ def test_of_a_level_that_is_started_it_says_which_start_it_is() -> None:
     screen.level_begins(8, 2, 3)
     screen.show(PROGRESS, RECENT, LOAD)
     assert stream.getvalue().startswith("c=8, start 2 of 3 window ")
+
+
+def test_the_time_left_of_the_whole_sweep_counts_what_levels_took_beside_their_windows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now_s = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
+    stream = io.StringIO()
+    screen = ProgressScreen(8, stream)
+    screen.levels_left(3, 20.0)
+    screen.level_begins(2)
+    screen.show(replace(PROGRESS, stage=Stage.WARMUP, left_s=None), RECENT, LOAD)
+    screen.show(PROGRESS, RECENT, LOAD)
+    now_s[0] += 35.0
+    screen.level_ends()
+    screen.levels_left(2, 20.0)
+    screen.level_begins(8)
+    screen.show(PROGRESS, RECENT, LOAD)
+    screen.show(replace(PROGRESS, stage=Stage.DRAIN, left_s=5.0), RECENT, LOAD)
+    assert [line.split(" | ")[0] for line in stream.getvalue().splitlines()] == [
+        "c=2 warm-up, sweep at least 60 s",
+        "c=2 window 12 s left, sweep at least 52 s",
+        "c=8 window 12 s left, sweep 47 s",  # 12.4 and a level of 20 with 15 beside
+        "c=8 drain 5 s left, sweep 35 s",
+    ]
+
+
+def test_lines_come_more_often_while_a_stage_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
+    stream = io.StringIO()
+    screen = ProgressScreen(8, stream)
+    screen.level_begins(2)
+    at_s = []
+    for second in range(100):
+        now_s[0] = float(second)
+        before = len(stream.getvalue())
+        screen.show(PROGRESS, RECENT, LOAD)
+        at_s += [second] if len(stream.getvalue()) > before else []
+    assert at_s == [0, 5, 10, 15, 20, 25, 55, 85]
 
 
 def test_where_lines_stay_they_are_whole() -> None:
