@@ -193,14 +193,20 @@ def _write_lines(lines: Iterator[bytes], out: Path) -> None:
 def check(corpus: Path) -> None:
     """Read every session of CORPUS (default: the bundled ones) and name each that cannot be read.
 
+    Also says whether they hold text: strings that are no name or kind of the format.
+
     \b
     agentx-replay traces check
     """
+    from agentx_replay.traces.texts import texts_in
+
     found = read_corpus(corpus, skip_bad=True)
     for name, reason in found.skipped:
         say(reason if name in reason else f"{name}: {reason}")
     bad = f"{len(found.skipped)} could not be read" if found.skipped else "none unreadable"
     say(f"{counted(len(found.sessions), 'session')} read, {bad}")
+    texts = [f"{counted(n, 'string')} in {field}" for field, n in texts_in(corpus).items()]
+    say(f"holds text: {', '.join(texts)}" if texts else "holds no text")
     if found.skipped:
         raise click.exceptions.Exit(1)
 

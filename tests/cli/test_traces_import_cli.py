@@ -8,6 +8,7 @@ from claude_logs import SESSION, write_log
 from command_line import finished
 
 from agentx_replay.traces.corpus import read_corpus
+from agentx_replay.traces.importing.writer import Writer
 
 
 @pytest.fixture
@@ -89,3 +90,17 @@ def test_a_session_is_split_at_pauses(tmp_path: Path, log: Path) -> None:
     assert finished("traces", "import", str(log), "--out", str(out), *split).returncode == 0
     sessions = read_corpus(out).sessions
     assert [len(each.requests()) for each in sessions] == [1, 1, 1]
+
+
+def test_an_interrupt_leaves_no_half_file(
+    tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> bytes:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Writer, "line", interrupted)
+    out = tmp_path / "out" / "mine.jsonl.gz"
+    out.parent.mkdir()
+    with pytest.raises(KeyboardInterrupt):
+        finished("traces", "import", str(log), "--out", str(out))
+    assert list(out.parent.iterdir()) == []

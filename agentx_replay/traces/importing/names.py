@@ -16,7 +16,7 @@ _MODEL_WORDS = words_of(
     "latest preview thinking reasoning gemini flash lite exp ultra deepseek coder reasoner r "
     "v qwen qwq next instruct base kimi k dev glm air minimax m text llama maverick scout "
     "mistral mixtral devstral codestral magistral large medium small tiny gemma nemotron grok "
-    "code fast seed ernie hunyuan phi command"
+    "code fast seed ernie hunyuan phi command a"
 )
 """Words that public models' names are made of."""
 
@@ -52,8 +52,9 @@ def _is_public_word(word: str) -> bool:
     if not word or found is None:
         return False
     letters, number, size = found.groups()
-    whole = letters + size if not number else letters
-    return (not whole or whole in _MODEL_WORDS) and (not number or size in _SIZE_LETTERS)
+    if not number:
+        return letters + size in _MODEL_WORDS
+    return (not letters or letters in _MODEL_WORDS) and size in _SIZE_LETTERS
 
 
 def public_agent_kind(name: object) -> str:

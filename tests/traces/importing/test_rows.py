@@ -2,19 +2,29 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from claude_logs import instant, write_log
 from refusals import refuses
+from trace_rows import (
+    Row,
+    attributes,
+    chat,
+    chat_span,
+    copilot,
+    ended,
+    litellm,
+    mooncake,
+    otlp,
+    round_,
+    span,
+)
 
 from agentx_replay.traces.importing.block_rows import NO_DURATION, with_durations
 from agentx_replay.traces.importing.formats import named, recognised
 from agentx_replay.traces.importing.record import ImportedSession, Ledger, Request
 from agentx_replay.traces.importing.writer import Writer
 from agentx_replay.traces.weka import read_session
-
-Row = dict[str, Any]
 
 
 def imported(name: str, folder: Path, *rows: Row) -> tuple[list[ImportedSession], Ledger]:
@@ -31,11 +41,6 @@ def known(session: ImportedSession) -> list[tuple[int, int]]:
 
 def starts(requests: Sequence[Request]) -> list[int]:
     return [each.start_ms for each in requests]
-
-
-def mooncake(t_ms: int | None, tokens: int, *ids: int, **more: Any) -> Row:
-    row = {"input_length": tokens, "output_length": 9, "hash_ids": ids, **more}
-    return row if t_ms is None else {"timestamp": t_ms, **row}
 
 
 def test_mooncake_rows_go_on_from_the_prompt_whose_whole_blocks_they_begin_with(
@@ -92,13 +97,6 @@ def test_durations_can_be_assumed(tmp_path: Path) -> None:
     assert with_durations(session, None) is session
 
 
-def chat(number: int, parent: int, t_s: float, tokens: int, *ids: int) -> Row:
-    return {
-        "chat_id": number, "parent_chat_id": parent, "timestamp": t_s, "input_length": tokens,
-        "output_length": 5, "type": "text", "turn": 1, "hash_ids": ids,
-    }  # fmt: skip
-
-
 def test_bailian_chats_stay_with_the_first_of_their_chain(tmp_path: Path) -> None:
     """Chats 3 and 5 answer chat 1, and 4 answers 3; the parent of 6 is not there. Id 11 at another
     place is another block. Whole blocks: 4, 6, 9, 6; then 2; then 2.
@@ -131,26 +129,6 @@ def test_a_row_that_cannot_be_read_is_left_out_and_named(tmp_path: Path) -> None
     assert list(ledger.left_out.values()) == [2]
     (place,) = ledger.places.values()
     assert "rows.jsonl:2: input_length is '512'" in place
-
-
-def round_(provider: str, index: int, start: str, counts: tuple[int, int, int]) -> Row:
-    tokens, prefix, wrote = counts
-    return {
-        "provider": provider,
-        "session_id": "s",
-        "round_index": index,
-        "model": "claude-opus-4-8",
-        "input_tokens_total": tokens,
-        "prefix_tokens": prefix,
-        "claude_cache_creation_input_tokens": wrote,
-        "output_tokens": 9,
-        "first_input_event_type": "tool_result",
-        "timing_events": start
-        and [
-            {"event_type": "tool_result", "timestamp": start},
-            {"event_type": "text", "timestamp": start.replace(".000Z", ".500Z")},
-        ],
-    }
 
 
 def test_tracelab_rounds_follow_the_rule_of_their_provider(tmp_path: Path) -> None:
@@ -205,15 +183,6 @@ def test_pi_has_true_starts_and_breaks_with_nothing_read(tmp_path: Path) -> None
     assert sum(ledger.left_out.values()) == 1
 
 
-def litellm(name: str, start_s: float, prompt: int, cached: int = 0, **more: Any) -> Row:
-    counts = {"usage_object": {"prompt_tokens_details": {"cached_tokens": cached}}}
-    return {
-        "trace_id": name, "call_type": "acompletion", "model": "m", "startTime": start_s,
-        "endTime": start_s + 3, "prompt_tokens": prompt, "completion_tokens": 9,
-        "status": "success", "metadata": counts, **more,
-    }  # fmt: skip
-
-
 def test_litellm_calls_of_one_trace_are_a_session(tmp_path: Path) -> None:
     sessions, ledger = imported(
         "litellm",
@@ -230,17 +199,6 @@ def test_litellm_calls_of_one_trace_are_a_session(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert sessions[0].requests[2].input_tokens == 3_650
     assert list(ledger.left_out.values()) == [1, 1]
-
-
-def copilot(t_s: float, duration_s: float, prompt: int, *parts: int, cached: int = 0) -> Row:
-    return {
-        "timestamp": instant(t_s),
-        "duration_ms": duration_s * 1000,
-        "model": "Model A",
-        "result": "Success",
-        "tokens": {"prompt": prompt, "completion": 9, "cached": cached},
-        "message_metadata": [{"type": "t", "role": "r", "token_len": part} for part in parts],
-    }
 
 
 def test_copilot_prompts_share_their_equal_leading_parts(tmp_path: Path) -> None:
@@ -264,19 +222,6 @@ def test_copilot_timestamps_are_ends_if_they_overlap_less_that_way(tmp_path: Pat
     spans = [((each.end_ms or 0) - each.start_ms, each.start_ms) for each in session.requests]
     assert [span for span, _ in spans] == [4_000, 2_000]
     assert spans[1][1] - spans[0][1] == 5_000
-
-
-def ended(stream: str, end_ms: int, tokens: int, *ids: int, **more: Any) -> Row:
-    replay = {"trace_block_size": 64, "input_length": tokens, "input_sequence_hashes": ids}
-    return {
-        "event": {
-            "schema": "dynamo.request.trace.v1",
-            "event_type": "request_end",
-            "event_time_unix_ms": end_ms,
-            "agent_context": {"session_id": stream, **more.pop("context", {})},
-            "request": {"model": "m", "output_tokens": 9, "replay": replay, **more},
-        }
-    }
 
 
 def test_dynamo_children_are_subagents_that_the_next_parent_request_joins(tmp_path: Path) -> None:
@@ -309,34 +254,6 @@ def test_dynamo_without_hashes_goes_on_from_the_request_before(tmp_path: Path) -
         (None, 200),
     ]
     assert list(session.notes.assumed.values()) == [2, 2]
-
-
-def attributes(**values: Any) -> list[Row]:
-    kinds = {int: "intValue", str: "stringValue"}
-    return [
-        {"key": key.replace("__", "."), "value": {kinds[type(value)]: value}}
-        for key, value in values.items()
-    ]
-
-
-def span(name: str, parent: str, start_s: int, end_s: int, operation: str, **more: Any) -> Row:
-    return {
-        "traceId": "t",
-        "spanId": name,
-        "parentSpanId": parent,
-        "startTimeUnixNano": f"{start_s}000000000",
-        "endTimeUnixNano": f"{end_s}000000000",
-        "attributes": attributes(gen_ai__operation__name=operation, **more),
-    }
-
-
-def chat_span(name: str, parent: str, at_s: int, tokens: Any, **more: Any) -> Row:
-    told = {"gen_ai__usage__input_tokens": tokens, "gen_ai__usage__output_tokens": "9"}
-    return span(name, parent, at_s, at_s + 3, "chat", **told, **more)
-
-
-def otlp(*spans: Row) -> Row:
-    return {"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}
 
 
 def test_otel_agents_invoked_by_an_agent_are_subagents(tmp_path: Path) -> None:
