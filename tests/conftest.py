@@ -93,6 +93,14 @@ def _bundled_sessions_are_read_once() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_waits_for_the_disk() -> Iterator[None]:
+    """No test cuts the power, which alone could lose what a process has written."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(os, "fsync", lambda _: None)
+        yield
+
+
 @pytest.fixture(scope="session")
 def small_traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory of three sessions of a hundred turns, to be read in a moment."""

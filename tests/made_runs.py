@@ -5,8 +5,11 @@ so that throughput is all tokens over 100 s; its 101 tokens come at an even pace
 response ITL is the pace.
 """
 
+import shutil
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,7 @@ from agentx_replay.analysis.facts import Conduct, Rules
 from agentx_replay.analysis.point import PointFacts, measure_point, point_document
 from agentx_replay.analysis.responses import Window, records_of
 from agentx_replay.replay.ports import Dispatch, PlayRecord, Response, Status
-from agentx_replay.results.layout import Measurement
+from agentx_replay.results.layout import Measurement, point_directory
 from agentx_replay.results.recorder import Recorder
 from agentx_replay.results.run_directory import PointStatus, RunDirectory
 from agentx_replay.results.schema import INSTRUMENT, LEVEL_TABLES, REQUESTS
@@ -83,6 +86,18 @@ def write_instrument(point: Path, rows: Sequence[tuple[int, ...]]) -> None:
 
 
 def _write_level(run: RunDirectory, level: Level, gpus: int | None) -> None:
+    """Copy what was written once: many tests compare the same levels."""
+    made = point_directory(_made_level(level, gpus), level.concurrency, level.start)
+    shutil.copytree(made, point_directory(run.path, level.concurrency, level.start))
+
+
+_MADE = tempfile.TemporaryDirectory()
+
+
+@cache
+def _made_level(level: Level, gpus: int | None) -> Path:
+    """Return a run directory that has the level alone."""
+    run = RunDirectory.create(Path(tempfile.mkdtemp(dir=_MADE.name)) / "run")
     directory = run.start_point(level.concurrency, {}, level.start)
     of = Measurement(level.concurrency, level.start)
     recorder = Recorder(directory, of, origin_ns=0)
@@ -105,6 +120,7 @@ def _write_level(run: RunDirectory, level: Level, gpus: int | None) -> None:
     point = measure_point(records, None, facts, status)
     plan = {"plan_fingerprint": level.plan or f"plan-{level.concurrency}-{level.start}"}
     run.write_point(level.concurrency, status, plan | point_document(point), level.start)
+    return run.path
 
 
 def exchange(level: Level, lane: int) -> tuple[Dispatch, Response]:
