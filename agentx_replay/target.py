@@ -1,7 +1,7 @@
 """Opening what is measured: servers, the built-in simulator, or an engine in virtual time."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
@@ -17,6 +17,7 @@ from agentx_replay.secret_texts import without_credentials
 if TYPE_CHECKING:
     from agentx_replay.endpoint.kernel_stamps import Timestamps
     from agentx_replay.endpoint.settings import EndpointSettings
+    from agentx_replay.experiment.fleet import Fleet
 
 
 @contextmanager
@@ -31,8 +32,70 @@ def open_target(settings: Settings) -> Iterator[Target]:
     elif not settings.url:
         with _simulator() as url:
             yield _servers(settings, (url,), {"kind": "built-in simulator"})
+    elif settings.ray is not None:
+        with open_machines(settings) as machines:
+            target = _servers(settings, settings.url, {"kind": "server"})
+            yield replace(target, machines=machines)
     else:
         yield _servers(settings, settings.url, {"kind": "server"})
+
+
+@contextmanager
+def open_machines(settings: Settings) -> "Iterator[Fleet]":
+    """Give an agent on each client machine. Raises ``UsageError``, before anything is asked of the
+    cluster if it would be reached without protection.
+    """
+    asked = [_endpoint_settings(settings, url) for url in settings.url]
+    if not settings.insecure_ray:
+        secret = any(each.secrets for each in asked) and settings.nodes != 1
+        refuse_unprotected(str(settings.ray), os.environ, secret=secret)
+    try:
+        from agentx_replay.experiment.ray_nodes import ray_machines
+    except ModuleNotFoundError:
+        raise UsageError(
+            "ray-missing",
+            "--ray needs Ray, which is not installed",
+            "pip install 'agentx-replay[ray]', on every machine",
+        ) from None
+    import uvloop
+
+    from agentx_replay.endpoint.url import is_loopback
+    from agentx_replay.experiment.fleet import meet
+
+    with ray_machines(str(settings.ray), settings.nodes) as machines:
+        if len(machines.addresses) > 1 and any(is_loopback(each.url) for each in asked):
+            raise UsageError(
+                "ray-with-loopback-url",
+                "--url is an address of this machine alone, and "
+                f"{len(machines.addresses)} machines are to reach the server",
+                "name the server as all of them do",
+            )
+        fleet = uvloop.run(meet(machines, insecure=settings.insecure_ray))
+        try:
+            yield fleet
+        finally:
+            uvloop.run(fleet.close())
+
+
+def refuse_unprotected(address: str, environment: Mapping[str, str], *, secret: bool) -> None:
+    """Raise ``UsageError`` for a Ray cluster that anybody who reaches it may use, and for one over
+    whose wires a secret would go in clear.
+    """
+    way_out = "give --insecure-ray if nobody else reaches these machines"
+    if environment.get("RAY_AUTH_MODE") != "token":
+        raise UsageError(
+            "ray-without-token",
+            f"RAY_AUTH_MODE is not token, and whoever reaches the Ray cluster at {address} could "
+            "run code on its machines",
+            "start it and this with RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH=FILE (mode 0600) "
+            f"set, or {way_out}",
+        )
+    if secret and environment.get("RAY_USE_TLS") != "1":
+        raise UsageError(
+            "ray-secret-in-clear",
+            "the server's API key would go to other machines unencrypted",
+            f"start the cluster and this with RAY_USE_TLS=1 and its certificates, or {way_out}",
+        )
 
 
 def in_process_target() -> Target:

@@ -1,12 +1,36 @@
 """Session graphs drawn at random: agents side by side, joins, order across conversations, long
-gaps.
+gaps; and what a drawn case is replayed with.
 """
 
+import dataclasses
 from random import Random
+from zlib import crc32
 
 from stream_graphs import graph, turn
+from virtual_replay import SCENARIO
 
 from agentx_replay.plan.graph import Join, SessionGraph, Spawn, Turn, TurnId
+from agentx_replay.replay.ports import Dispatch, Phase, Status
+
+DRAWN = dataclasses.replace(
+    SCENARIO,
+    window_s=40.0,
+    start_fraction=(0.25, 0.75),
+    warmup_requests=2,
+    primer_lead_s=2.0,
+    system_idle_cap_s=0.5,
+    session_idle_cap_s=4.0,
+)
+
+
+def some_seconds(dispatch: Dispatch) -> float:
+    """Between 0.05 and 0.4 s, drawn from the request's name."""
+    return 0.05 + crc32(dispatch.request_id.encode()) % 351 / 1000
+
+
+def few_overflow(dispatch: Dispatch) -> Status:
+    drawn = crc32(dispatch.request_id.encode()) % 37 == 0
+    return Status.OVERFLOW if drawn and dispatch.phase is Phase.WINDOW else Status.OK
 
 
 def _gap_s(random: Random) -> float:

@@ -27,6 +27,6 @@ def test_a_code_is_written_out_but_where_an_error_is_passed_on() -> None:
         if not isinstance(each, ast.Constant)
     ]
     assert sorted(computed) == [
-        "code", "code", "code", "error.code", "message.code",
+        "code", "code", "code", "error.code", "error.code", "message.code",
         "said.get('code', 'simulator-ended')",
     ]  # fmt: skip

@@ -73,3 +73,16 @@ def test_pure_rooms_know_no_event_loop() -> None:
         if room_of(path) in WITHOUT_EVENT_LOOP and loops:
             wrong.append(f"{path.relative_to(PACKAGE)} imports {sorted(loops)}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_one_module_imports_ray_and_none_that_a_worker_loads_imports_it() -> None:
+    ray = {
+        path.name for path in SOURCES if "ray" in {n.split(".")[0] for n in imported_modules(path)}
+    }
+    assert ray == {"ray_nodes.py"}
+    users = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in SOURCES
+        if "agentx_replay.experiment.ray_nodes" in imported_modules(path)
+    }
+    assert users == {"target.py"}  # when --ray is given

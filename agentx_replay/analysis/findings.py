@@ -16,6 +16,7 @@ from agentx_replay.analysis.facts import Conduct, Rules, too_long
 from agentx_replay.analysis.fidelity import Fidelity
 from agentx_replay.analysis.instrument import CPU_SPAN_S, STALL_NS, InstrumentReport
 from agentx_replay.analysis.itl_error import BURST_SHARE, ItlError
+from agentx_replay.analysis.machines import MAX_DRIFT_NS, MachineFacts, MachineLatency, apart
 from agentx_replay.analysis.metrics import Counts, PointSummary, PromptLengths
 from agentx_replay.analysis.server import CacheAgreement
 from agentx_replay.analysis.throughput import SHORT_WINDOW_S
@@ -100,7 +101,8 @@ def course(status: PointStatus, conduct: Conduct, *, opened: bool) -> Iterator[F
     elif conduct.failure_code == "worker-hung":
         yield _late(conduct.failure_code, str(conduct.failure))
     elif conduct.failure is not None:
-        blame: Blame = "run" if conduct.failure_code in (None, "worker-died") else "server"
+        own = (None, "worker-died", "machine-lost")
+        blame: Blame = "run" if conduct.failure_code in own else "server"
         yield _invalid(conduct.failure_code or "run-failed", conduct.failure, blame)
     elif not opened and not conduct.interrupted:
         yield _invalid("window-never-opened", "the window never opened", "run")
@@ -551,3 +553,30 @@ def fidelity(report: Fidelity) -> Iterator[Finding]:
     ):
         if number:
             yield Finding(code, Kind.BROKEN, f"{number} {what}")
+
+
+# --- several client machines ---------------------------------------------------------------------
+
+
+def machines_alike(
+    machines: Sequence[MachineFacts], latencies: Sequence[MachineLatency]
+) -> Iterator[Finding]:
+    for machine in machines:
+        drift_ns = abs(machine.clock_drift_ns or 0)
+        if drift_ns > MAX_DRIFT_NS:
+            yield _warning(
+                "machine-clock-drifted",
+                f"the clock of machine {machine.host} moved by {drift_ns / 1e6:.1f} ms in the "
+                f"level, over {MAX_DRIFT_NS / 1e6:g} ms",
+            )
+    for name, seen in (
+        ("ITL", [each.response_itl for each in latencies]),
+        ("TTFT", [each.ttft for each in latencies]),
+    ):
+        for index, own, other in apart(seen):
+            yield _warning(
+                "machine-apart",
+                f"machine {machines[index].host} saw a P90 {name} of {own.p90_s * 1e3:.1f} ms, and "
+                f"the nearest other {other.p90_s * 1e3:.1f} ms: its network or its load, not the "
+                "server",
+            )

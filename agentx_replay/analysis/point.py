@@ -25,6 +25,7 @@ from agentx_replay.analysis.instrument import (
     samples_of,
 )
 from agentx_replay.analysis.latency import end_to_end_ns, present, response_itl, ttft_ns
+from agentx_replay.analysis.machines import MachineFacts, MachineLatency, machine_latencies
 from agentx_replay.analysis.metrics import PointSummary, PromptLengths, speeds, summarise
 from agentx_replay.analysis.percentiles import Spread, spread
 from agentx_replay.analysis.responses import (
@@ -64,7 +65,7 @@ class PointFacts:
     ``seed`` the seed of its plan.
     ``timestamps`` is who stamped the arrivals: the kernel, or else the process that reads them.
     ``accept_length`` is how many tokens a step of the engine commits, None where it does not draft
-    or tell.
+    or tell. ``machines`` played it; none if this one did.
     """
 
     concurrency: int
@@ -76,6 +77,7 @@ class PointFacts:
     timestamps: Timestamps = "process"
     seed: int | None = None
     accept_length: float | None = None
+    machines: tuple[MachineFacts, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,6 +121,7 @@ class Point:
     contradicted: tuple[tuple[str, Any, Any], ...] = ()
     requests: SentRequests | None = None
     jobs: Jobs | None = None
+    machine_latencies: tuple[MachineLatency, ...] = ()
     stored: StoredPoint | None = None
 
     @property
@@ -173,6 +176,7 @@ class Point:
             found += rules.answers_fed_back(self.fidelity) if self.fidelity and lived else ()
             found += rules.cache_counts(counts)
             found += rules.cache_agreement(self.agreement) if self.agreement else ()
+            found += rules.machines_alike(facts.machines, self.machine_latencies)
         if summary is not None:
             found += rules.failures(counts)
             found += rules.token_itl(instrument, summary) if instrument else ()
@@ -257,6 +261,7 @@ def measure_point(
         sessions_played=len(np.unique(responses.session[sent])),
         requests=sent_requests(responses, window),
         jobs=None if plays is None else jobs_of(_times(plays), responses, window),
+        machine_latencies=machine_latencies(ok, facts.machines),
     )
 
 

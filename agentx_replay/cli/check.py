@@ -12,7 +12,7 @@ from agentx_replay.cli.output import say, say_document
 from agentx_replay.errors import UsageError
 from agentx_replay.experiment.settings import Settings, Target
 from agentx_replay.reason import Reason
-from agentx_replay.target import open_target, timestamps_of
+from agentx_replay.target import open_machines, open_target, timestamps_of
 
 if TYPE_CHECKING:
     from agentx_replay.endpoint.kernel_stamps import Timestamps
@@ -27,7 +27,8 @@ def check(streams: int, rate: float, as_json: bool, **options: Any) -> None:
 
     The client is measured on this machine's loopback alone, against a server of our own that
     knows when each token left; it takes about 30 s. Where the kernel says when bytes arrive, the
-    client's own timestamps are measured beside the kernel's.
+    client's own timestamps are measured beside the kernel's. With --ray each client machine of the
+    cluster is measured instead, and how it reaches the server.
 
     \b
     agentx-replay check --url http://localhost:8000
@@ -47,11 +48,15 @@ def check(streams: int, rate: float, as_json: bool, **options: Any) -> None:
         if not as_json:
             say("\n".join(lines))
 
-    servers = [_asked(replace(settings, url=(url,)), tell) for url in settings.url]
+    here = replace(settings, ray=None, nodes=None)
+    servers = [_asked(replace(here, url=(url,)), tell) for url in settings.url]
     if servers:
         found["servers"] = servers
-    client, exact = _client(timestamps_of(settings.timestamps), streams, rate, tell)
-    found["client"] = client
+    if settings.ray is None:
+        timestamps = timestamps_of(settings.timestamps)
+        found["client"], exact = _client(timestamps, streams, rate, tell)
+    else:
+        found["machines"], exact = _machines(settings, streams, rate, tell)
     if as_json:
         say_document(found)
     sys.exit(0 if exact and all(each["valid"] for each in servers) else 1)
@@ -139,3 +144,23 @@ def _client(
         "ceiling": asdict(ceiling),
     }
     return document, not any(each.limits for each in judged(driven, ceiling))
+
+
+def _machines(
+    settings: Settings, streams: int, rate: float, tell: Callable[..., None]
+) -> tuple[list[dict[str, Any]], bool]:
+    """Check the client machines, and tell it; return it and whether all of them can play."""
+    import uvloop
+
+    from agentx_replay.endpoint.url import parse_base_url
+    from agentx_replay.experiment.fleet_check import check_machines
+    from agentx_replay.report.machine_sections import checked_lines
+
+    servers = [parse_base_url(url) for url in settings.url]
+    asked = ["--streams", str(streams), "--rate", str(rate), "--timestamps", settings.timestamps]
+    with open_machines(settings) as fleet:
+        tell(f"checking {len(fleet.met)} client machines, about 30 s")
+        found = uvloop.run(check_machines(fleet, servers, asked))
+    for each in found:
+        tell(*checked_lines(each))
+    return found, not any(each["limits"] for each in found)

@@ -1,5 +1,6 @@
 """``agentx-replay plan``: what a run would do, without sending anything."""
 
+import os
 from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -52,6 +53,7 @@ def plan(
     window: float | None,
     traces: Path | None,
     starts: int | None,
+    nodes: int | None,
     lanes: bool,
     simulate: bool,
     as_json: bool,
@@ -86,9 +88,16 @@ def plan(
     points = _simulated(settings) if simulate else []
     if as_json:
         document = _document(corpus, selection, rules, plans, points)
+        if nodes is not None:
+            document["machines"] = [_on_machines(selection, each, nodes) for each in plans]
         say_document(document | {"tool_messages": tool_messages, "live_history": live_history})
         return
     say("\n".join(_lines(corpus, selection, rules, plans, lanes=lanes)))
+    if nodes is not None:
+        from agentx_replay.report.machine_sections import planned_line
+
+        for each in plans:
+            say(planned_line(**_on_machines(selection, each, nodes)))
     if tool_messages:
         say(_TOOL_MESSAGES)
     if live_history:
@@ -131,6 +140,24 @@ def _memory(selection: Selection, level: LevelPlan) -> "LevelMemory":
 
     workers = workers_for(level.concurrency, None, timestamps_here())
     return level_memory(selection, level.text_bytes, workers)
+
+
+def _on_machines(selection: Selection, level: LevelPlan, nodes: int) -> dict[str, int]:
+    """Return what a level asks of each of ``nodes`` machines that are like this one, at most."""
+    from agentx_replay.endpoint.kernel_stamps import timestamps_here
+    from agentx_replay.experiment.memory import level_memory
+    from agentx_replay.experiment.workers import workers_on
+
+    machines, cores = min(nodes, level.concurrency), len(os.sched_getaffinity(0))
+    workers = workers_on(machines, level.concurrency, None, timestamps_here(), cores)
+    each = -(-workers // machines)
+    memory = level_memory(selection, level.text_bytes // machines, each)
+    return {
+        "agents": level.concurrency,
+        "machines": machines,
+        "workers": each,
+        "memory_bytes": memory.total_bytes,
+    }
 
 
 def _document(

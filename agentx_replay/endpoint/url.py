@@ -126,7 +126,7 @@ def refuse_proxy(url: BaseUrl, environment: Mapping[str, str] = os.environ) -> N
     names = (f"{url.scheme}_proxy", "all_proxy")
     lowered = {name.lower(): value for name, value in environment.items() if value}
     name = next((name for name in names if name in lowered), None)
-    if name is None or _LOOPBACK.fullmatch(_address(url.host)):
+    if name is None or is_loopback(url):
         return
     if not _excepted(url, lowered.get("no_proxy", "")):
         raise UsageError(
@@ -134,6 +134,11 @@ def refuse_proxy(url: BaseUrl, environment: Mapping[str, str] = os.environ) -> N
             f"{name.upper()} is set, and a proxy would be measured along with {url.host}",
             f"unset it or add {url.host} to NO_PROXY",
         )
+
+
+def is_loopback(url: BaseUrl) -> bool:
+    """Whether only this machine itself reaches the server by this URL."""
+    return _LOOPBACK.fullmatch(_address(url.host)) is not None
 
 
 def _excepted(url: BaseUrl, no_proxy: str) -> bool:

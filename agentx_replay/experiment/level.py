@@ -15,6 +15,7 @@ import uvloop
 from agentx_replay.analysis.early import STOPPED_EARLY
 from agentx_replay.analysis.facts import Conduct, Rules
 from agentx_replay.analysis.instrument import loop_lag_series, samples_of
+from agentx_replay.analysis.machines import MachineFacts
 from agentx_replay.analysis.point import (
     Point,
     PointFacts,
@@ -55,6 +56,7 @@ class _Replayed:
     result: ReplayResult
     origin_ns: int
     origin_unix_s: float
+    machines: tuple[MachineFacts, ...] = ()
 
 
 def run_level(
@@ -107,13 +109,19 @@ async def _replay(part: Part, target: Target, screen: Screen, interrupts: Interr
         part = replace(part, origin_ns=clock.now_ns())
         origin_unix_s = time.time()
         stopping = partial(interrupts.stopping, get_running_loop())
+        machines: tuple[MachineFacts, ...] = ()
         with closing(part.recorder()) as recorder:
             if target.virtual:
                 result = await _replay_virtually(part, clock, recorder, stopping)
             else:
                 async with recorded_metrics(target.metrics, clock, recorder):
-                    result = await _replay_live(part, clock, recorder, stopping, screen)
-    return _Replayed(result, part.origin_ns, origin_unix_s)
+                    if target.machines is None:
+                        result = await _replay_live(part, clock, recorder, stopping, screen)
+                    else:
+                        show = partial(_show, screen)
+                        playing = target.machines.play(part, clock, stopping, show)
+                        result, machines = await playing
+    return _Replayed(result, part.origin_ns, origin_unix_s, machines)
 
 
 async def _replay_virtually(
@@ -127,12 +135,15 @@ async def _replay_virtually(
         return await replay.run()
 
 
+def _show(screen: Screen, parts: list[ProgressSnapshot]) -> None:
+    if parts:
+        screen.show(*together(parts))
+
+
 async def _replay_live(
     part: Part, clock: Clock, recorder: Recorder, stopping: _Stopping, screen: Screen
 ) -> ReplayResult:
-    def show(parts: list[ProgressSnapshot]) -> None:
-        screen.show(*together(parts))
-
+    show = partial(_show, screen)
     if part.workers > 1:
         parts = [replace(part, worker=worker) for worker in range(part.workers)]
         return joint_result(*await play_on_workers(parts, clock, stopping, show))
@@ -169,6 +180,7 @@ def _point(part: Part, facts: PointFacts, replayed: _Replayed) -> Point:
         rules=with_drafting(facts.rules, accepted),
         conduct=conduct,
         accept_length=accepted,
+        machines=replayed.machines,
     )
     samples = samples_of(INSTRUMENT.read(directory))
     records = records_of(REQUESTS.at(directory).groups)

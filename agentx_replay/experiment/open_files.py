@@ -28,9 +28,11 @@ def raise_open_files() -> int:
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
-def refuse_too_few(concurrency: int, workers: int) -> None:
-    """Raise UsageError if a worker may not have a file open for each of its lanes."""
-    allowed, needed = raise_open_files(), math.ceil(concurrency / workers) + SPARE_FILES
+def refuse_too_few(concurrency: int, workers: int, allowed: int | None = None) -> None:
+    """Raise UsageError if a worker may not have a file open for each of its lanes; ``allowed`` are
+    those of another machine.
+    """
+    allowed, needed = allowed or raise_open_files(), math.ceil(concurrency / workers) + SPARE_FILES
     if needed > allowed:
         raise UsageError(
             "too-few-open-files",

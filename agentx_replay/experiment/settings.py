@@ -26,6 +26,7 @@ from agentx_replay.shipped import shipped_directory
 
 if TYPE_CHECKING:
     from agentx_replay.endpoint.settings import EndpointSettings
+    from agentx_replay.experiment.fleet import Fleet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,13 +35,14 @@ class Settings:
 
     ``scenario`` has its overrides applied. ``max_context`` is in tokens (None: the server's own
     limit, if it reports one), ``keepalive`` and ``timeout`` in seconds; ``workers`` is a number of
-    processes (None: by lanes and cores). ``salt`` decides the words of every prompt; ``command`` is
-    what was typed. ``anyway`` measures a server on which no run can be valid. ``slo`` are
-    objectives as typed; ``search`` looks for the capacity under them. ``resume`` goes on with the
-    run in ``out``, with ``accept_differences`` even as another experiment; ``again`` measures what
-    is complete and not valid once more. ``at`` are the speeds that its report is read off at; with
-    ``bracket`` the sweep adds levels until they lie between two, and finds all of its levels if
-    ``concurrency`` is empty.
+    processes a machine (None: by lanes and cores). ``ray`` is the address of a cluster of client
+    machines, of which ``nodes`` play (None: all that are fit). ``salt`` decides the words of every
+    prompt; ``command`` is what was typed. ``anyway`` measures a server on which no run can be
+    valid. ``slo`` are objectives as typed; ``search`` looks for the capacity under them. ``resume``
+    goes on with the run in ``out``, with ``accept_differences`` even as another experiment;
+    ``again`` measures what is complete and not valid once more. ``at`` are the speeds that its
+    report is read off at; with ``bracket`` the sweep adds levels until they lie between two, and
+    finds all of its levels if ``concurrency`` is empty.
     """
 
     traces: Path = field(default_factory=partial(shipped_directory, "traces"))
@@ -75,6 +77,9 @@ class Settings:
     tool_messages: bool = False
     live_history: bool = False
     workers: int | None = None
+    ray: str | None = None
+    nodes: int | None = None
+    insecure_ray: bool = False
     at: tuple[float, ...] = (30.0, 50.0, 150.0)
     bracket: bool = False
     anyway: bool = False
@@ -101,6 +106,12 @@ class Settings:
             (self.virtual and self.timestamps == "kernel", UsageError(
                 "virtual-with-kernel-timestamps",
                 "--virtual has no arrivals that a kernel could timestamp", way_out)),
+            (self.ray and not self.url, UsageError(
+                "ray-without-server", "--ray plays on other machines, which reach no simulator",
+                "name the server with --url")),
+            (self.nodes is not None and not self.ray, UsageError(
+                "nodes-without-ray", "--nodes is of the machines of a Ray cluster",
+                "name the cluster with --ray, or leave --nodes out")),
             (self.live_history and self.virtual, UsageError(
                 "live-history-without-server",
                 f"{history} --virtual or --simulate has no server to give any", way_out)),
@@ -190,6 +201,7 @@ class Target:
     metrics: tuple[MetricsPage, ...] = ()
     told: Mapping[str, Any] = field(default_factory=dict)
     timestamps: Timestamps = "process"
+    machines: "Fleet | None" = None
 
 
 class Screen(Protocol):

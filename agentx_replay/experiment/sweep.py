@@ -183,7 +183,9 @@ class Sweep:
 
     def _refuse_too_few_files(self, plan: Plan) -> None:
         if not self._target.virtual:
-            refuse_too_few(plan.concurrency, self._workers(plan))
+            machines = self._target.machines
+            allowed = None if machines is None else machines.open_files
+            refuse_too_few(plan.concurrency, self._workers(plan), allowed)
 
     def _put_on_record(self, level: Measurement, plan: Plan) -> None:
         """Add a level that was not certain beforehand to ``sweep.json``."""
@@ -210,13 +212,15 @@ class Sweep:
             run_id=settings.salt[:8] + later + (f"-a{attempt}" if attempt else ""),
             open=self._target.open,
             workers=workers,
-            early=early if workers == 1 else None,
+            early=early if workers == 1 and self._target.machines is None else None,
         )
 
     def _workers(self, plan: Plan) -> int:
         from agentx_replay.experiment.workers import workers_for
 
-        return workers_for(plan.concurrency, self._settings.workers, self._target.timestamps)
+        machines = self._target.machines
+        count = workers_for if machines is None else machines.workers
+        return count(plan.concurrency, self._settings.workers, self._target.timestamps)
 
     def _facts(self, plan: Plan) -> PointFacts:
         """Return what is known of a level before it runs."""
@@ -236,6 +240,7 @@ class Sweep:
     def _document(self) -> dict[str, Any]:
         """Return ``sweep.json`` but for the calibration, which is made later."""
         settings, levels = self._settings, self._levels.ahead(())
+        machines = self._target.machines
         return {
             "command": settings.command,
             "started_unix_s": time.time(),
@@ -259,6 +264,7 @@ class Sweep:
             "target": self._target.facts,
             "timestamps": self._target.timestamps,
             "settings": settings.document(),
+            **({"machines": machines.document()} if machines is not None else {}),
         }
 
 

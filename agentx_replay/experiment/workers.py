@@ -35,16 +35,27 @@ _LEAVE_TIMEOUT_S = 10.0
 _NS = 1_000_000_000
 
 
-def workers_for(concurrency: int, asked: int | None, timestamps: Timestamps) -> int:
+def workers_for(
+    concurrency: int, asked: int | None, timestamps: Timestamps, cores: int | None = None
+) -> int:
     """Return how many workers play a level: what was asked, or one for ``LANES_A_WORKER`` lanes,
     leaving a core.
 
-    Never more than lanes.
+    Never more than lanes. ``cores`` are those of the machine that plays; None: this one.
     """
-    cores = len(os.sched_getaffinity(0))
+    cores = cores or len(os.sched_getaffinity(0))
     needed = math.ceil(concurrency / LANES_A_WORKER[timestamps])
     wanted = min(needed, cores - 1) if asked is None else asked
     return min(max(wanted, 1), concurrency)
+
+
+def workers_on(
+    machines: int, concurrency: int, asked: int | None, timestamps: Timestamps, cores: int
+) -> int:
+    """Return how many workers play a level in all on several machines of ``cores`` each."""
+    machines = min(machines, concurrency)
+    each = workers_for(math.ceil(concurrency / machines), asked, timestamps, cores)
+    return min(machines * each, concurrency)
 
 
 @dataclass(slots=True, eq=False)
@@ -125,6 +136,10 @@ class Crew:
                 worker.process.kill()
                 worker.process.wait()
         self._file.close()
+
+    async def dismissed(self) -> None:
+        """Do so in a thread, since who waits has others to answer."""
+        await asyncio.to_thread(self.dismiss)
 
     async def _start(self, row: int, part: bytes) -> _Worker:
         ours, theirs = socket.socketpair()

@@ -6,10 +6,10 @@ machine is the case of one report. All instants are on one clock, the run's.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agentx_replay.reason import Reason
-from agentx_replay.replay.idle import WorkerState, system_shift_ns
+from agentx_replay.replay.idle import WorkerState, at_clock, system_shift_ns
 from agentx_replay.replay.page import Meeting
 from agentx_replay.replay.peers import failing
 from agentx_replay.replay.ports import Clock
@@ -38,6 +38,16 @@ class MachineState:
     failed: int = 0
     stopped: Reason | None = None
 
+    def at_clock(self, ahead_ns: int) -> "MachineState":
+        """Return the state by a clock that is ``ahead_ns`` ahead of its own."""
+        arrivals = (replace(a, reached_ns=a.reached_ns + ahead_ns) for a in self.arrivals)
+        idle = self.idle and at_clock(self.idle, ahead_ns)
+        return replace(self, arrivals=tuple(arrivals), idle=idle)
+
+    def says_more_than(self, other: "MachineState") -> bool:
+        """Whether anything but the counts differs, of which nothing is decided at once."""
+        return replace(self, ended=0, failed=0) != replace(other, ended=0, failed=0)
+
 
 @dataclass(frozen=True, slots=True)
 class LevelState:
@@ -48,6 +58,22 @@ class LevelState:
     released: tuple[Meeting, ...] = ()
     skipped_ns: int = 0
     stopped: Reason | None = None
+
+    def at_clock(self, ahead_ns: int) -> "LevelState":
+        """Return the state by a clock that is ``ahead_ns`` ahead of its own."""
+        released = (
+            replace(each, reached_ns=each.reached_ns + ahead_ns, at_ns=each.at_ns + ahead_ns)
+            for each in self.released
+        )
+        return replace(self, released=tuple(released))
+
+    def and_also(self, other: "LevelState") -> "LevelState":
+        """Return what holds when both have been told, in whichever order."""
+        return LevelState(
+            released=max(self.released, other.released, key=len),
+            skipped_ns=max(self.skipped_ns, other.skipped_ns),
+            stopped=self.stopped or other.stopped,
+        )
 
 
 @dataclass(frozen=True, slots=True)

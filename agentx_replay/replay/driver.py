@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from agentx_replay.plan.graph import TurnId
@@ -55,6 +55,11 @@ class ReplayResult:
     window: WindowResult | None
     failure: Reason | None = None
     interrupted: bool = False
+
+    def at_clock(self, ahead_ns: int) -> "ReplayResult":
+        """Return the result by a clock that is ``ahead_ns`` ahead of its own."""
+        window = self.window and self.window.at_clock(ahead_ns)
+        return replace(self, start_ns=self.start_ns + ahead_ns, window=window)
 
 
 class Replay:

@@ -7,7 +7,7 @@ next timer fire at once; its own timers move together. Order, overlap and joins 
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 _GOLDEN = 0x9E3779B97F4A7C15
 """The fractional part of the golden ratio, in 64 bits: its multiples lie farthest apart."""
@@ -18,10 +18,11 @@ class WorkerState:
     """How it stands in one worker of a level; instants are wall time.
 
     ``idle_since_ns`` to ``idle_until_ns`` is the last time in which no request of its lanes was in
-    flight (None: none is now). A request that is due and being issued is in flight, else the cap
-    would fire its siblings too. ``next_due_ns`` is when its next timer was due in that time (None
-    where it had none), after ``skipped_ns`` of idle time. ``ended`` and ``failed`` count the
-    window's requests.
+    flight; while it lasts, it lasts until then unless a timer is due before (None: no session's cap
+    will end it). So a state stays true, however late it is read. A request that is due and being
+    issued is in flight, else the cap would fire its siblings too. ``next_due_ns`` is when its next
+    timer was due in that time (None where it had none), after ``skipped_ns`` of idle time.
+    ``ended`` and ``failed`` count the window's requests.
     """
 
     idle_since_ns: int
@@ -47,13 +48,22 @@ def system_shift_ns(workers: Iterable[WorkerState], cap_ns: int) -> int:
 
 
 def joint_state(workers: Sequence[WorkerState]) -> WorkerState | None:
-    """Return the state of several workers as one, by which the system's shift is the same; None if
-    not all have skipped as much.
+    """Return the state of several workers as one, by which the system's shift is the same, without
+    their counts; None if not all have skipped as much.
     """
     if len({state.skipped_ns for state in workers}) > 1:
         return None
-    ended, failed = sum(s.ended for s in workers), sum(s.failed for s in workers)
-    return WorkerState(*_common(workers), workers[0].skipped_ns, ended, failed)
+    return WorkerState(*_common(workers), workers[0].skipped_ns, ended=0, failed=0)
+
+
+def at_clock(state: WorkerState, ahead_ns: int) -> WorkerState:
+    """Return the state by a clock that is ``ahead_ns`` ahead of its own."""
+    until_ns, due_ns = (
+        None if instant_ns is None else instant_ns + ahead_ns
+        for instant_ns in (state.idle_until_ns, state.next_due_ns)
+    )
+    since_ns = state.idle_since_ns + ahead_ns
+    return replace(state, idle_since_ns=since_ns, idle_until_ns=until_ns, next_due_ns=due_ns)
 
 
 def _common(workers: Sequence[WorkerState]) -> tuple[int, int | None, int | None]:

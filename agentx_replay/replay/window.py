@@ -7,7 +7,7 @@ new starts; what is in flight drains for a grace and is then cut.
 
 import heapq
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from agentx_replay.plan.graph import TurnId
 from agentx_replay.reason import Reason
@@ -39,6 +39,16 @@ class WindowResult:
     nominal_close_ns: int
     system_skipped_s: float
     stopped: Reason | None = None
+
+    def at_clock(self, ahead_ns: int) -> "WindowResult":
+        """Return the result by a clock that is ``ahead_ns`` ahead of its own."""
+        return replace(
+            self,
+            open_ns=self.open_ns + ahead_ns,
+            close_ns=self.close_ns + ahead_ns,
+            drained_ns=self.drained_ns + ahead_ns,
+            nominal_close_ns=self.nominal_close_ns + ahead_ns,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,10 +295,10 @@ class Window:
             self._timers.skip_group(timers, -shift_ns)
 
     def _state(self) -> WorkerState:
-        left = self._left_idle
+        left, caps = self._left_idle, self._session_deadlines
         return WorkerState(
             idle_since_ns=self._idle_since_ns,
-            idle_until_ns=left.at_ns if left else None,
+            idle_until_ns=left.at_ns if left else caps[0][0] if caps else None,
             next_due_ns=left.next_due_ns if left else self._timers.next_due_ns(),
             skipped_ns=self._timers.skipped_ns,
             ended=self._ended,

@@ -23,6 +23,7 @@ from agentx_replay.analysis.point import Point
 from agentx_replay.analysis.run import Run, served_by_level, urls_of
 from agentx_replay.analysis.server import ServerFacts, Speculation
 from agentx_replay.analysis.throughput import worth_explaining
+from agentx_replay.report.machine_sections import machines_section
 from agentx_replay.report.numerals import (
     ABSENT,
     UNTRUSTED,
@@ -48,6 +49,7 @@ def evidence_sections(run: Run) -> list[Section]:
         fidelity_section(run),
         _told("Clamped, dropped, repeated or skipped", points, counted_line),
         instrument_section(run),
+        machines_section(points),
         _levels("On the way", points, "summary", _ARRIVALS, _ARRIVALS_NOTE),
         window_section(points),
         servers_section(run),

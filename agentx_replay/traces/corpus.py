@@ -74,11 +74,11 @@ def _session(source: str, raw: bytes | UsageError, places: dict[str, str]) -> Se
     return session
 
 
-def pack_corpus(path: Path, file: Path) -> int:
+def pack_corpus(path: Path, file: Path, *, skip_bad: bool = False) -> int:
     """Write every session of a corpus to ``file`` (.jsonl.gz); return how many.
 
     Nothing of a session is changed but its white space. Raises ``UsageError`` for a session that
-    cannot be read, and if ``file`` exists or has another ending.
+    cannot be read, which ``skip_bad`` leaves out, and if ``file`` exists or has another ending.
     """
     if not file.name.endswith(".jsonl.gz"):
         raise UsageError(
@@ -88,7 +88,12 @@ def pack_corpus(path: Path, file: Path) -> int:
         raise UsageError("pack-exists", f"{file} exists", "choose another name")
     lines = []
     for source, raw in raw_sessions(path):
-        _session(source, raw, {})
+        try:
+            _session(source, raw, {})
+        except UsageError:
+            if not skip_bad:
+                raise
+            continue
         lines.append(orjson.dumps(orjson.loads(cast("bytes", raw))))
     write_sessions(lines, file)
     return len(lines)

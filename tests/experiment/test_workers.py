@@ -5,73 +5,38 @@ import dataclasses
 import os
 import re
 import signal
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 
 import pytest
 import uvloop
-from recording_endpoint import Orders, RecordingEndpoint, sent_bytes
+from recorded_parts import IMPORTABLE, LANES, parts
+from recording_endpoint import Orders, sent_bytes
 from refusals import refuses
 
 from agentx_replay.experiment.live_view import ProgressSnapshot
 from agentx_replay.experiment.part import Part
-from agentx_replay.experiment.prompting import Prompting, wording_of
-from agentx_replay.experiment.sessions import SessionSource
 from agentx_replay.experiment.workers import (
     died,
     joint_result,
     play_on_workers,
     workers_for,
 )
-from agentx_replay.plan.plan import GraphLibrary, Plan
-from agentx_replay.prompts.calibration import assumed
 from agentx_replay.reason import Reason
 from agentx_replay.replay.clock import real_clock
 from agentx_replay.replay.coordinator import HANG_AFTER_S, hung
 from agentx_replay.replay.driver import ReplayResult
 from agentx_replay.replay.window import INTERRUPTED, WindowResult
 from agentx_replay.results.schema import INSTRUMENT, REQUESTS
-from agentx_replay.scenario import load_scenario
 from agentx_replay.shipped import shipped_directory
 
-LANES = 6
 BUNDLED = shipped_directory("traces")
-SCENARIO = load_scenario("quick").override(
-    window_s=1.0, grace_s=2.0, warmup_requests=3, primer_lead_s=0.2
-)
 
 
 @pytest.fixture(autouse=True)
 def _endpoint_can_be_imported_by_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    tests = Path(__file__).resolve().parents[1]
-    monkeypatch.setenv("PYTHONPATH", f"{tests.parent}{os.pathsep}{tests}")
-
-
-def parts(traces: Path, workers: int, orders: Orders, *, window_s: float = 1.0) -> list[Part]:
-    source = SessionSource(traces, False, None, "session", None)
-    calibration = assumed("test", "chat")
-    prompting = Prompting(wording_of(calibration, chat=True), calibration.cost, "salt", "session")
-    corpus, selection = source.read()
-    scenario = dataclasses.replace(SCENARIO, window_s=window_s)
-    plan = Plan(scenario, corpus.fingerprint, GraphLibrary(selection, scenario), LANES, start=2)
-    return [
-        Part(
-            plan=plan,
-            source=source,
-            prompting=prompting,
-            attempt=0,
-            run_id="r",
-            directory=orders.directory,
-            origin_ns=time.monotonic_ns(),
-            open=partial(RecordingEndpoint, orders),
-            worker=worker,
-            workers=workers,
-        )
-        for worker in range(workers)
-    ]
+    monkeypatch.setenv("PYTHONPATH", IMPORTABLE)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,34 +2,11 @@
 
 import dataclasses
 from random import Random
-from zlib import crc32
 
 import pytest
-from drawn_graphs import drawn_graph
-from virtual_replay import SCENARIO, replay
+from drawn_graphs import DRAWN, drawn_graph, few_overflow, some_seconds
+from virtual_replay import replay
 from virtual_workers import from_each_start, shared_replay
-
-from agentx_replay.replay.ports import Dispatch, Phase, Status
-
-DRAWN = dataclasses.replace(
-    SCENARIO,
-    window_s=40.0,
-    start_fraction=(0.25, 0.75),
-    warmup_requests=2,
-    primer_lead_s=2.0,
-    system_idle_cap_s=0.5,
-    session_idle_cap_s=4.0,
-)
-
-
-def some_seconds(dispatch: Dispatch) -> float:
-    """Between 0.05 and 0.4 s, drawn from the request's name."""
-    return 0.05 + crc32(dispatch.request_id.encode()) % 351 / 1000
-
-
-def few_overflow(dispatch: Dispatch) -> Status:
-    drawn = crc32(dispatch.request_id.encode()) % 37 == 0
-    return Status.OVERFLOW if drawn and dispatch.phase is Phase.WINDOW else Status.OK
 
 
 def hold_equal(case: int, workers: int) -> None:

@@ -1,0 +1,92 @@
+"""What ``check --ray`` finds out about each client machine: how well its clock is known, how it
+reaches the server, and how much it can drive.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import orjson
+
+from agentx_replay.endpoint.url import BaseUrl
+from agentx_replay.errors import UsageError
+from agentx_replay.experiment.fleet import Fleet
+from agentx_replay.experiment.nodes import (
+    MOST_BOUND_NS,
+    ClockEstimate,
+    Machine,
+    MachineLostError,
+    estimate_clock,
+    lost_before,
+    word_from,
+)
+from agentx_replay.replay.clock import LoopClock
+
+_CONNECTIONS = 16
+_CHECK_S = 300.0
+
+
+async def check_machines(
+    fleet: Fleet, servers: Sequence[BaseUrl], arguments: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Check all machines at once, each with ``check`` and these arguments. Return of each, as JSON,
+    what it is, its ``clock``, the median time to connect to each server, what ``check`` says of its
+    ``client``, and the ``limits`` that keep it from playing.
+
+    Raises ``UsageError`` for one that is lost, or does not reach a server.
+    """
+    clock = LoopClock(asyncio.get_running_loop(), time.monotonic_ns)
+    # One after another and before the load, as it will be before a level.
+    clocks = [await estimate_clock(machine.agent, clock) for machine in fleet.met]
+    checking = (
+        _check(machine, known, servers, arguments)
+        for machine, known in zip(fleet.met, clocks, strict=True)
+    )
+    return list(await asyncio.gather(*checking))
+
+
+async def _check(
+    machine: Machine,
+    clock: ClockEstimate,
+    servers: Sequence[BaseUrl],
+    arguments: Sequence[str],
+) -> dict[str, Any]:
+    host = machine.about.host
+    try:
+        took_s = [await _connected(machine, server) for server in servers]
+        asking = machine.agent.call("command", "check", "--json", *arguments)
+        told = await word_from(asking, _CHECK_S)
+    except MachineLostError as error:
+        raise lost_before(host, error) from None
+    client = orjson.loads(told)["client"]
+    return {
+        **machine.about.document(),
+        "clock": asdict(clock),
+        "connect_p50_s": took_s,
+        "client": client,
+        "limits": [*_unknown(clock), *(why for load in client["loads"] for why in load["limits"])],
+    }
+
+
+def _unknown(clock: ClockEstimate) -> list[str]:
+    """Return why a machine's clock is not known well enough, if it is not."""
+    if clock.bound_ns <= MOST_BOUND_NS:
+        return []
+    return [f"its clock is known to {clock.bound_ns / 1e6:.1f} ms, over {MOST_BOUND_NS / 1e6:g} ms"]
+
+
+async def _connected(machine: Machine, server: BaseUrl) -> float:
+    """Return the median time to connect, in s."""
+    asking = machine.agent.call("connect", server.host, server.port, _CONNECTIONS)
+    try:
+        return float(np.median(await word_from(asking, _CHECK_S)))
+    except OSError as error:
+        raise UsageError(
+            "server-unreachable-from-machine",
+            f"machine {machine.about.host} does not reach {server} ({error})",
+            "give a URL by which every client machine reaches the server",
+            exit_code=3,
+        ) from None

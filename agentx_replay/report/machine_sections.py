@@ -1,0 +1,84 @@
+"""What is said of client machines: by ``check``, by ``plan``, and in the report of levels that
+several played.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from agentx_replay.analysis.machines import Interval, MachineFacts
+from agentx_replay.analysis.point import Point
+from agentx_replay.report.numerals import ABSENT
+from agentx_replay.report.tables import Section
+from agentx_replay.wording import counted
+
+_NOTE = (
+    "Clock: by how much the driver's and the machine's could disagree at most, and how far they "
+    "moved apart in the level; no TTFT, ITL or lag compares two clocks. P90 with its 95 % "
+    "interval, from lanes drawn with replacement."
+)
+
+
+def machines_section(points: Sequence[Point]) -> Section:
+    """Return what each machine saw of each level."""
+    rows = [row for point in points for row in _rows(point)]
+    heads = (
+        "agents", "machine", "workers", "lanes", "clock\n± ms", "drift\nms", "P90 ITL\nms",
+        "P90 TTFT\nms",
+    )  # fmt: skip
+    if not rows:
+        return Section("By client machine")
+    return Section("By client machine", heads=heads, rows=rows, notes=[_NOTE], rank=3)
+
+
+def _rows(point: Point) -> Iterator[list[str]]:
+    for index, machine in enumerate(point.facts.machines):
+        seen = point.machine_latencies[index] if point.machine_latencies else None
+        yield [
+            point.name,
+            machine.host,
+            str(machine.workers),
+            str(seen.lanes) if seen else ABSENT,
+            f"{machine.clock_bound_ns / 1e6:.2f}",
+            _drift(machine),
+            _interval(seen.response_itl if seen else None),
+            _interval(seen.ttft if seen else None),
+        ]
+
+
+def _drift(machine: MachineFacts) -> str:
+    return ABSENT if machine.clock_drift_ns is None else f"{machine.clock_drift_ns / 1e6:+.2f}"
+
+
+def _interval(found: Interval | None) -> str:
+    if found is None:
+        return ABSENT
+    p90, least, most = (each * 1e3 for each in (found.p90_s, found.least_s, found.most_s))
+    return f"{p90:.1f} ({least:.1f} – {most:.1f})"
+
+
+def checked_lines(found: dict[str, Any]) -> list[str]:
+    """Return what ``check`` found of a machine, as ``fleet_check`` says it."""
+    clock = found["clock"]
+    connects = ", ".join(f"{each * 1e3:.2f}" for each in found["connect_p50_s"])
+    ceiling = found["client"]["ceiling"]
+    lines = [
+        f"machine {found['host']}: {counted(found['cores'], 'core')}, Python {found['python']}, "
+        f"agentx-replay {found['version']}",
+        f"  round trip:         P50 {clock['round_trip_p50_s'] * 1e3:.1f} ms, P99 "
+        f"{clock['round_trip_p99_s'] * 1e3:.1f} ms",
+        f"  clock:              {-clock['ahead_ns'] / 1e6:+,.2f} ms from this one's, known to "
+        f"{clock['bound_ns'] / 1e6:.2f} ms",
+        f"  connects in:        {connects} ms",
+        f"  one worker drives:  {ceiling['streams']:,} streams",
+    ]
+    return lines + [f"  FAIL: {what}" for what in found["limits"]]
+
+
+def planned_line(agents: int, machines: int, workers: int, memory_bytes: int) -> str:
+    """Return what a level asks of each of several machines, at most."""
+    lanes = -(-agents // machines)
+    return (
+        f"{counted(agents, 'agent')} on {counted(machines, 'machine')}: at most "
+        f"{counted(lanes, 'lane')} and as many connections, {counted(workers, 'worker')} and "
+        f"{memory_bytes / 1e6:,.0f} MB on each"
+    )
