@@ -3,10 +3,21 @@
 import re
 import textwrap
 from collections.abc import Mapping
+from unicodedata import category
 
 UNITS_S = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 UNITS_TOKENS = {"k": 1e3, "K": 1e3, "M": 1e6}
 _WITH_UNIT = re.compile(r"(\d+\.?\d*|\.\d+)\s*([A-Za-z]+)", re.ASCII)
+
+
+_UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
+"""Unicode's categories of control, format and surrogate characters and of line separators."""
+
+
+def escaped(text: str) -> str:
+    """Escape control and format characters, which hide text or turn it round; keep line ends."""
+    unseen = {each for each in set(text) if category(each) in _UNSEEN} - {"\n"}
+    return text.translate({ord(each): each.encode("unicode_escape").decode() for each in unseen})
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:

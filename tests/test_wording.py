@@ -1,6 +1,32 @@
+from pathlib import Path
+
 import pytest
 
-from agentx_replay.wording import beyond, counted, lasting, wrapped
+from agentx_replay.report.page import write_page
+from agentx_replay.wording import beyond, counted, escaped, lasting, wrapped
+
+UNSEEN = {
+    "\0": "\\x00",
+    "\x1b[31m": "\\x1b[31m",
+    "\x9b": "\\x9b",
+    "\r": "\\r",
+    "\u200b": "\\u200b",  # a space of no width
+    "\u202e": "\\u202e",  # turns the reading direction round
+    "\u2066": "\\u2066",  # isolates a direction
+    "\u2028": "\\u2028",
+    "\ud83d": "\\ud83d",
+    "\ufeff": "\\ufeff",
+    "é 日本 🙂\n": "é 日本 🙂\n",
+}
+
+
+@pytest.mark.parametrize(("text", "shown"), UNSEEN.items())
+def test_what_cannot_be_seen_is_escaped_in_texts_and_on_pages(
+    text: str, shown: str, tmp_path: Path
+) -> None:
+    assert escaped(f"a{text}b") == f"a{shown}b"
+    page = write_page(tmp_path / "page.html", f"<p>{text}</p>")
+    assert page.read_bytes().decode() == f"<p>{shown}</p>"
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,9 @@ def _warning(code: str, text: str, more: str = "") -> Finding:
 
 # --- is the measurement sound --------------------------------------------------------------------
 
+FIELD_REFUSED = "field-refused"
+"""Code of a warning before a run, which its levels repeat."""
+
 MAX_SHARE = 0.01
 MAX_PROMPT_LENGTH_ERROR = 0.005
 MIN_OBSERVED_SHARE_OF_WINDOW = 0.95
@@ -366,6 +369,11 @@ def context(rules: Rules) -> Iterator[Finding]:
 
 LARGE_PLAY = 0.20
 """Share of the tokens above which one play carries a level, where lanes are more than a few."""
+
+
+def fields_refused(refusals: Sequence[str]) -> Iterator[Finding]:
+    for said in refusals:
+        yield _warning(FIELD_REFUSED, said)
 
 
 def facts_contradicted(of: Sequence[tuple[str, Any, Any]]) -> Iterator[Finding]:

@@ -65,7 +65,8 @@ class PointFacts:
     ``seed`` the seed of its plan.
     ``timestamps`` is who stamped the arrivals: the kernel, or else the process that reads them.
     ``accept_length`` is how many tokens a step of the engine commits, None where it does not draft
-    or tell. ``machines`` played it; none if this one did.
+    or tell. ``machines`` played it; none if this one did. ``refusals`` say what fields the server
+    refuses, in words.
     """
 
     concurrency: int
@@ -78,6 +79,7 @@ class PointFacts:
     seed: int | None = None
     accept_length: float | None = None
     machines: tuple[MachineFacts, ...] = ()
+    refusals: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -181,6 +183,7 @@ class Point:
             found += rules.failures(counts)
             found += rules.token_itl(instrument, summary) if instrument else ()
         found += rules.context(facts.rules)
+        found += rules.fields_refused(facts.refusals)
         found += rules.facts_contradicted(self.contradicted)
         found += rules.fidelity(self.fidelity) if self.fidelity else ()
         return tuple(sorted(found, key=lambda each: _ORDER.index(each.kind)))

@@ -13,8 +13,9 @@ import click
 
 from agentx_replay import __version__
 from agentx_replay.cli import loaded
-from agentx_replay.cli.output import escaped, reader_gone, say_document, silence
+from agentx_replay.cli.output import reader_gone, say_document, silence
 from agentx_replay.errors import UsageError
+from agentx_replay.wording import escaped
 
 _COMMANDS = {
     "run": "measure.run",

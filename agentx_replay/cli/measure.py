@@ -10,7 +10,6 @@ from click.core import ParameterSource
 
 from agentx_replay.analysis.objective import objectives_of
 from agentx_replay.cli.options import ALONE, GroupedCommand, options_of
-from agentx_replay.cli.output import escaped
 from agentx_replay.cli.redaction import redacted_command
 from agentx_replay.errors import UsageError
 from agentx_replay.experiment.interrupts import INTERRUPTED_EXIT_CODE
@@ -23,6 +22,7 @@ from agentx_replay.results.resume_command import going_on, options_hidden
 from agentx_replay.results.run_directory import read_points, read_sweep
 from agentx_replay.results.schema import REQUESTS
 from agentx_replay.scenario import load_scenario, with_overrides
+from agentx_replay.wording import escaped
 
 _DEMO = "demo"
 """With no server and nothing else said: three short levels, under a minute in all."""

@@ -12,13 +12,12 @@ import shutil
 import sys
 from collections.abc import Iterable
 from typing import Any
-from unicodedata import category
 
 import click
 import orjson
 
-_UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
-"""Unicode's categories of control, format and surrogate characters and of line separators."""
+from agentx_replay.wording import escaped
+
 _NARROWEST, _WIDEST = 20, 100
 """Columns between which texts are wrapped: a wider line is hard to read."""
 _STYLES: dict[str, dict[str, Any]] = {
@@ -48,17 +47,6 @@ def width() -> int:
 def say_document(document: object) -> None:
     """Print plain values as one JSON object, in the same way."""
     _print(orjson.dumps(document).decode())
-
-
-def escaped(text: str) -> str:
-    """Return a text whose characters that are none to be seen, but for line ends, are escaped."""
-    return "".join(
-        _escape(each) if category(each) in _UNSEEN and each != "\n" else each for each in text
-    )
-
-
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
 
 
 def _print(text: str) -> None:

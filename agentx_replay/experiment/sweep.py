@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentx_replay import __version__
 from agentx_replay.analysis.facts import Conduct, Rules
+from agentx_replay.analysis.findings import FIELD_REFUSED
 from agentx_replay.endpoint.kernel_stamps import granted_buffer_bytes
 from agentx_replay.experiment.interrupts import Interrupts
 from agentx_replay.experiment.levels import Done, FixedLevels, LevelSource
@@ -235,6 +236,7 @@ class Sweep:
             plan.start,
             seed=plan.seed,
             timestamps=self._target.timestamps,
+            refusals=tuple(w.text for w in self._target.warnings if w.code == FIELD_REFUSED),
         )
 
     def _document(self) -> dict[str, Any]:

@@ -52,6 +52,7 @@ from agentx_replay.report.run_sections import (
 from agentx_replay.report.system_section import system_sections
 from agentx_replay.report.tables import Section
 from agentx_replay.results.durable import disk_faults_explained, write_bytes_durably
+from agentx_replay.wording import escaped
 
 _READING = (
     "Speed is how fast each agent feels: the tokens a second that nine in ten responses reach, "
@@ -97,10 +98,12 @@ def _rendered(begin: Callable[[str], str], **parts: Any) -> str:
 
 
 def write_page(path: Path, text: str) -> Path:
-    """Write a page and return where it is. Raises ``UsageError`` where the disk refuses."""
+    """Write a page, escaped as in a terminal, and return where it is. Raises ``UsageError`` where
+    the disk refuses.
+    """
     with disk_faults_explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_bytes_durably(path, text.encode())
+        write_bytes_durably(path, escaped(text).encode())
     return path
 
 

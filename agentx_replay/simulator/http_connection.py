@@ -32,7 +32,13 @@ _REASONS = {
     400: b"Bad Request",
     404: b"Not Found",
     405: b"Method Not Allowed",
+    413: b"Content Too Large",
+    431: b"Request Header Fields Too Large",
 }
+_MAX_HEAD_BYTES = 64 * 1024
+_MAX_REQUEST_BYTES = 256 * 1024 * 1024
+"""Far more than the longest prompt, and little enough that no client can fill the memory."""
+
 _MAX_UNSENT_BYTES = 16 * 1024 * 1024
 _READ_BYTES = 256 * 1024
 _LINGER_S = 2.0
@@ -84,6 +90,8 @@ class Connection:
         self._unsent = bytearray()
         self._timer: asyncio.TimerHandle | None = None
         self._between_requests = True
+        self._begun = self._has_head = False
+        self._request_bytes = 0
         self._read_ns = 0
         self._loop.add_reader(accepted, self._read)
         self._await_request()
@@ -111,15 +119,31 @@ class Connection:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
             self._parser = httptools.HttpRequestParser(self)  # stay with HTTP/1.1
-        except httptools.HttpParserError as error:  # where the next begins is not known
-            body = error_body(400, f"The request is not HTTP: {error}", "BadRequestError")
-            self._refusal = http_response(400, body, keep_alive=False)
+        except httptools.HttpParserError as error:
+            self._refuse(400, f"The request is not HTTP: {error}")
+        self._bound(len(data))
         if not self._busy:
             self._await_request()
             self._next()
 
+    def _bound(self, read_bytes: int) -> None:
+        """Refuse a request without end. The read in which it begins is bounded, and not counted."""
+        counts = not self._begun and not self._between_requests
+        self._request_bytes = self._request_bytes + read_bytes if counts else 0
+        self._begun = False
+        if not self._has_head and self._request_bytes > _MAX_HEAD_BYTES:
+            self._refuse(431, f"The headers are over {_MAX_HEAD_BYTES} bytes.")
+        elif self._request_bytes > _MAX_REQUEST_BYTES:
+            self._refuse(413, f"The request is over {_MAX_REQUEST_BYTES} bytes.")
+
+    def _refuse(self, status: int, message: str) -> None:
+        """Answer in its turn what is no request: where the next begins is not known."""
+        body = error_body(status, message, "BadRequestError")
+        self._refusal = http_response(status, body, keep_alive=False)
+
     def on_message_begin(self) -> None:
-        self._between_requests = False
+        self._between_requests = self._has_head = False
+        self._begun = True
         self._received_ns = self._read_ns
         self._url = self._request_id = b""
         self._body: list[bytes] = []
@@ -130,6 +154,9 @@ class Connection:
     def on_header(self, name: bytes, value: bytes) -> None:
         if name.lower() == b"x-request-id":
             self._request_id = value
+
+    def on_headers_complete(self) -> None:
+        self._has_head = True
 
     def on_body(self, body: bytes) -> None:
         self._body.append(body)

@@ -101,6 +101,12 @@ def test_a_point_whose_window_never_opened_has_no_numbers() -> None:
     assert row["requests"] == 0
 
 
+def test_fields_that_the_server_refuses_are_named_of_each_level() -> None:
+    point = measured(replace(FACTS, refusals=("the server refuses ignore_eos",)))
+    assert point.has("field-refused")
+    assert "the server refuses ignore_eos" in point.texts(Kind.WARNING)
+
+
 def test_a_row_has_the_columns_of_points_parquet(tmp_path: Path) -> None:
     row = point_row(measured())
     assert sorted(row) == sorted(column.name for column in POINTS.columns)

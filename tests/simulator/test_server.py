@@ -188,6 +188,31 @@ def test_requests_sent_ahead_are_answered_in_order() -> None:
     with_server(use)
 
 
+ENDLESS = {
+    "a header": (431, b"GET / HTTP/1.1\r\nx: ", b"a" * 65_536),
+    "headers": (431, b"GET / HTTP/1.1\r\n", b"x: a\r\n" * 11_000),
+    "a path": (431, b"GET /", b"a" * 65_536),
+    "a body": (413, b"POST / HTTP/1.1\r\ncontent-length: 10000000\r\n\r\n", b"a" * 65_536),
+    "chunks": (413, b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n",
+               b"1\r\na\r\n" * 11_000),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("status", "begin", "more"), ENDLESS.values(), ids=ENDLESS)
+def test_a_request_without_end_is_refused(
+    status: int, begin: bytes, more: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentx_replay.simulator.http_connection._MAX_REQUEST_BYTES", 300_000)
+
+    async def use(client: RawClient, _: RunningServer) -> None:
+        for piece in (begin, *[more] * 20):
+            client.send(piece)
+            await asyncio.sleep(0)
+        assert (await client.answer()).status == status
+
+    with_server(use)
+
+
 def test_a_client_that_asks_for_it_gets_its_connection_closed() -> None:
     async def use(client: RawClient, running: RunningServer) -> None:
         for request in (post(CHAT, chat(stream=True), "connection: close"), get("/health")):
