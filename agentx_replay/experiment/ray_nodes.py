@@ -97,7 +97,7 @@ def ray_machines(address: str, wanted: int | None) -> Iterator[RayMachines]:
 def _nodes() -> list[Node]:
     return [
         Node(str(node["NodeID"]), str(node["NodeManagerAddress"]), node["Resources"])
-        for node in ray.nodes()  # type: ignore[no-untyped-call]
+        for node in ray.nodes()  # type: ignore[no-untyped-call, unused-ignore]
         if node["Alive"]
     ]
 
