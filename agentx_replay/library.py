@@ -126,19 +126,26 @@ def compare(
     *,
     price: Mapping[str, float] | None = None,
     power: Mapping[str, float] | None = None,
+    utilisation: Mapping[str, float] | None = None,
     paired: bool = False,
 ) -> "Comparison":
     """Compare the first of ``runs``, by name, with each other one at target interactivities; by
     default those that the first was measured for.
 
-    ``price`` is in dollars per GPU-hour, ``power`` in watts per GPU, by run; ``paired`` compares
-    start by start. Raises ``UsageError`` as ``analysis.comparison.compare``.
+    ``price`` is in dollars per GPU-hour, ``power`` in watts per GPU, ``utilisation`` the share of
+    GPU-hours in which a system works, by run; without them the facts of the run's system count.
+    ``paired`` compares start by start. Raises ``UsageError`` as ``analysis.comparison.compare``.
     """
     from agentx_replay.analysis import comparison
 
-    prices, powers = price or {}, power or {}
     contenders = [
-        comparison.Contender(name, run, prices.get(name), powers.get(name))
+        comparison.Contender(
+            name,
+            run,
+            (price or {}).get(name, run.system.get("price.usd_per_gpu_hour")),
+            (power or {}).get(name, run.system.get("power.watts_per_gpu")),
+            (utilisation or {}).get(name, run.system.get("price.utilisation") or 1.0),
+        )
         for name, run in runs.items()
     ]
     return comparison.compare(contenders, at or contenders[0].run.targets, paired=paired)

@@ -43,13 +43,19 @@ from agentx_replay.errors import UsageError
 @dataclass(frozen=True, slots=True)
 class Contender:
     """A run in a comparison. ``price`` in dollars per GPU-hour, ``power`` in watts per GPU; None:
-    not given.
+    not given. ``utilisation`` is the share of its GPU-hours, above 0, in which it works.
     """
 
     name: str
     run: Run
     price: float | None
     power: float | None
+    utilisation: float = 1.0
+
+    @property
+    def price_used(self) -> float | None:
+        """Dollars per GPU-hour in which it works."""
+        return self.price and self.price / self.utilisation
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,8 +309,8 @@ def _ratio(
         ratio = (other.run.gpus or 1) / (first.run.gpus or 1)
         b, found = a / ratio, Interval(ratio, ratio)
     cost = None
-    if first.price is not None and other.price is not None:
-        cost = advantage((a, b), (first.price, other.price))
+    if first.price_used is not None and other.price_used is not None:
+        cost = advantage((a, b), (first.price_used, other.price_used))
     no_interval = None
     if found is None:
         no_interval = values[0].no_interval or values[1].no_interval or ONE_START
@@ -399,7 +405,11 @@ def _sensitivity(
         found = _values(contenders, each, target)
         rows.append(sensitivity_row(each.name, names, *found, spreads, untrusted))
     for unit, what, divisors in (
-        ("per dollar: tokens/$", "price", [x.price and x.price / 3600 for x in contenders]),
+        (
+            "per dollar: tokens/$",
+            "price",
+            [x.price_used and x.price_used / 3600 for x in contenders],
+        ),
         ("per watt: tokens/s/W", "power", [x.power for x in contenders]),
     ):
         if any(divisors):

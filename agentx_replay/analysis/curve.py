@@ -363,5 +363,7 @@ def value_at(
 def _throughput(rates: Rates, key: str) -> float | None:
     if key in ("uncached", "output"):
         return getattr(rates.headline, f"{key}_tokens_per_s", None)
-    of = rates.headline if key == "total" else getattr(rates, key)
+    if key == "input" and rates.headline is not None:
+        return rates.headline.total_tokens_per_s - rates.headline.output_tokens_per_s
+    of = rates.headline if key in ("total", "input") else getattr(rates, key)
     return of.total_tokens_per_s if of else None

@@ -10,6 +10,7 @@ from agentx_replay import library
 from agentx_replay.analysis.run import read_run
 from agentx_replay.cli.options import GroupedCommand, options_of
 from agentx_replay.cli.output import say, say_document, say_styled, width
+from agentx_replay.cli.system import named_systems
 from agentx_replay.cli.values import NamedPath, NumbersByName
 from agentx_replay.errors import UsageError
 from agentx_replay.report.compare_brief import compare_brief, whole_comparison
@@ -34,6 +35,18 @@ from agentx_replay.report.tables import csv_text, sections_markdown, sections_te
     "--power", type=NumbersByName(), metavar="NAME=WATTS,…", help="Watts per GPU of each run."
 )
 @click.option(
+    "--utilisation",
+    type=NumbersByName(),
+    metavar="NAME=SHARE,…",
+    help="Share of GPU-hours in which each system works. Default: 1.",
+)
+@click.option(
+    "--system", multiple=True, metavar="NAME=FILE", help="Facts of a run's system; repeatable."
+)
+@click.option(
+    "--fact", multiple=True, metavar="NAME:KEY=VALUE", help="One fact of a run; repeatable."
+)
+@click.option(
     "--gpus", type=NumbersByName(), metavar="NAME=N,…", help="GPUs of runs measured without."
 )
 @click.option(
@@ -55,6 +68,9 @@ def compare(
     price: dict[str, float] | None,
     price_source: str | None,
     power: dict[str, float] | None,
+    utilisation: dict[str, float] | None,
+    system: tuple[str, ...],
+    fact: tuple[str, ...],
     gpus: dict[str, float] | None,
     paired: bool,
     as_json: bool,
@@ -79,10 +95,19 @@ def compare(
             "two-formats", "--json, --csv and --markdown are formats of their own", "choose one"
         )
     paths = _named(directories)
-    for option, named in (("price", price), ("power", power), ("gpus", gpus)):
+    for option, named in (
+        ("price", price), ("power", power), ("gpus", gpus), ("utilisation", utilisation)
+    ):  # fmt: skip
         _check_names(option, named or {}, paths)
-    runs = {name: read_run(path, gpus=_whole(gpus or {}, name)) for name, path in paths.items()}
-    comparison = library.compare(runs, at or (), price=price, power=power, paired=paired)
+    _check_utilisation(utilisation or {})
+    systems = named_systems(system, fact, tuple(paths))
+    runs = {
+        name: read_run(path, gpus=_whole(gpus or {}, name), system=systems.get(name))
+        for name, path in paths.items()
+    }
+    comparison = library.compare(
+        runs, at or (), price=price, power=power, utilisation=utilisation, paired=paired
+    )
     if html is not None:
         write_page(html, compare_page(comparison, price_source))
     if as_json:
@@ -94,7 +119,7 @@ def compare(
     elif full:
         say(sections_text(whole_comparison(comparison, price_source), width()))
     else:
-        say_styled(compare_brief(comparison, width()))
+        say_styled(compare_brief(comparison, width(), price_source))
         say("everything: the same with --full")
     formed = any(ratio.throughput is not None for at in comparison.targets for ratio in at.ratios)
     sys.exit(0 if formed and comparison.did_same_work else 1)
@@ -123,6 +148,16 @@ def _check_names(option: str, named: Mapping[str, float], paths: Mapping[str, Pa
                 "named-number-of-no-run",
                 f"--{option} names {name!r}, which is none of the runs",
                 f"the runs are called {', '.join(paths)}",
+            )
+
+
+def _check_utilisation(utilisation: Mapping[str, float]) -> None:
+    for name, share in utilisation.items():
+        if share > 1.0:
+            raise UsageError(
+                "utilisation-over-one",
+                f"--utilisation {name}={share:g} is over 1",
+                "give the share of hours in which the system works, as in 0.6",
             )
 
 

@@ -11,7 +11,7 @@ import click
 from agentx_replay.cli.options import GroupedCommand, options_of
 from agentx_replay.cli.output import say
 from agentx_replay.cli.values import NamedPath
-from agentx_replay.errors import UsageError
+from agentx_replay.errors import UsageError, shown
 from agentx_replay.experiment.settings import Settings
 from agentx_replay.given_files import read_given
 from agentx_replay.results.durable import disk_faults_explained, write_bytes_durably
@@ -49,6 +49,35 @@ def given_system(file: Path | None, facts: Sequence[str], option: str = "--fact"
     """
     system = System() if file is None else system_of(_read(file), str(file))
     return system.with_facts(facts, option)
+
+
+def named_systems(
+    files: Sequence[str], facts: Sequence[str], names: Sequence[str]
+) -> dict[str, System]:
+    """Return the systems of runs by their names, from ``NAME=FILE`` and ``NAME:KEY=VALUE``.
+
+    Raises ``UsageError``.
+    """
+    found: dict[str, System] = {}
+    for text in files:
+        name, _, file = text.partition("=")
+        _check_run("--system", text, name if file else "", names, "NAME=FILE")
+        found[name] = given_system(Path(file), ())
+    for text in facts:
+        name = text.partition("=")[0].rpartition(":")[0]
+        _check_run("--fact", text, name, names, "NAME:KEY=VALUE")
+        said = text[len(name) + 1 :]
+        found[name] = found.get(name, System()).with_facts([said], f"--fact {name}")
+    return found
+
+
+def _check_run(option: str, text: str, name: str, names: Sequence[str], form: str) -> None:
+    if name not in names:
+        raise UsageError(
+            "fact-of-no-run",
+            f"{option} {shown(text)} names none of the runs",
+            f"write {option} {form}; the runs are called {', '.join(names)}",
+        )
 
 
 def _read(file: Path) -> dict[str, Any]:

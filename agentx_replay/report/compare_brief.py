@@ -23,6 +23,7 @@ from agentx_replay.report.compare_sections import (
     per_dollar,
     starts_left_out_lines,
 )
+from agentx_replay.report.cost_section import differing_line, price_lines
 from agentx_replay.report.disclosure import heading
 from agentx_replay.report.numerals import (
     ABSENT,
@@ -50,16 +51,15 @@ _UNLIKE = "*"
 """Stands behind a ratio of runs that are not known to have done the same work."""
 
 
-def compare_brief(comparison: Comparison, width: int) -> Iterator[Styled]:
-    """Yield what was found of each other run, whether it may be said, and the values."""
-    top = [
-        line
-        for text, style in verdicts(comparison, _MOST_SENTENCES)
-        for line in wrapped_lines(text, width, style)
-    ]
+def compare_brief(
+    comparison: Comparison, width: int, price_source: str | None = None
+) -> Iterator[Styled]:
+    """Yield what was found of each other run, whether it may be said, what differs, the values."""
+    said = [*verdicts(comparison, _MOST_SENTENCES), (differing_line(comparison), "")]
+    top = [line for text, style in said if text for line in wrapped_lines(text, width, style)]
     notes = [
         [(text, "")] if text.startswith("agentx-replay ") else wrapped_lines(text, width, style)
-        for text, style in _notes(comparison)
+        for text, style in _notes(comparison, price_source)
     ]
     table = _table(comparison, _MOST_LINES - len(top) - 4, width)
     yield from (*top, ("", ""), *table, ("", ""))
@@ -231,10 +231,11 @@ def _rows(comparison: Comparison, at: AtOneTarget) -> Iterator[list[str]]:
 # --- below it ------------------------------------------------------------------------------------
 
 
-def _notes(comparison: Comparison) -> Iterator[Styled]:
+def _notes(comparison: Comparison, price_source: str | None) -> Iterator[Styled]:
     """Yield what to mind of the table, the gravest first; what several runs have in common once."""
     if any(_UNLIKE in row[3] for at in comparison.targets for row in _rows(comparison, at)):
         yield f"{_UNLIKE} not of the same work", "bad"
+    yield from ((line, "") for line in price_lines(comparison, price_source))
     for each in comparison.without_level:
         yield from ((line, "bad") for line in _nothing_valid(each))
     yield from ((line, "bad") for line in starts_left_out_lines(comparison))

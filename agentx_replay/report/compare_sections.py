@@ -22,7 +22,14 @@ from agentx_replay.analysis.curve import TargetValue
 from agentx_replay.analysis.same_work import PlansAgainst, listed
 from agentx_replay.analysis.starts import COVERS, MOST_NEEDED, ONE_START, Interval
 from agentx_replay.analysis.workload import MixSummary
-from agentx_replay.report.disclosure import differing_facts
+from agentx_replay.report.cost_section import (
+    cost_sections,
+    differences_section,
+    economies_json,
+    found_differences,
+    questions_section,
+    two_configurations,
+)
 from agentx_replay.report.numerals import (
     ABSENT,
     NOT_REACHED,
@@ -43,6 +50,7 @@ from agentx_replay.report.run_sections import (
     uncertainty,
     warned_at,
 )
+from agentx_replay.report.system_section import questions_json
 from agentx_replay.report.tables import Section
 
 
@@ -55,6 +63,9 @@ def compare_json(comparison: Comparison, price_source: str | None) -> dict[str, 
                 "path": str(each.run.path),
                 "price_per_gpu_hour": each.price,
                 "watts_per_gpu": each.power,
+                "utilisation": each.utilisation,
+                "system": each.run.system.document(),
+                "questions": questions_json(each.run),
                 "curve": curve_json(curve),
                 "left_out": [of._asdict() | {"why": why} for of, why in left_out(each.run).items()],
                 "starts_left_out": starts,
@@ -78,6 +89,8 @@ def compare_json(comparison: Comparison, price_source: str | None) -> dict[str, 
         "paired": comparison.paired,
         "same_records": comparison.same_records,
         "intervals_cover": COVERS,
+        "differences": [asdict(each) for each in found_differences(comparison)],
+        "economies": economies_json(comparison),
         "targets": [asdict(at) for at in comparison.targets],
         "mix_levels": comparison.mix_levels,
         "mix": [asdict(part) for part in comparison.mix],
@@ -109,10 +122,11 @@ def compare_rows(comparison: Comparison) -> list[dict[str, Any]]:
 
 def compare_sections(comparison: Comparison, price_source: str | None) -> list[Section]:
     return [
+        differences_section(comparison),
         *(_target_section(comparison, at) for at in comparison.targets),
-        *_price_section(comparison, price_source),
+        *cost_sections(comparison, price_source),
+        questions_section(comparison),
         _work_section(comparison),
-        _facts_section(comparison),
         _mix_section(comparison),
         *(_sensitivity_section(comparison, each) for each in comparison.sensitivity),
     ]
@@ -130,6 +144,7 @@ def _target_section(comparison: Comparison, at: AtOneTarget) -> Section:
     for contender, value in zip(comparison.contenders, at.values, strict=True):
         rows.append([contender.name, target_text(value), *per_dollar(contender, value)])
         said = [target_note(value), *warned_at(value, contender.run.points)]
+        said += two_configurations(contender, value)
         notes.append(f"{contender.name}: {'; '.join(said)}")
     if len(set(kinds)) > 1:
         names = (f"{c.name} {kind}" for c, kind in zip(comparison.contenders, kinds, strict=True))
@@ -150,8 +165,8 @@ def per_dollar(contender: Contender, value: TargetValue) -> list[str]:
     if throughput is None or contender.price is None:
         return [ABSENT, ABSENT]
     return [
-        rate(tokens_per_dollar(throughput, contender.price) / 1e6),
-        rate(dollars_per_million_tokens(throughput, contender.price)),
+        rate(tokens_per_dollar(throughput, contender.price, contender.utilisation) / 1e6),
+        rate(dollars_per_million_tokens(throughput, contender.price, contender.utilisation)),
     ]
 
 
@@ -220,18 +235,6 @@ def _more_starts(first: str, ratio: Ratio) -> list[str]:
     if ratio.starts_needed is None:
         return [f"{pair}: {seen} no {MOST_NEEDED} starts a side would name a winner"]
     return [f"{pair}: {seen} about {ratio.starts_needed} starts a side would name a winner"]
-
-
-def _price_section(comparison: Comparison, source: str | None) -> list[Section]:
-    priced = [each for each in comparison.contenders if each.price is not None]
-    if not priced:
-        return []
-    rows = [[each.name, rate(each.price)] for each in priced]
-    said = source or "not said (--price-source)"
-    notes = [f"Prices from: {said}. Every GPU-hour counted as used in full."]
-    if comparison.unpriced:
-        notes.append(f"no price for {', '.join(comparison.unpriced)}: dollars are not compared.")
-    return [Section("Prices", heads=("run", "$/GPU-hour"), rows=rows, notes=notes)]
 
 
 # --- the same work? ------------------------------------------------------------------------------
@@ -312,13 +315,6 @@ def _validity_notes(comparison: Comparison) -> list[str]:
         ]
         notes += [f"{contender.name}: {line}." for line in comparability_lines(points)]
     return notes
-
-
-def _facts_section(comparison: Comparison) -> Section:
-    names = ", ".join(each.name for each in comparison.contenders)
-    facts = differing_facts([each.run.sweep for each in comparison.contenders])
-    note = f"As recorded of {names}, in this order."
-    return Section("Facts that differ", facts=facts, notes=[note] if facts else [])
 
 
 _PART_NAMES = {

@@ -84,7 +84,7 @@ def plainly(value: Any) -> str:
 
 
 _OF_ONE_RUN = (
-    "command", "started_unix_s", "plans", "resumed", "salt", "source", "calibration",
+    "command", "started_unix_s", "plans", "resumed", "salt", "source", "calibration", "system",
 )  # fmt: skip
 """What two runs of one experiment differ in, or what other fields say, too."""
 

@@ -77,14 +77,11 @@ def questions_count(questions: Sequence[Question]) -> str:
     return f"{said}, under half: directional only" if directional_only(questions) else said
 
 
-def question_rows(runs: Sequence[Run]) -> list[list[str]]:
-    """Return for each of the five what each run has not given."""
-    asked = [five_questions(run) for run in runs]
-    rows = [
-        [_ASKED[each[0].name], *("answered" if x.answered else _lacking(x) for x in each)]
-        for each in zip(*asked, strict=True)
-    ]
-    return [*rows, ["", *map(questions_count, asked)]]
+def questions_line(run: Run) -> str:
+    """Return how many of the five a run answers, and what the others lack."""
+    found = five_questions(run)
+    lacking = [f"{_ASKED[each.name]} {_lacking(each)}" for each in found if not each.answered]
+    return "; ".join([questions_count(found), *lacking])
 
 
 def questions_json(run: Run) -> list[dict[str, Any]]:

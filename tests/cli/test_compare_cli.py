@@ -95,7 +95,7 @@ def test_an_advantage_is_split_only_where_a_winner_is_named(
     pair = (make_run(tmp_path / "a", more), make_run(tmp_path / "b", apart))
     said = finished("compare", "--full", *pair, "--at", "50", "--price", "a=1,b=2").stdout.split(
         "\n\n"
-    )[1]
+    )[2]
     goldens.check_text("words/compare-not-told-apart", said + "\n")
 
 

@@ -1,0 +1,228 @@
+"""What compared systems cost and on which assumptions, in what they differ, and whose numbers they
+are.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from agentx_replay.analysis.comparison import AtOneTarget, Comparison, Contender
+from agentx_replay.analysis.curve import TargetValue
+from agentx_replay.analysis.economy import Economy, economies
+from agentx_replay.analysis.system import Difference, differences
+from agentx_replay.report.disclosure import differing_facts
+from agentx_replay.report.numerals import ABSENT, agents, rate, speed
+from agentx_replay.report.system_section import fact, in_short, questions_line
+from agentx_replay.report.tables import Section
+from agentx_replay.wording import counted
+
+_KINDS = {
+    "total": "of all tokens",
+    "input": "of input",
+    "output": "of output",
+    "uncached": "without reused input",
+}
+_Value = Callable[[Economy], float | None]
+
+
+# --- what differs --------------------------------------------------------------------------------
+
+
+def differences_section(comparison: Comparison) -> Section:
+    """Return the facts in which the systems differ, then what else is on record of one alone."""
+    runs = [each.run for each in comparison.contenders]
+    facts = [(_key(each), _values(each)) for each in found_differences(comparison)]
+    facts += differing_facts([run.sweep for run in runs])
+    names = ", ".join(each.name for each in comparison.contenders)
+    notes = [f"As said and recorded of {names}, in this order."] if facts else []
+    silent = [each.name for each in comparison.contenders if not each.run.system.facts]
+    if silent:
+        notes.append(f"no facts of the system of {', '.join(silent)} (--system).")
+    return Section("What differs", facts=facts, notes=notes)
+
+
+def differing_line(comparison: Comparison) -> str:
+    """Return the facts in which the systems differ in a line; none where nobody gave any."""
+    found = [each for each in found_differences(comparison) if each.key not in _LONG]
+    of_all = [f"{_key(each)} {_values(each)}" for each in found if None not in each.values]
+    rest = len(found) - len(of_all)
+    said = [*of_all, *([f"{counted(rest, 'fact')} not given of all (--full)"] if rest else [])]
+    return f"The systems differ in {'; '.join(said)}." if said else ""
+
+
+_LONG = ("launch", "recipe", "image", "measured_by", "price.usd_per_gpu_hour", "price.source",
+         "price.covers", "price.date", "power.source", "power.watts_per_gpu")  # fmt: skip
+"""What a line has no place for, or another one says."""
+
+
+def found_differences(comparison: Comparison) -> list[Difference]:
+    systems = [each.run.system for each in comparison.contenders]
+    levels = {point.concurrency for each in comparison.contenders for point in each.run.points}
+    return differences(systems, levels)
+
+
+def _key(of: Difference) -> str:
+    return f"{of.key} at {agents(of.levels)}" if of.levels else of.key
+
+
+def _values(of: Difference) -> str:
+    return " / ".join(fact(of.key, value) for value in of.values)
+
+
+def two_configurations(contender: Contender, value: TargetValue) -> list[str]:
+    """Return that a value was read off levels of a system that was configured in two ways, naming
+    both in full.
+    """
+    levels = list(value.between or ())
+    own = [contender.run.system.at(level) for level in levels]
+    keys = [each.key for each in differences(own, ())]
+    if not keys:
+        return []
+    ends = (f"{agents([of])} ({in_short(at, keys)})" for of, at in zip(levels, own, strict=True))
+    return [f"read off several configurations: {', '.join(ends)}"]
+
+
+# --- what it costs -------------------------------------------------------------------------------
+
+
+def cost_sections(comparison: Comparison, price_source: str | None) -> list[Section]:
+    """Return what tokens cost at each target that a system reaches, and the assumptions."""
+    priced = any(each.price is not None for each in comparison.contenders)
+    told = any(
+        each.run.system.get("peak_pflops") or each.run.system.get("disagg")
+        for each in comparison.contenders
+    )
+    found = [_cost_section(comparison, at) for at in comparison.targets if priced or told]
+    assumed = [_assumptions(comparison, price_source)] if priced or _powered(comparison) else []
+    return [*(each for each in found if each.rows), *assumed]
+
+
+def _powered(comparison: Comparison) -> bool:
+    return any(each.power is not None for each in comparison.contenders)
+
+
+def _cost_section(comparison: Comparison, at: AtOneTarget) -> Section:
+    found = economies(comparison, at.target)
+    names = [each.name for each in comparison.contenders]
+    told = [(what, [of(each) for each in found]) for what, of in _rows(comparison.per_gpu)]
+    rows = [
+        [what, *map(rate, values), *_ratios(values)]
+        for what, values in told
+        if any(value is not None for value in values)
+    ]
+    notes = [
+        f"{name}: at {rate(price)} $/GPU-hour its tokens would cost as much as those of {other}"
+        for name, each in zip(names, found, strict=True)
+        for other, price in each.break_even.items()
+    ]
+    heads = ("", *names, *(f"{names[0]} / {name}" for name in names[1:]))
+    return Section(f"Cost at {speed(at.target)} tok/s/user", heads=heads, rows=rows, notes=notes)
+
+
+def _rows(per_gpu: bool) -> Iterator[tuple[str, _Value]]:
+    unit = "tok/s/GPU" if per_gpu else "tok/s"
+    for kind, name in _KINDS.items():
+        yield f"{unit} {name}", lambda of, kind=kind: of.tokens_per_s[kind]  # type: ignore[misc]
+    for kind, name in _KINDS.items():
+        yield f"$/Mtok {name}", lambda of, kind=kind: of.dollars_per_million[kind]  # type: ignore[misc]
+    yield "tokens a day and GPU", lambda of: of.tokens_per_day
+    yield "tok/s per peak PFLOP/s", lambda of: of.per_peak_pflops
+    yield "output tok/s per decode GPU", lambda of: of.output_per_decode_gpu
+    yield "input tok/s per prefill GPU", lambda of: of.input_per_prefill_gpu
+
+
+def _ratios(values: Sequence[float | None]) -> Iterator[str]:
+    first, *others = values
+    for each in others:
+        yield ABSENT if first is None or not each else f"{first / each:.3f}"
+
+
+_ASSUMED = (
+    ("kind", "price.kind"), ("source", "price.source"), ("date", "price.date"),
+    ("covers", "price.covers"),
+)  # fmt: skip
+_OF_POWER = (("kind", "power.kind"), ("source", "power.source"))
+
+
+def _assumptions(comparison: Comparison, price_source: str | None) -> Section:
+    contenders = comparison.contenders
+    rows = []
+    if any(each.price is not None for each in contenders):
+        rows.append(["$/GPU-hour", *(rate(each.price) for each in contenders)])
+        rows += [
+            [f"its {name}", *(_of_price(each, key, price_source) for each in contenders)]
+            for name, key in _ASSUMED
+        ]
+        rows.append(["utilisation", *(f"{each.utilisation:g}" for each in contenders)])
+    if _powered(comparison):
+        rows.append(["W/GPU", *(rate(each.power) for each in contenders)])
+        for name, key in _OF_POWER:
+            said = (_said(each, key, each.power, "power.watts_per_gpu") for each in contenders)
+            rows.append([f"its {name}", *said])
+    names = [each.name for each in contenders]
+    return Section("Assumptions", heads=("", *names), rows=rows, notes=list(_minded(comparison)))
+
+
+def _of_price(of: Contender, key: str, price_source: str | None) -> str:
+    if of.price is None:
+        return ABSENT
+    said = _said(of, key, of.price, "price.usd_per_gpu_hour")
+    return price_source if key == "price.source" and price_source and said == _NOT_GIVEN else said
+
+
+def price_lines(comparison: Comparison, price_source: str | None) -> Iterator[str]:
+    """Yield the price of each system, with what is assumed of it: what is the same once."""
+    prices: dict[str, list[str]] = {}
+    for each in comparison.contenders:
+        if each.price is not None:
+            said = dict.fromkeys(_of_price(each, key, price_source) for _, key in _ASSUMED)
+            given = [text for text in said if text != _NOT_GIVEN] or ["kind and source not given"]
+            assumed = "; ".join([*given, f"utilisation {each.utilisation:g}"])
+            prices.setdefault(assumed, []).append(f"{each.name} {rate(each.price)}")
+    for assumed, of in prices.items():
+        yield f"$/GPU-hour: {', '.join(of)} ({assumed})"
+
+
+_NOT_GIVEN = "not given"
+
+
+def _said(of: Contender, key: str, number: float | None, of_number: str) -> str:
+    """Return what the facts say of a number; nothing of one that is not theirs."""
+    if number is None:
+        return ABSENT
+    own = of.run.system.get(of_number) == number
+    return fact(key, of.run.system.get(key) if own else None)
+
+
+def _minded(comparison: Comparison) -> Iterator[str]:
+    if any(each.price is not None for each in comparison.contenders):
+        if comparison.unpriced:
+            yield f"no price for {', '.join(comparison.unpriced)}: dollars are not compared."
+        for table, what in (("price.kind", "prices"), ("power.kind", "powers")):
+            kinds = [each.run.system.get(table) for each in comparison.contenders]
+            words = dict.fromkeys(str(kind).split()[0].strip(",:;") for kind in kinds if kind)
+            if len(words) > 1:
+                yield f"{what} are of different kinds: {', '.join(words)}."
+        yield "utilisation: share of GPU-hours in which a system works; 1 unless said."
+
+
+# --- whose numbers -------------------------------------------------------------------------------
+
+
+def questions_section(comparison: Comparison) -> Section:
+    facts = [(each.name, questions_line(each.run)) for each in comparison.contenders]
+    return Section("Five questions", facts=facts)
+
+
+def economies_json(comparison: Comparison) -> list[dict[str, Any]]:
+    """Return the economy of each system at each target as plain values."""
+    return [
+        {"target": at.target, "run": contender.name, **_plain(each)}
+        for at in comparison.targets
+        for contender, each in zip(
+            comparison.contenders, economies(comparison, at.target), strict=True
+        )
+    ]
+
+
+def _plain(of: Economy) -> dict[str, Any]:
+    return {name: getattr(of, name) for name in of.__slots__}
