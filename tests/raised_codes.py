@@ -1,20 +1,26 @@
 """The codes of errors and reasons, read from the source: the first argument of what makes them."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "agentx_replay"
 
 
-def first_arguments(*makers: str) -> list[ast.expr]:
-    """The first argument of every call of ``makers`` in the whole package."""
-    calls = [
-        node
+@cache
+def _calls() -> list[tuple[str, ast.Call]]:
+    """Every call of a plain name in the whole package."""
+    return [
+        (node.func.id, node)
         for path in sorted(PACKAGE.rglob("*.py"))
         for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in makers
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     ]
-    return [call.args[0] for call in calls]
+
+
+def first_arguments(*makers: str) -> list[ast.expr]:
+    """The first argument of every call of ``makers`` in the whole package."""
+    return [call.args[0] for name, call in _calls() if name in makers]
 
 
 def codes_of(*makers: str) -> list[str]:

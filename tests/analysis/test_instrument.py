@@ -204,10 +204,11 @@ def test_without_responses_there_is_no_shift_to_tell() -> None:
     assert shifts(at_once) == (None, None)
 
 
-def test_the_processs_own_timestamps_are_bounded_over_200_drawn_stalls() -> None:
+@pytest.mark.parametrize("seeds", [range(40), pytest.param(range(200), marks=pytest.mark.long)])
+def test_the_processs_own_timestamps_are_bounded_over_drawn_stalls(seeds: range) -> None:
     """Up to the 0.3 ms by which these workers are late between two ticks, which none shows."""
     falsified = 0
-    for seed in range(200):
+    for seed in seeds:
         case = drawn(seed, stops_a_worker=1 + seed % 4)
         itl_off, ttft_off = case.off()
         itl, ttft = itl_shift(case.responses), ttft_shift(case.responses)
@@ -216,7 +217,7 @@ def test_the_processs_own_timestamps_are_bounded_over_200_drawn_stalls() -> None
         assert itl_off <= itl + 0.0005, seed
         assert ttft_off <= ttft + 0.003, seed
         falsified += max(itl_off, ttft_off) > 0.025
-    assert falsified > 50, falsified
+    assert falsified > len(seeds) / 4, falsified
 
 
 def test_no_quiet_run_is_refused() -> None:

@@ -22,7 +22,7 @@ from agentx_replay.shipped import shipped_directory
 from agentx_replay.simulator.engine import EngineModel
 from agentx_replay.simulator.inprocess import InProcessEndpoint
 
-SCENARIO = load_scenario("quick").override(window_s=8.0, grace_s=2.0)
+SCENARIO = load_scenario("quick").override(window_s=4.0, grace_s=2.0)
 TARGET = Target(
     open=lambda clock: InProcessEndpoint(clock, EngineModel()),
     facts={"kind": "test"},
@@ -72,10 +72,29 @@ def sweep(out: Path, screen: Screen, starts: int, *, resume: bool = False) -> No
 
 
 @pytest.fixture(scope="module")
-def repeated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("repeated") / "out"
-    sweep(out, Screen(), 3)
+def thrice(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Screen]:
+    """A run of three starts, and what its screen was told."""
+    out, screen = tmp_path_factory.mktemp("repeated") / "out", Screen()
+    sweep(out, screen, 3)
+    return out, screen
+
+
+@pytest.fixture(scope="module")
+def repeated(thrice: tuple[Path, Screen]) -> Path:
+    return thrice[0]
+
+
+@pytest.fixture(scope="module")
+def measured_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("once") / "out"
+    sweep(out, Screen(), 1)
     return out
+
+
+@pytest.fixture
+def once(measured_once: Path, tmp_path: Path) -> Path:
+    """A run of one start, to go on with."""
+    return shutil.copytree(measured_once, tmp_path / "out")
 
 
 def own_blocks(point: StoredPoint) -> NDArray[np.uint64]:
@@ -83,10 +102,8 @@ def own_blocks(point: StoredPoint) -> NDArray[np.uint64]:
     return np.array(point.requests(("own_block",))["own_block"].drop_null(), np.uint64)
 
 
-def test_all_levels_are_measured_once_and_then_all_again(tmp_path: Path) -> None:
-    screen = Screen()
-    sweep(tmp_path / "out", screen, 2)
-    assert screen.begun == [(2, 1, 2), (4, 1, 2), (2, 2, 2), (4, 2, 2)]
+def test_all_levels_are_measured_once_and_then_all_again(thrice: tuple[Path, Screen]) -> None:
+    assert thrice[1].begun == [(2, 1, 3), (4, 1, 3), (2, 2, 3), (4, 2, 3), (2, 3, 3), (4, 3, 3)]
 
 
 def test_starts_have_the_next_seeds_and_are_numbered_in_every_file(repeated: Path) -> None:
@@ -117,12 +134,13 @@ def test_no_two_starts_send_the_same_text(repeated: Path) -> None:
         assert not np.isin(one, other).any()
 
 
-def test_the_first_start_is_what_a_level_measured_once_is(repeated: Path, tmp_path: Path) -> None:
-    sweep(tmp_path / "out", Screen(), 1)
-    once = read_points(tmp_path / "out")
-    assert [point.directory.name for point in once] == ["c0002", "c0004"]
+def test_the_first_start_is_what_a_level_measured_once_is(
+    repeated: Path, measured_once: Path
+) -> None:
+    points = read_points(measured_once)
+    assert [point.directory.name for point in points] == ["c0002", "c0004"]
     first = [point for point in read_points(repeated) if point.start == 1]
-    for point, again in zip(once, first, strict=True):
+    for point, again in zip(points, first, strict=True):
         assert point.document["run_id"] == again.document["run_id"] == "pepper"
         assert point.requests().equals(again.requests())
 
@@ -140,9 +158,10 @@ def test_a_resumed_sweep_goes_on_with_the_start_that_was_not_done(tmp_path: Path
     ]  # fmt: skip
 
 
-def test_a_level_whose_directory_was_moved_away_is_measured_with_other_text(tmp_path: Path) -> None:
-    out, blocks = tmp_path / "out", []
-    sweep(out, Screen(), 1)
+def test_a_level_whose_directory_was_moved_away_is_measured_with_other_text(
+    once: Path, tmp_path: Path
+) -> None:
+    out, blocks = once, []
     for number in range(3):
         blocks.append(own_blocks(read_points(out)[0]))
         (out / "c0002").rename(tmp_path / f"moved-{number}")
@@ -160,21 +179,21 @@ def swap(run: Path, one: str, other: str) -> None:
 
 
 @pytest.mark.parametrize("other", ["c0002-s2", "c0004"])
-def test_levels_in_each_others_directories_are_not_gone_on_from(tmp_path: Path, other: str) -> None:
-    out = tmp_path / "out"
-    sweep(out, Screen(), 2)
+def test_levels_in_each_others_directories_are_not_gone_on_from(
+    repeated: Path, tmp_path: Path, other: str
+) -> None:
+    out = shutil.copytree(repeated, tmp_path / "out")
     before = (out / "sweep.json").read_bytes()
     swap(out, "c0002", other)
     with pytest.raises(UsageError, match=rf"{other}/point\.json is of concurrency 2; move its"):
-        sweep(out, Screen(), 2, resume=True)
+        sweep(out, Screen(), 3, resume=True)
     assert (out / "sweep.json").read_bytes() == before
 
 
 def test_a_kept_level_with_the_records_of_another_is_refused_before_anything_is_written(
-    tmp_path: Path,
+    once: Path,
 ) -> None:
-    out = tmp_path / "out"
-    sweep(out, Screen(), 1)
+    out = once
     before = (out / "sweep.json").read_bytes()
     shutil.rmtree(out / "c0002" / "requests.parquet")
     shutil.copytree(out / "c0004" / "requests.parquet", out / "c0002" / "requests.parquet")
@@ -183,10 +202,8 @@ def test_a_kept_level_with_the_records_of_another_is_refused_before_anything_is_
     assert (out / "sweep.json").read_bytes() == before
 
 
-def test_a_finished_run_may_be_started_more_often(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    sweep(out, Screen(), 1)
+def test_a_finished_run_may_be_started_more_often(once: Path) -> None:
     screen = Screen()
-    sweep(out, screen, 2, resume=True)
+    sweep(once, screen, 2, resume=True)
     assert screen.begun == [(2, 2, 2), (4, 2, 2)]
-    assert read_sweep(out)["starts"] == 2
+    assert read_sweep(once)["starts"] == 2

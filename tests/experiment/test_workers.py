@@ -165,7 +165,7 @@ def test_a_warm_up_that_fails_at_one_worker_fails_the_level(
 def test_sessions_that_changed_meanwhile_are_refused(tmp_path: Path, small_traces: Path) -> None:
     of = [
         dataclasses.replace(part, plan=dataclasses.replace(part.plan, corpus_fingerprint="0" * 16))
-        for part in parts(small_traces, 2, Orders(tmp_path))
+        for part in parts(small_traces, 1, Orders(tmp_path))
     ]
     with refuses("sessions-changed-at-start"):
         run(of)

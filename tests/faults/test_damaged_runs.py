@@ -95,7 +95,7 @@ def gone_on_with(run: Path, other: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [reported, compared, gone_on_with])
-@settings(suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=settings().max_examples // 2)
 @given(
     state=st.sampled_from(["out", "killed"]),
     file=st.sampled_from(FILES),
