@@ -3,6 +3,7 @@
 import gzip
 import sys
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -22,7 +23,8 @@ from agentx_replay.wording import counted
 if TYPE_CHECKING:
     from agentx_replay.traces.importing.importing import Wanted
 
-_GZIP_LEVEL = 6
+_GZIP_LEVEL = 1
+"""Ids repeat so much that more effort halves the file and costs more than all else together."""
 
 
 @click.group()
@@ -180,9 +182,17 @@ def _write_lines(lines: Iterator[bytes], out: Path) -> None:
         if out.suffix != ".gz":
             file.writelines(lines)
             return
-        with gzip.GzipFile("", "wb", _GZIP_LEVEL, file, mtime=0) as packed:
+        with (
+            ThreadPoolExecutor(1) as packer,  # zlib holds no lock: the next session is read
+            gzip.GzipFile("", "wb", _GZIP_LEVEL, file, mtime=0) as packed,
+        ):
+            packing: Future[int] | None = None
             for line in lines:
-                packed.write(line)
+                if packing is not None:
+                    packing.result()
+                packing = packer.submit(packed.write, line)
+            if packing is not None:
+                packing.result()
 
     with disk_faults_explained(out):
         write_durably(out, write)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from agentx_replay.traces.importing.lines import bad_field, rows, tokens
+from agentx_replay.traces.importing.lines import Place, bad_field, rows, tokens
 from agentx_replay.traces.importing.record import ImportedSession, Ledger, Notes, Request
 
 MOONCAKE_BLOCK_TOKENS = 512
@@ -58,7 +58,7 @@ def read_bailian(files: Sequence[Path], ledger: Ledger) -> Iterator[ImportedSess
     yield from _sessions(_by_name(found, _roots(parents)), BAILIAN_BLOCK_TOKENS, ledger)
 
 
-def _mooncake_row(place: str, row: dict[str, Any]) -> _Row | None:
+def _mooncake_row(place: Place, row: dict[str, Any]) -> _Row | None:
     pause_ms = tokens(row, "delay", place) + tokens(row, "tool_wait_ms", place)
     start_ms = None if row.get("timestamp") is None else tokens(row, "timestamp", place)
     name = row.get("session_id")
@@ -67,7 +67,7 @@ def _mooncake_row(place: str, row: dict[str, Any]) -> _Row | None:
     )
 
 
-def _bailian_row(place: str, row: dict[str, Any]) -> _Row | None:
+def _bailian_row(place: Place, row: dict[str, Any]) -> _Row | None:
     t_s = row.get("timestamp")
     if not isinstance(t_s, int | float):
         raise bad_field(place, "timestamp", t_s, "a number of seconds")
@@ -76,7 +76,7 @@ def _bailian_row(place: str, row: dict[str, Any]) -> _Row | None:
 
 
 def _block_row(
-    place: str, row: dict[str, Any], start_ms: int | None, pause_ms: int,
+    place: Place, row: dict[str, Any], start_ms: int | None, pause_ms: int,
     block_tokens: int, session: str, parent: str = "",
 ) -> _Row | None:  # fmt: skip
     input_tokens = tokens(row, "input_length", place)

@@ -1,7 +1,8 @@
 """The lines of one Claude Code transcript: its responses, agents called, compactions.
 
 There is no published schema. A response is one line a content block; its lines have one message
-id, and lines of tools that ended early stand between them.
+id, and lines of tools that ended early stand between them. Only what is needed of a line is
+decoded; half of a log are reports of progress, which are not decoded at all.
 """
 
 from __future__ import annotations
@@ -12,14 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agentx_replay.traces.importing.lines import (
-    milliseconds,
-    objects,
-    record,
-    records,
-    text,
-    tokens,
-)
+import msgspec
+
+from agentx_replay.traces.importing.lines import Place, count, decoded, milliseconds, text
 from agentx_replay.traces.importing.names import words_of
 from agentx_replay.traces.importing.record import Ledger, Notes
 from agentx_replay.traces.importing.sharing import Call
@@ -29,6 +25,9 @@ _PER_CHARACTER, _PER_TOOL_CALL, _PER_RESPONSE = 0.31, 32, 31
 (error 7 % at the median, 18 % at P90, -1.7 % of the sum)."""
 
 _AGENT_TOOLS = ("Task", "Agent")
+_PROGRESS, _PARENT, _UUID = b'"type":"progress","data":{"type":"', b'"parentUuid":"', b'"uuid":"'
+_UUID_CHARACTERS = 36
+_written = json.JSONEncoder(ensure_ascii=False).encode
 _KNOWN_TYPES = words_of(
     "assistant user attachment system progress queue-operation file-history-snapshot summary "
     "mode permission-mode ai-title custom-title agent-name last-prompt pr-link tag "
@@ -36,6 +35,67 @@ _KNOWN_TYPES = words_of(
 )
 LOGGED = "output tokens as logged"
 OUTPUT_ESTIMATED = "output estimated from the characters written"
+
+
+class _Usage(msgspec.Struct):
+    input_tokens: Any = None
+    cache_read_input_tokens: Any = None
+    cache_creation_input_tokens: Any = None
+    output_tokens: Any = None
+    cache_creation: Any = None
+
+
+class _Block(msgspec.Struct):
+    type: Any = None
+    id: str = ""
+    name: str = ""
+    input: Any = None
+    tool_use_id: str = ""
+    text: str = ""
+    thinking: str = ""
+
+
+class _Message(msgspec.Struct):
+    id: str | None = None
+    model: str | None = None
+    stop_reason: Any = None
+    usage: _Usage | None = None
+    content: str | list[_Block] | None = None
+
+    @property
+    def blocks(self) -> list[_Block]:
+        return self.content if isinstance(self.content, list) else []
+
+
+class _Outcome(msgspec.Struct):
+    agentId: str = ""  # noqa: N815 - the log's name
+    status: Any = None
+    isAsync: Any = None  # noqa: N815
+    usage: _Usage | None = None
+
+
+class _Progress(msgspec.Struct):
+    type: Any = None
+    agentId: str = ""  # noqa: N815
+    message: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class _Line(msgspec.Struct):
+    type: Any = None
+    timestamp: Any = None
+    uuid: str = ""
+    parentUuid: str | None = None  # noqa: N815
+    logicalParentUuid: str | None = None  # noqa: N815
+    isSidechain: Any = None  # noqa: N815
+    isApiErrorMessage: Any = None  # noqa: N815
+    subtype: Any = None
+    requestId: str | None = None  # noqa: N815
+    message: _Message | None = None
+    toolUseResult: _Outcome | str | list[Any] | bool | float | None = None  # noqa: N815
+    data: _Progress | str | None = None
+
+
+_decode = msgspec.json.Decoder(_Line).decode
 
 
 @dataclass(slots=True, eq=False)
@@ -107,14 +167,14 @@ class AgentResult:
     call: str
     ms: int
     background: bool
-    usage: dict[str, Any]
-    place: str
+    usage: _Usage | None
+    place: Place
 
     def correct_last(self, transcript: Transcript) -> None:
         """Give an agent's last response the output that its result says, if it speaks of it."""
         last = transcript.responses[-1]
         if self.usage and _input(self.usage, self.place)[0] == last.input_tokens:
-            last.told_tokens = tokens(self.usage, "output_tokens", self.place)
+            last.told_tokens = count(self.place, "output_tokens", self.usage.output_tokens)
 
     def last_response(self, transcript: Transcript) -> Response | None:
         """Return the response that only the result speaks of, None if there is none.
@@ -123,23 +183,16 @@ class AgentResult:
         """
         if not self.usage:
             return None
-        whole, cached, written = _input(self.usage, self.place)
         before = transcript.responses[-1] if transcript.responses else None
-        if not whole or (before is not None and before.input_tokens == whole):
+        started_ms = max(transcript.last_ms, before.last_ms if before else 0) or self.ms
+        last = _response(
+            f"result of {self.call}", self.usage, self.place, started_ms, self.ms,
+            before.model if before else "",
+        )  # fmt: skip
+        if last is None or (before is not None and before.input_tokens == last.input_tokens):
             return None
-        return Response(
-            key=f"result of {self.call}",
-            start_ms=max(transcript.last_ms, before.last_ms if before else 0) or self.ms,
-            first_ms=self.ms,
-            last_ms=self.ms,
-            model=before.model if before else "",
-            input_tokens=whole,
-            cached_tokens=cached,
-            written_tokens=written,
-            one_hour_cache=_one_hour(self.usage),
-            logged_tokens=tokens(self.usage, "output_tokens", self.place),
-            is_final=True,
-        )
+        last.is_final = True
+        return last
 
 
 @dataclass(slots=True)
@@ -171,31 +224,47 @@ class Transcript:
             if transcript.responses:
                 yield transcript.prompt, transcript
 
-    def take(self, place: str, line: dict[str, Any], ledger: Ledger, *, is_main: bool) -> None:
-        kind, uuid, parent = line.get("type"), text(line, "uuid"), text(line, "parentUuid")
-        if is_main and line.get("isSidechain") is True and kind != "progress":
-            root = self._sidechain_of.get(parent, uuid)
-            self._sidechain_of[uuid] = root
+    def passes_over(self, raw: bytes) -> bool:
+        """Whether a line need not be decoded: it reports progress, and repeats no message.
+
+        Quotes within a JSON string are escaped, so what is found are keys and values.
+        """
+        at = raw.find(_PROGRESS)
+        if at < 0 or raw.startswith(b"agent", at + len(_PROGRESS)) or b'"message":' in raw[:at]:
+            return False
+        parent, uuid = raw.find(_PARENT, 0, at), raw.rfind(_UUID, at)
+        if parent >= 0 and uuid >= 0:
+            parent, uuid = parent + len(_PARENT), uuid + len(_UUID)
+            held = self._held.get(raw[parent : parent + _UUID_CHARACTERS].decode())
+            if held is not None:
+                self._held[raw[uuid : uuid + _UUID_CHARACTERS].decode()] = held
+        return True
+
+    def take(self, place: Place, line: _Line, ledger: Ledger, *, is_main: bool) -> None:
+        kind, parent = line.type, line.parentUuid or line.logicalParentUuid or ""
+        if is_main and line.isSidechain is True and kind != "progress":
+            root = self._sidechain_of.get(parent, line.uuid)
+            self._sidechain_of[line.uuid] = root
             agent = self._sidechains.setdefault(root, Transcript())
             agent.take(place, line, ledger, is_main=False)
             return
-        held = self._held.get(parent or text(line, "logicalParentUuid"))
+        held = self._held.get(parent)
         if kind == "assistant":
             held = self._answer(place, line, held, ledger) or held
         elif kind in ("user", "attachment"):
             self._input(place, line, ledger)
-        elif kind == "system" and line.get("subtype") == "compact_boundary":
+        elif kind == "system" and line.subtype == "compact_boundary":
             if (ms := self._instant(place, line, ledger)) is not None:
                 self.compactions_ms.append(ms)
         elif kind == "progress":
-            self._repeat(place, record(line, "data"), ledger)
+            self._repeat(place, line.data, ledger)
         elif kind not in _KNOWN_TYPES:
-            ledger.leave_out("line of unknown type", place)
+            ledger.leave_out("line of unknown type")
         if held is not None:
-            self._held[uuid] = held
+            self._held[line.uuid] = held
 
-    def _instant(self, place: str, line: dict[str, Any], ledger: Ledger) -> int | None:
-        ms = milliseconds(line.get("timestamp"))
+    def _instant(self, place: Place, line: _Line, ledger: Ledger) -> int | None:
+        ms = milliseconds(line.timestamp)
         if ms is None:
             ledger.leave_out("line without a timestamp", place)
             return None
@@ -204,119 +273,120 @@ class Transcript:
         return ms
 
     def _answer(
-        self, place: str, line: dict[str, Any], held: Response | None, ledger: Ledger
+        self, place: Place, line: _Line, held: Response | None, ledger: Ledger
     ) -> Response | None:
-        message = record(line, "message")
-        if line.get("isApiErrorMessage") or message.get("model") == "<synthetic>":
+        message = line.message
+        if message is None or line.isApiErrorMessage or message.model == "<synthetic>":
             ledger.leave_out("error that Claude Code logged as an answer")
             return None
-        usage = message.get("usage")
-        if not isinstance(usage, dict):
+        if message.usage is None or (ms := self._instant(place, line, ledger)) is None:
             return None
-        ms = self._instant(place, line, ledger)
-        if ms is None:
-            return None
-        key = text(message, "id") or text(line, "requestId") or text(line, "uuid")
-        response = self._by_key.get(key) or self._begin(key, place, ms, message, held)
+        key = message.id or line.requestId or line.uuid
+        response = self._by_key.get(key)
         if response is None:
-            ledger.leave_out("answer without usage")
-            return None
-        _add_line(response, place, ms, message)
-        for block in records(message, "content"):
-            if block.get("type") == "tool_use" and block.get("name") in _AGENT_TOOLS:
-                told = record(block, "input")
-                spawn = Spawn(ms, text(told, "subagent_type"), hash(text(told, "prompt")))
-                self.spawns[text(block, "id")] = spawn
+            response = self._begin(key, place, ms, message, message.usage)
+            if response is None:
+                ledger.leave_out("answer without usage")
+                return None
+            response.held = held
+        _add_line(response, place, ms, message, message.usage)
+        for block in message.blocks:
+            if block.name in _AGENT_TOOLS and isinstance(block.input, dict):
+                prompt, told = hash(text(block.input, "prompt")), text(block.input, "subagent_type")
+                self.spawns[block.id] = Spawn(ms, told, prompt)
         return response
 
     def _begin(
-        self, key: str, place: str, ms: int, message: dict[str, Any], held: Response | None
+        self, key: str, place: Place, ms: int, message: _Message, usage: _Usage
     ) -> Response | None:
         """Return a new response: it starts with the latest input since the one before began."""
-        usage = message["usage"]
-        whole, cached, written = _input(usage, place)
-        if not whole:
-            return None
         inputs_ms = [each for each in self._inputs_ms if each <= ms]
-        self._inputs_ms.clear()
         before_ms = self.responses[-1].last_ms if self.responses else ms
-        response = Response(
-            key=key,
-            start_ms=min(max(inputs_ms, default=before_ms), ms),
-            first_ms=ms,
-            last_ms=ms,
-            model=text(message, "model"),
-            input_tokens=whole,
-            cached_tokens=cached,
-            written_tokens=written,
-            one_hour_cache=_one_hour(usage),
-            logged_tokens=tokens(usage, "output_tokens", place),
-            held=held,
-        )
-        self.responses.append(response)
-        self._by_key[key] = response
+        started_ms = min(max(inputs_ms, default=before_ms), ms)
+        response = _response(key, usage, place, started_ms, ms, message.model or "")
+        if response is not None:
+            self._inputs_ms.clear()
+            self.responses.append(response)
+            self._by_key[key] = response
         return response
 
-    def _input(self, place: str, line: dict[str, Any], ledger: Ledger) -> None:
+    def _input(self, place: Place, line: _Line, ledger: Ledger) -> None:
         ms = self._instant(place, line, ledger)
         if ms is None:
             return
         self._inputs_ms.append(ms)
-        message, found = record(line, "message"), record(line, "toolUseResult")
+        message = line.message or _Message()
+        found = line.toolUseResult if isinstance(line.toolUseResult, _Outcome) else _Outcome()
         if not self.prompt:
             self.prompt = hash(_prompt(message))
-        agent = text(found, "agentId")
-        for block in records(message, "content"):
-            call = text(block, "tool_use_id")
-            if block.get("type") == "tool_result" and (agent or call in self.spawns):
-                is_async = found.get("status") == "async_launched" or found.get("isAsync") is True
-                result = AgentResult(call, ms, is_async, record(found, "usage"), place)
+        for block in message.blocks:
+            call = block.tool_use_id
+            if call and (found.agentId or call in self.spawns):
+                is_async = found.status == "async_launched" or found.isAsync is True
+                result = AgentResult(call, ms, is_async, found.usage, place)
                 self.answered[call] = result
-                if agent:
-                    self.results[agent] = result
+                if found.agentId:
+                    self.results[found.agentId] = result
 
-    def _repeat(self, place: str, data: dict[str, Any], ledger: Ledger) -> None:
-        if data.get("type") == "agent_progress":
-            agent = self.repeated.setdefault(text(data, "agentId"), Transcript())
-            agent.take(place, record(data, "message"), ledger, is_main=False)
+    def _repeat(self, place: Place, data: _Progress | str | None, ledger: Ledger) -> None:
+        if isinstance(data, _Progress) and data.type == "agent_progress":
+            agent = self.repeated.setdefault(data.agentId, Transcript())
+            agent.take(place, _decode(data.message), ledger, is_main=False)
 
 
 def read_transcript(file: Path, ledger: Ledger, *, is_main: bool = False) -> Transcript:
     """Return what a file says. Raises ``UsageError`` for counts that are none."""
     transcript = Transcript()
-    for place, line in objects(file, ledger):
+    for place, line in decoded(file, ledger, _decode, transcript.passes_over):
         transcript.take(place, line, ledger, is_main=is_main)
     return transcript
 
 
-def _add_line(response: Response, place: str, ms: int, message: dict[str, Any]) -> None:
-    logged_tokens = tokens(message["usage"], "output_tokens", place)
-    response.last_ms = max(response.last_ms, ms)
-    response.is_final |= bool(message.get("stop_reason")) or logged_tokens != response.logged_tokens
-    response.logged_tokens = max(response.logged_tokens, logged_tokens)
+def _response(
+    key: str, usage: _Usage, place: Place, started_ms: int, ms: int, model: str
+) -> Response | None:
+    whole, cached, written = _input(usage, place)
+    if not whole:
+        return None
+    cache = usage.cache_creation if isinstance(usage.cache_creation, dict) else {}
+    return Response(
+        key=key,
+        start_ms=started_ms,
+        first_ms=ms,
+        last_ms=ms,
+        model=model,
+        input_tokens=whole,
+        cached_tokens=cached,
+        written_tokens=written,
+        one_hour_cache=bool(cache.get("ephemeral_1h_input_tokens")),
+        logged_tokens=count(place, "output_tokens", usage.output_tokens),
+    )
+
+
+def _add_line(response: Response, place: Place, ms: int, message: _Message, usage: _Usage) -> None:
+    logged_tokens = count(place, "output_tokens", usage.output_tokens)
+    if ms > response.last_ms:
+        response.last_ms = ms
+    if message.stop_reason or logged_tokens != response.logged_tokens:
+        response.is_final = True
+        response.logged_tokens = max(response.logged_tokens, logged_tokens)
     if response.is_final:
         return
-    for block in records(message, "content"):
-        response.characters += len(text(block, "text")) + len(text(block, "thinking"))
-        if block.get("type") == "tool_use":
-            told = json.dumps(block.get("input"), ensure_ascii=False)
-            response.characters += len(text(block, "name")) + len(told)
+    for block in message.blocks:
+        response.characters += len(block.text) + len(block.thinking)
+        if block.type == "tool_use":
+            response.characters += len(block.name) + len(_written(block.input))
             response.tool_calls += 1
 
 
-def _input(usage: dict[str, Any], place: str) -> tuple[int, int, int]:
+def _input(usage: _Usage, place: Place) -> tuple[int, int, int]:
     """Return the tokens of the whole prompt, those read from the cache and those written to it."""
-    cached = tokens(usage, "cache_read_input_tokens", place)
-    written = tokens(usage, "cache_creation_input_tokens", place)
-    return tokens(usage, "input_tokens", place) + cached + written, cached, written
+    cached = count(place, "cache_read_input_tokens", usage.cache_read_input_tokens)
+    written = count(place, "cache_creation_input_tokens", usage.cache_creation_input_tokens)
+    return count(place, "input_tokens", usage.input_tokens) + cached + written, cached, written
 
 
-def _one_hour(usage: dict[str, Any]) -> bool:
-    return bool(record(usage, "cache_creation").get("ephemeral_1h_input_tokens"))
-
-
-def _prompt(message: dict[str, Any]) -> str:
-    content = message.get("content")
-    if isinstance(content, str):
-        return content
-    return "".join(text(block, "text") for block in records(message, "content"))
+def _prompt(message: _Message) -> str:
+    if isinstance(message.content, str):
+        return message.content
+    return "".join(block.text for block in message.blocks)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agentx_replay.errors import UsageError
-from agentx_replay.traces.importing.lines import milliseconds, objects, record, text, tokens
+from agentx_replay.traces.importing.lines import Place, milliseconds, objects, record, text, tokens
 from agentx_replay.traces.importing.record import ImportedSession, ImportedSubagent, Ledger, Notes
 from agentx_replay.traces.importing.sharing import Call, by_turns, conversation
 
@@ -183,10 +183,10 @@ def _rollout(
 def _totals(file: Path) -> set[_Total]:
     """Return every running total of a rollout."""
     counts = (record(record(line, "payload"), "info") for _, line in objects(file, Ledger()))
-    return {_counters(info, "total_token_usage", str(file)) for info in counts if info}
+    return {_counters(info, "total_token_usage", (file, 0)) for info in counts if info}
 
 
-def _counters(info: dict[str, Any], key: str, place: str) -> _Total:
+def _counters(info: dict[str, Any], key: str, place: Place) -> _Total:
     usage = record(info, key)
     first, second, third, fourth = (tokens(usage, each, place) for each in _COUNTERS)
     return first, second, third, fourth
@@ -210,7 +210,7 @@ class _Reading:
         self._new_turn = self._compacted = False
         self._waiting_since_ms: dict[str, int] = {}
 
-    def take(self, place: str, line: dict[str, Any], ledger: Ledger) -> None:
+    def take(self, place: Place, line: dict[str, Any], ledger: Ledger) -> None:
         kind, payload = line.get("type"), record(line, "payload")
         ms = milliseconds(line.get("timestamp"))
         if ms is None:
@@ -243,7 +243,7 @@ class _Reading:
         elif kind in _INPUT_ITEMS and call in self._waiting_since_ms:
             self.rollout.waits_ms.append((self._waiting_since_ms.pop(call), ms))
 
-    def _event(self, place: str, ms: int, event: dict[str, Any]) -> None:
+    def _event(self, place: Place, ms: int, event: dict[str, Any]) -> None:
         kind = event.get("type")
         if kind == "user_message":
             self._new_turn = True
@@ -255,7 +255,7 @@ class _Reading:
         elif kind == "token_count":
             self._count(place, ms, record(event, "info"))
 
-    def _count(self, place: str, ms: int, info: dict[str, Any]) -> None:
+    def _count(self, place: Place, ms: int, info: dict[str, Any]) -> None:
         if not info:
             self._notes.facts[RATE_LIMITS] += 1
             return
@@ -275,7 +275,7 @@ class _Reading:
             return total in self._parent_totals
         return ms - self._thread.start_ms <= _REPLAY_MS
 
-    def _used(self, place: str, total: _Total, info: dict[str, Any]) -> _Total:
+    def _used(self, place: Place, total: _Total, info: dict[str, Any]) -> _Total:
         """Return the counts of the last request, the difference of totals if they are missing."""
         last = _counters(info, "last_token_usage", place)
         grown = tuple(after - before for after, before in zip(total, self._total, strict=True))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentx_replay.traces.importing.lines import bad_field, record, rows, text, tokens
+from agentx_replay.traces.importing.lines import Place, bad_field, record, rows, text, tokens
 from agentx_replay.traces.importing.record import (
     BLOCK_TOKENS,
     ImportedSession,
@@ -99,7 +99,7 @@ def _requests(found: Sequence[_Row], notes: Notes, *, has_blocks: bool) -> tuple
     )  # fmt: skip
 
 
-def _row(place: str, line: dict[str, Any]) -> _Row | None:
+def _row(place: Place, line: dict[str, Any]) -> _Row | None:
     """Return a row that ends a request; None for every other."""
     event = record(line, "event")
     if event.get("event_type") != "request_end":
@@ -123,10 +123,16 @@ def _row(place: str, line: dict[str, Any]) -> _Row | None:
         cached_tokens=tokens(request, "cached_tokens", place),
     )
     parent = text(context, "parent_trajectory_id") or text(context, "parent_session_id")
-    return _Row(call, stream or place, parent, block_tokens, _blocks(place, replay, whole))
+    return _Row(
+        call,
+        stream or f"{place[0]}:{place[1]}",
+        parent,
+        block_tokens,
+        _blocks(place, replay, whole),
+    )
 
 
-def _times(place: str, event: dict[str, Any], request: dict[str, Any]) -> tuple[int, int | None]:
+def _times(place: Place, event: dict[str, Any], request: dict[str, Any]) -> tuple[int, int | None]:
     """Return start and end; a request that only says when it ended starts then, without an end."""
     ended = event.get("event_time_unix_ms")
     if type(ended) is not int:
@@ -139,7 +145,7 @@ def _times(place: str, event: dict[str, Any], request: dict[str, Any]) -> tuple[
     return ended, None
 
 
-def _blocks(place: str, replay: dict[str, Any], whole: int) -> Sequence[int]:
+def _blocks(place: Place, replay: dict[str, Any], whole: int) -> Sequence[int]:
     """Return the hashes of a prompt's whole blocks, none if they were not recorded."""
     ids, block_tokens = replay.get("input_sequence_hashes"), replay.get("trace_block_size")
     if ids is None or not block_tokens:

@@ -13,6 +13,7 @@ from typing import Any
 
 from agentx_replay.errors import UsageError
 from agentx_replay.traces.importing.lines import (
+    Place,
     bad_field,
     milliseconds,
     objects,
@@ -52,7 +53,7 @@ def read_litellm(files: Sequence[Path], ledger: Ledger) -> Iterator[ImportedSess
 
 
 def _litellm_row(
-    place: str, row: dict[str, Any], ledger: Ledger
+    place: Place, row: dict[str, Any], ledger: Ledger
 ) -> tuple[tuple[str, bool], Call] | None:
     if row.get("status") not in (None, "success"):
         ledger.leave_out("failed call")
@@ -78,7 +79,7 @@ def _litellm_row(
     return (session or text(row, "end_user"), not session), call
 
 
-def _instant(place: str, row: dict[str, Any], key: str) -> int:
+def _instant(place: Place, row: dict[str, Any], key: str) -> int:
     value = row.get(key)
     if isinstance(value, int | float):
         return round(value * 1000)
@@ -98,7 +99,7 @@ def read_copilot_azure(files: Sequence[Path], ledger: Ledger) -> Iterator[Import
                 ledger.refused.append(error.what)
                 continue
             if calls:
-                sessions.append((text(line, "session_id") or place, calls))
+                sessions.append((text(line, "session_id") or f"{place}", calls))
         are_ends = _timestamps_are_ends([[call for call, _ in calls] for _, calls in sessions])
         for name, calls in sessions:
             notes = Notes()
@@ -107,7 +108,7 @@ def read_copilot_azure(files: Sequence[Path], ledger: Ledger) -> Iterator[Import
 
 
 def _copilot_calls(
-    place: str, line: dict[str, Any], ledger: Ledger
+    place: Place, line: dict[str, Any], ledger: Ledger
 ) -> Iterator[tuple[Call, _Segments]]:
     """Yield the calls of a session as if timestamps were starts, with the parts of each prompt."""
     for turn in records(line, "turns"):

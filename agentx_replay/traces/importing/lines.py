@@ -22,42 +22,73 @@ MOST_LINE_BYTES = 64 * 2**20
 
 LOG_SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".json", ".ndjson")
 
+Place = tuple[Path, int]
+"""A file and the number of a line in it."""
+
+_Line = TypeVar("_Line")
 _Row = TypeVar("_Row")
+
+_REPORTED_BYTES = 2**20
+"""How often reading is reported."""
 
 CUT_OFF = "last line cut off"
 NOT_JSON = "line that is not a JSON object"
 TOO_LONG = f"line longer than {MOST_LINE_BYTES >> 20} MiB"
 
 
-def objects(file: Path, ledger: Ledger) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (place, object) of each line of ``file``; what cannot be read goes to the ledger."""
+def objects(file: Path, ledger: Ledger) -> Iterator[tuple[Place, dict[str, Any]]]:
+    """Yield place and object of each line of ``file``; what cannot be read goes to the ledger."""
+    for place, value in decoded(file, ledger, orjson.loads):
+        if isinstance(value, dict):
+            yield place, value
+        else:
+            ledger.leave_out(NOT_JSON, place)
+
+
+def decoded(
+    file: Path,
+    ledger: Ledger,
+    decode: Callable[[bytes], _Line],
+    passes_over: Callable[[bytes], bool] = lambda _: False,
+) -> Iterator[tuple[Place, _Line]]:
+    """Yield place and meaning of each line of ``file`` but those that are passed over.
+
+    ``decode`` raises ``ValueError`` for what it cannot read; that is left out, and counted.
+    """
     try:
         with opened(file) as stream:
-            yield from _objects(stream, file, ledger)
+            yield from _decoded(stream, file, ledger, decode, passes_over)
     except (OSError, EOFError, ValueError, zlib.error) as error:
         ledger.leave_out("file that cannot be read to its end", f"{file} ({error})")
 
 
-def _objects(stream: BinaryIO, file: Path, ledger: Ledger) -> Iterator[tuple[str, dict[str, Any]]]:
-    number = 0
-    while line := stream.readline(MOST_LINE_BYTES + 1):
+def _decoded(
+    stream: BinaryIO,
+    file: Path,
+    ledger: Ledger,
+    decode: Callable[[bytes], _Line],
+    passes_over: Callable[[bytes], bool],
+) -> Iterator[tuple[Place, _Line]]:
+    number = unreported = 0
+    while raw := stream.readline(MOST_LINE_BYTES + 1):
         number += 1
-        ledger.read_bytes(len(line))
-        if len(line) > MOST_LINE_BYTES:
-            ledger.leave_out(TOO_LONG, f"{file}:{number}")
+        unreported += len(raw)
+        if unreported > _REPORTED_BYTES:
+            ledger.read_bytes(unreported)
+            unreported = 0
+        if len(raw) > MOST_LINE_BYTES:
+            ledger.leave_out(TOO_LONG, (file, number))
             _pass_over_line(stream, ledger)
-            continue
-        try:
-            value = orjson.loads(line)
-        except orjson.JSONDecodeError:
-            if line.strip():
-                what = NOT_JSON if line.endswith(b"\n") else CUT_OFF
-                ledger.leave_out(what, f"{file}:{number}")
-            continue
-        if isinstance(value, dict):
-            yield f"{file}:{number}", value
-        else:
-            ledger.leave_out(NOT_JSON, f"{file}:{number}")
+        elif not passes_over(raw):
+            try:
+                line = decode(raw)
+            except ValueError:
+                if not raw.isspace():
+                    what = NOT_JSON if raw.endswith(b"\n") else CUT_OFF
+                    ledger.leave_out(what, (file, number))
+            else:
+                yield (file, number), line
+    ledger.read_bytes(unreported)
 
 
 def _pass_over_line(stream: BinaryIO, ledger: Ledger) -> None:
@@ -68,7 +99,7 @@ def _pass_over_line(stream: BinaryIO, ledger: Ledger) -> None:
 
 
 def rows(
-    files: Sequence[Path], ledger: Ledger, read: Callable[[str, dict[str, Any]], _Row | None]
+    files: Sequence[Path], ledger: Ledger, read: Callable[[Place, dict[str, Any]], _Row | None]
 ) -> Iterator[_Row]:
     """Yield what ``read`` makes of every object of files; one that it refuses is left out."""
     for file in files:
@@ -92,9 +123,13 @@ def milliseconds(text: object) -> int | None:
         return None
 
 
-def tokens(values: dict[str, Any], key: str, place: str) -> int:
+def tokens(values: dict[str, Any], key: str, place: Place) -> int:
     """Return a count of tokens, 0 if it is absent. Raises ``UsageError`` for what is no count."""
-    value = values.get(key)
+    return count(place, key, values.get(key))
+
+
+def count(place: Place, key: str, value: Any) -> int:
+    """Return ``value``, the field ``key``, as a count of tokens, in the same way."""
     if value is None:
         return 0
     if type(value) is not int or not 0 <= value <= MOST_TOKENS:
@@ -102,11 +137,11 @@ def tokens(values: dict[str, Any], key: str, place: str) -> int:
     return value
 
 
-def bad_field(place: str, key: str, value: object, wanted: str) -> UsageError:
+def bad_field(place: Place, key: str, value: object, wanted: str) -> UsageError:
     """Return the error for a field whose value is not what its format has there."""
     return UsageError(
         "import-field-malformed",
-        f"{place}: {key} is {shown(value)}, not {wanted}",
+        f"{place[0]}:{place[1]}: {key} is {shown(value)}, not {wanted}",
         "correct the file and import it again",
     )
 

@@ -10,7 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentx_replay.traces.importing.lines import bad_field, record, records, rows, text, tokens
+from agentx_replay.traces.importing.lines import (
+    Place,
+    bad_field,
+    record,
+    records,
+    rows,
+    text,
+    tokens,
+)
 from agentx_replay.traces.importing.record import ImportedSession, ImportedSubagent, Ledger, Notes
 from agentx_replay.traces.importing.sharing import Call, Rule, by_cache, by_turns, conversation
 
@@ -102,7 +110,7 @@ def _inner_agent(key: _SpanId, spans: Mapping[_SpanId, _Span]) -> _SpanId | None
     return agents[0] if len(agents) > 1 else None
 
 
-def _spans(place: str, line: dict[str, Any]) -> dict[_SpanId, _Span]:
+def _spans(place: Place, line: dict[str, Any]) -> dict[_SpanId, _Span]:
     found: dict[_SpanId, _Span] = {}
     for resource in records(line, "resourceSpans"):
         for scope in records(resource, "scopeSpans"):
@@ -113,11 +121,11 @@ def _spans(place: str, line: dict[str, Any]) -> dict[_SpanId, _Span]:
         for scope in records(resource, "scopeLogs"):
             for number, event in enumerate(records(scope, "logRecords")):
                 if (request := _api_request(place, event)) is not None:
-                    found[place, f"{id(scope)} {number}"] = request
+                    found[f"{place}", f"{id(scope)} {number}"] = request
     return found
 
 
-def _span(place: str, span: dict[str, Any]) -> _Span:
+def _span(place: Place, span: dict[str, Any]) -> _Span:
     told = _attributes(span)
     trace, operation = text(span, "traceId"), told.get("gen_ai.operation.name")
     start_ms, end_ms = _ms(place, span, "startTimeUnixNano"), _ms(place, span, "endTimeUnixNano")
@@ -146,7 +154,7 @@ def _span(place: str, span: dict[str, Any]) -> _Span:
     )
 
 
-def _api_request(place: str, event: dict[str, Any]) -> _Span | None:
+def _api_request(place: Place, event: dict[str, Any]) -> _Span | None:
     """Return a request of Claude Code's telemetry, whose event comes as it ends."""
     told = _attributes(event)
     names = (text(record(event, "body"), "stringValue"), text(told, "event.name"))
@@ -159,7 +167,7 @@ def _api_request(place: str, event: dict[str, Any]) -> _Span | None:
     whole = _count(place, told, ("input_tokens",)) + cached + written
     output_tokens = _count(place, told, ("output_tokens",))
     call = Call(start_ms, end_ms, whole, output_tokens, text(told, "model"), cached, written)
-    session = text(told, "session.id") or place
+    session = text(told, "session.id") or f"{place}"
     return _Span(("", ""), start_ms, end_ms, is_agent=False, session=session,
                  call=call if whole else None, writes_cache=True)  # fmt: skip
 
@@ -175,7 +183,7 @@ def _attributes(of: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _count(place: str, told: Mapping[str, Any], names: Sequence[str]) -> int:
+def _count(place: Place, told: Mapping[str, Any], names: Sequence[str]) -> int:
     for name in names:
         if (value := told.get(name)) is not None:
             if isinstance(value, str) and value.isdecimal():
@@ -186,7 +194,7 @@ def _count(place: str, told: Mapping[str, Any], names: Sequence[str]) -> int:
     return 0
 
 
-def _ms(place: str, of: dict[str, Any], key: str) -> int:
+def _ms(place: Place, of: dict[str, Any], key: str) -> int:
     value = of.get(key)
     if isinstance(value, int) or (isinstance(value, str) and value.isdecimal()):
         return int(value) // _NS_PER_MS

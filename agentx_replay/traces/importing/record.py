@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 BLOCK_TOKENS = 64
 """Tokens in a block of a session whose log has no blocks of its own."""
@@ -87,7 +88,7 @@ class Ledger:
     refused: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
 
-    def leave_out(self, what: str, place: str = "") -> None:
+    def leave_out(self, what: str, place: str | tuple[Path, int] | None = None) -> None:
         self.left_out[what] += 1
-        if place:
-            self.places.setdefault(what, place)
+        if place is not None and what not in self.places:
+            self.places[what] = place if isinstance(place, str) else f"{place[0]}:{place[1]}"

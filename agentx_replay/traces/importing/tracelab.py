@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from agentx_replay.traces.importing.lines import milliseconds, records, rows, text, tokens
+from agentx_replay.traces.importing.lines import Place, milliseconds, records, rows, text, tokens
 from agentx_replay.traces.importing.record import ImportedSession, Ledger, Notes
 from agentx_replay.traces.importing.sharing import (
     Call,
@@ -49,7 +49,7 @@ def read_tracelab(files: Sequence[Path], ledger: Ledger) -> Iterator[ImportedSes
         )
 
 
-def _row(place: str, row: dict[str, Any]) -> tuple[tuple[str, str], _Row] | None:
+def _row(place: Place, row: dict[str, Any]) -> tuple[tuple[str, str], _Row] | None:
     """Return the session and the call of a row; None without a prompt.
 
     A round without events starts and ends at 0 here: ``_in_rounds`` knows the one before.

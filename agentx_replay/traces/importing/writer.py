@@ -64,6 +64,7 @@ class Writer:
         self._salt = salt
         self._ledger = ledger
         self._models: dict[str, str] = {}
+        self._private_models = 0
         self._names: Counter[str] = Counter()
         self._numbers = _NumberTexts()
 
@@ -152,9 +153,11 @@ class Writer:
         return spawn_ms, _with_list(fields, "requests", inner)
 
     def _model(self, name: str) -> str:
-        if not name or is_public_model(name):
-            return name
-        return self._models.setdefault(name, f"model-{len(self._models) + 1}")
+        """Return a public model's name as it is, any other's as the next number."""
+        if (written := self._models.get(name)) is None:
+            self._private_models += not (is_public := not name or is_public_model(name))
+            written = self._models[name] = name if is_public else f"model-{self._private_models}"
+        return written
 
 
 def _with_list(fields: dict[str, Any], key: str, inside: bytes) -> bytes:
@@ -249,9 +252,10 @@ class _NumberTexts:
 
 
 def _bytes_before(number: int) -> int:
-    """Return how long the text of all whole numbers before ``number`` is."""
-    total, low, high, width = 0, 0, 10, 2
-    while number > low:
-        total += (min(number, high) - low) * width
-        low, high, width = high, high * 10, width + 1
-    return total
+    """Return how long the text of all whole numbers before ``number`` is, commas included.
+
+    Each has as many digits as the last one, less one for each power of ten above it.
+    """
+    digits = len(str(number - 1)) if number else 0
+    missing: int = (10 ** max(1, digits) - 10) // 9
+    return number * (digits + 1) - missing
