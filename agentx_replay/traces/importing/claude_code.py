@@ -37,6 +37,7 @@ _COMPACTION = "acompact-"
 _EXTENDS_MAIN = (_COMPACTION, "aprompt_suggestion-", "aside_question-")
 """Agents that go on from the main prompt: a compaction's summary, a suggestion, a side question."""
 
+_MIXED = "file with lines of several sessions: read as one session"
 _AGENT_FILES = "agent-*.jsonl"
 _LINES_TO_A_NAME = 50
 
@@ -141,6 +142,8 @@ class _Session:
                 apart.append(helper)
         if not items:
             return None
+        if len(self._main.sessions) > 1:
+            self._notes.assumed[_MIXED] += 1
         main, calls = self._main_conversation(items)
         subagents = [self._side_agent(each, main, calls) for each in apart if each.responses]
         subagents += self._subagents([name for name in self._agents if name not in helpers])

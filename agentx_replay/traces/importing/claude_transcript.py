@@ -84,6 +84,7 @@ class _Line(msgspec.Struct):
     type: Any = None
     timestamp: Any = None
     uuid: str = ""
+    sessionId: Any = None  # noqa: N815
     parentUuid: str | None = None  # noqa: N815
     logicalParentUuid: str | None = None  # noqa: N815
     isSidechain: Any = None  # noqa: N815
@@ -209,6 +210,7 @@ class Transcript:
     results: dict[str, AgentResult] = field(default_factory=dict)
     answered: dict[str, AgentResult] = field(default_factory=dict)
     repeated: dict[str, Transcript] = field(default_factory=dict)
+    sessions: set[str] = field(default_factory=set)
     first_ms: int = 0
     last_ms: int = 0
     prompt: int = 0
@@ -289,6 +291,8 @@ class Transcript:
                 ledger.leave_out("answer without usage")
                 return None
             response.held = held
+            if isinstance(line.sessionId, str):
+                self.sessions.add(line.sessionId)
         _add_line(response, place, ms, message, message.usage)
         for block in message.blocks:
             if block.name in _AGENT_TOOLS and isinstance(block.input, dict):
