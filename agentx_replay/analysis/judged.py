@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from agentx_replay.analysis.capacity import Capacity, StartCapacity, capacity_of
+from agentx_replay.analysis.cost import tokens_per_dollar
 from agentx_replay.analysis.goodput import Goodput, goodput
 from agentx_replay.analysis.objective import Objective, objectives_of
 from agentx_replay.analysis.point import Point
@@ -54,7 +55,7 @@ class AtCapacity:
 @dataclass(frozen=True, slots=True)
 class Judged:
     """A run by one objective. ``price`` is in dollars per GPU-hour and ``power`` in watts per GPU,
-    None if not given.
+    None if not given; ``utilisation`` is the share of GPU-hours in which the system works.
     """
 
     capacity: Capacity
@@ -63,6 +64,7 @@ class Judged:
     gpus: int | None
     price: float | None
     power: float | None
+    utilisation: float = 1.0
 
     @property
     def objective(self) -> Objective:
@@ -80,7 +82,7 @@ class Judged:
         """Return tokens per dollar of a rate per GPU; None without price or GPU count."""
         if tokens_per_s is None or self.price is None or self.gpus is None:
             return None
-        return tokens_per_s * 3600.0 / self.price
+        return tokens_per_dollar(tokens_per_s, self.price, self.utilisation)
 
     def per_joule(self, tokens_per_s: float | None) -> float | None:
         """Return tokens per joule of a rate per GPU; None without power or GPU count."""
@@ -116,6 +118,7 @@ def _judge(run: Run, objective: Objective) -> Judged:
         gpus,
         run.system.get("price.usd_per_gpu_hour"),
         run.system.get("power.watts_per_gpu"),
+        run.system.get("price.utilisation") or 1.0,
     )
 
 

@@ -48,6 +48,8 @@ _MIB_PER_GB = 1e9 / 2**20
 _ENGINES = {"vllm": "vllm", "sglang": "sglang", "trtllm": "trtllm", "llamacpp": "llama.cpp"}
 _POOL_WITHIN = 0.01
 """How far a pool may be from what was said of it: somebody rounds."""
+SERVED_AS = "served_as"
+"""The name under which a server lists its model, which may be another than the model's."""
 _CONTRADICTED = ("model", "tp", "pp", "ep", "dp_attention", "dcp_size", "pcp_size", "block_size",
                  "kv_cache_pool_tokens")  # fmt: skip
 
@@ -59,6 +61,8 @@ def facts_of_info(info: Any) -> dict[str, Any]:
     vllm = info.get("vllm_config")
     paths, of = (_VLLM, vllm) if isinstance(vllm, dict) else (_SGLANG, info)
     found = {key: _at(of, path) for key, path in paths.items()}
+    if "build_info" in info:  # llama.cpp, which tells where the file of the model lies
+        del found["model"]
     commit = _COMMIT.search(str(info.get("version") or info.get("build_info") or ""))
     found["engine_commit"] = commit and commit[1]
     found["framework"] = _framework(info)
@@ -146,6 +150,7 @@ def contradictions(said: System, told: Mapping[str, Any]) -> tuple[tuple[str, An
         (key, one, other)
         for key, one, other in both
         if one is not None and other is not None and not _agree(key, one, other)
+        if key != "model" or not _agree(key, one, told.get(SERVED_AS, other))
     )
 
 

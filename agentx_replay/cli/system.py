@@ -114,8 +114,9 @@ def system(url: str, exporter: tuple[str, ...], out: Path, **options: Any) -> No
 
     if out.exists():
         raise UsageError("system-file-exists", f"{out} exists", "remove it, or name a new file")
-    told = System(told_system(Settings(url=(url,), **options), exporter))
+    found = told_system(Settings(url=(url,), **options), exporter)
+    told = System({key: found[key] for key in KINDS if key in found})
     with disk_faults_explained(out):
         write_bytes_durably(out, system_toml(told).encode())
-    given = ", ".join(key for key in KINDS if key in told.facts)
-    say(f"{out}: {counted(len(told.facts), 'fact')} told ({given}); fill in the others")
+    given = f"{counted(len(told.facts), 'fact')} told ({', '.join(told.facts)})"
+    say(f"{out}: {given}; fill in the others")

@@ -7,7 +7,12 @@ from typing import Any
 
 import orjson
 
-from agentx_replay.analysis.told_facts import facts_of_exporter, facts_of_info, facts_of_metrics
+from agentx_replay.analysis.told_facts import (
+    SERVED_AS,
+    facts_of_exporter,
+    facts_of_info,
+    facts_of_metrics,
+)
 from agentx_replay.endpoint.readiness import models_in
 from agentx_replay.endpoint.scrape import MetricsPage, lines_of, page_at
 from agentx_replay.endpoint.settings import EndpointSettings
@@ -24,7 +29,7 @@ async def asked_facts(server: EndpointSettings, metrics: Sequence[MetricsPage]) 
     told = await asyncio.gather(*map(lines_of, (*pages, *metrics)))
     models, *info = map(_json, told[: len(pages)])
     served = [server.model] if server.model else [each.id for each in models_in(models)]
-    found = {"model": served[0]} if len(served) == 1 else {}
+    found = {"model": served[0], SERVED_AS: served[0]} if len(served) == 1 else {}
     for each in info:
         found |= facts_of_info(each)
     # Of the KV cache the metrics tell all engines, a page of JSON one.

@@ -36,18 +36,27 @@ _TOKENS = (
     "Input and output tokens of responses that ended well, as the server counts them, reused input "
     "included. The tables give the same without reused input, and output alone."
 )
+_ASSUMED = ("price.", "power.")
 _WHY = {CACHED_TOKENS: "the server tells no cached tokens", RESPONSES: "no level was measured"}
 
 
 def system_sections(run: Run, curve: Curve) -> list[Section]:
-    """Return the facts of the system, if there are any, and the five questions."""
+    """Return the facts of the system and what costs rest on, if there are any, and the five
+    questions.
+    """
     system = run.system
-    rows = [(key, fact(key, value)) for key, value in system.facts.items()]
+    assumed = [key for key in system.facts if key.startswith(_ASSUMED)]
+    rows = [(key, fact(key, each)) for key, each in system.facts.items() if key not in assumed]
     rows += [
         (f"at {', '.join(map(str, levels))} agents", in_short(System(own)))
         for levels, own in system.levels
     ]
-    return [Section("The system", facts=rows), _questions_section(run, curve)]
+    costs = [(key, fact(key, system.get(key))) for key in assumed]
+    return [
+        Section("The system", facts=rows),
+        Section("Assumptions of costs", facts=costs),
+        _questions_section(run, curve),
+    ]
 
 
 def in_short(system: System, keys: Sequence[str] = ()) -> str:

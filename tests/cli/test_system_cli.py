@@ -135,5 +135,16 @@ def test_a_whole_report_shows_the_facts_and_what_is_not_given(
     }  # fmt: skip
     run = make_run(tmp_path / "r", [Level(4, 50.0, 100.0)], system=system)
     blocks = finished("report", run, "--full").stdout.split("\n\n")
-    shown = [each for each in blocks if each.startswith(("The system", "Five questions"))]
+    shown = [
+        each for each in blocks if each.startswith(("The system", "Assumptions", "Five questions"))
+    ]
     goldens.check_text("words/system", "\n\n".join(shown) + "\n")
+
+
+def test_goodput_per_dollar_is_of_hours_that_are_used(tmp_path: Path) -> None:
+    """100 tok/s/GPU at $1.50, of which 0.5 of the hours are used: 100 × 3,600 × 0.5 / 1.50."""
+    price = {"usd_per_gpu_hour": 1.5, "utilisation": 0.5}
+    run = make_run(tmp_path / "r", [Level(4, 50.0, 100.0)], system={"price": price})
+    found = json.loads(finished("report", run, "--slo", "itl<=33ms", "--json").stdout)
+    ((level,),) = [each["goodput"] for each in found["objectives"]]
+    assert level["per_dollar"] == pytest.approx(120_000, rel=1e-3)
