@@ -17,6 +17,7 @@ from agentx_replay.analysis.curve import (
     Definition,
     TargetValue,
     curve_of,
+    value_and_why,
     value_at,
 )
 from agentx_replay.analysis.run import Run
@@ -427,13 +428,10 @@ def _values(
     contenders: Sequence[Contender], definition: Definition, target: float
 ) -> tuple[list[float | None], list[str | None]]:
     found = [
-        value_at(each.run.points, definition, target, each.run.levels_by_start)
+        value_and_why(value_at(each.run.points, definition, target, each.run.levels_by_start))
         for each in contenders
     ]
-    return (
-        [None if isinstance(each, str) else each.throughput for each in found],
-        [each if isinstance(each, str) else each.why_not_reached for each in found],
-    )
+    return [value for value, _ in found], [why for _, why in found]
 
 
 def sensitivity_row(

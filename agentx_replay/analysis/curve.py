@@ -360,6 +360,11 @@ def value_at(
     return target_value(dict(sorted(curves.items())), target, levels_by_start)
 
 
+def value_and_why(found: TargetValue | str) -> tuple[float | None, str | None]:
+    """Return what ``value_at`` found, or why it found nothing."""
+    return (None, found) if isinstance(found, str) else (found.throughput, found.why_not_reached)
+
+
 def _throughput(rates: Rates, key: str) -> float | None:
     if key in ("uncached", "output"):
         return getattr(rates.headline, f"{key}_tokens_per_s", None)

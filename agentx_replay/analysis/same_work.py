@@ -13,6 +13,7 @@ from agentx_replay.analysis.run import Run
 from agentx_replay.results.layout import Measurement
 from agentx_replay.results.schema import REQUESTS
 
+PLAN = "plan"
 _Plans = Mapping[int, str | None]
 """The plan fingerprints of a level, by start."""
 
@@ -106,7 +107,7 @@ def same_work(runs: Sequence[Run], plans: Sequence[PlansAgainst]) -> list[Fact]:
     return [
         _fact("corpus", corpora),
         _fact("scenario", scenarios),
-        Fact("plan", same_plan, tuple(map(_said_of_plans, plans))),
+        Fact(PLAN, same_plan, tuple(map(_said_of_plans, plans))),
         *_asked(runs, "tool_messages", "tool messages", "sent"),
         *_asked(runs, "live_history", "answers", "fed back"),
     ]

@@ -7,11 +7,8 @@ The verdicts also open the page of a comparison (``page.py``). Not for the rest,
 from collections.abc import Iterable, Iterator, Sequence
 
 from agentx_replay.analysis.comparison import (
-    NOT_TOLD_APART,
-    AtOneTarget,
     Comparison,
     Contender,
-    Ratio,
 )
 from agentx_replay.analysis.findings import Kind
 from agentx_replay.analysis.point import run_findings
@@ -19,19 +16,21 @@ from agentx_replay.analysis.same_work import Fact, alone_said
 from agentx_replay.analysis.starts import Interval
 from agentx_replay.report.brief import NOT_COMPARABLE, Styled, comparable, wrapped_lines
 from agentx_replay.report.compare_sections import (
+    UNLIKE,
     compare_sections,
-    per_dollar,
+    no_winner,
     starts_left_out_lines,
+    target_heads,
+    target_rows,
+    told_columns,
 )
 from agentx_replay.report.cost_section import differing_line, price_lines
 from agentx_replay.report.disclosure import heading
 from agentx_replay.report.numerals import (
-    ABSENT,
     agents,
     bounds,
     speed,
     target_line,
-    target_text,
     throughput_unit,
 )
 from agentx_replay.report.run_sections import (
@@ -47,8 +46,8 @@ from agentx_replay.wording import counted
 _MOST_LINES = 19
 """Lines of the first screen but for the last, which says how to see the rest."""
 _MOST_SENTENCES = 2
-_UNLIKE = "*"
-"""Stands behind a ratio of runs that are not known to have done the same work."""
+_PER_DOLLAR = 3
+"""The column of the ratio per dollar, which the sentence has."""
 
 
 def compare_brief(
@@ -99,7 +98,7 @@ def verdicts(comparison: Comparison, most: int | None = None) -> Iterator[Styled
     ]
     for number in others[:most]:
         found = _reached(comparison, number)
-        style = "bad" if comparison.unlike[number] else "title"
+        style = "bad" if _prevents(comparison, number) else "title"
         yield f"{_prevents(comparison, number)}{_sentence(comparison, number, found)}", style
     if others:
         yield _caveats(comparison, _reached(comparison, others[0])), ""
@@ -112,12 +111,13 @@ def _reached(comparison: Comparison, number: int) -> int | None:
 
 
 def _prevents(comparison: Comparison, number: int) -> str:
-    """Return by what two runs did other work, to stand before their ratio; else nothing."""
+    """Return what keeps a ratio from being one of two systems, to stand before it; else nothing."""
     facts = comparison.unlike[number]
-    if not facts:
-        return ""
-    known = any(fact.same is False for fact in facts)
     first, other = comparison.contenders[0].name, comparison.contenders[number + 1].name
+    if not facts:
+        same = f"{first} and {other} have the same records: a run compared with itself. "
+        return same if comparison.same_records[number] else ""
+    known = any(fact.same is False for fact in facts)
     return (
         f"{first} and {other} {'did not do' if known else 'are not known to have done'} the same "
         f"work ({'; '.join(map(_fact, facts))}): a ratio of two runs, not of two systems. "
@@ -143,7 +143,7 @@ def _sentence(comparison: Comparison, number: int, reached: int | None) -> str:
         parts.append(f"{_times(ratio.cost.ratio, ratio.cost_interval, turned)} per dollar")
     sides = (at.values[0], at.values[number + 1])
     starts = " and ".join(dict.fromkeys(str(len(each.values)) for each in sides))
-    verdict = "" if ratio.told_apart else f": {_no_winner(ratio)}"
+    verdict = "" if ratio.told_apart else f": {no_winner(ratio)}"
     return (
         f"At {speed(at.target)} tok/s/user {ahead} gives {' and '.join(parts)} of {behind} "
         f"({starts} {'start' if starts == '1' else 'starts'} a side){verdict}."
@@ -157,13 +157,6 @@ def _times(ratio: float | None, interval: Interval | None, turned: bool) -> str:
         value = 1.0 / value
         interval = interval and Interval(1.0 / interval.high, 1.0 / interval.low)
     return f"{value:.2f}x {bounds(interval, 2)}".rstrip()
-
-
-def _no_winner(ratio: Ratio) -> str:
-    why = ratio.no_interval or NOT_TOLD_APART
-    needed = ratio.starts_needed
-    more = f", about {needed} starts a side would name one" if needed else ""
-    return f"{why}, no winner named{more}"
 
 
 def _caveats(comparison: Comparison, reached: int | None) -> str:
@@ -202,30 +195,21 @@ def _table(comparison: Comparison, most: int, width: int) -> list[Styled]:
         comparison.targets, key=lambda at: -sum(x.throughput is not None for x in at.values)
     )
     shown = by_reach[: max(1, most // len(comparison.contenders))]
-    rows = [row for at in comparison.targets if at in shown for row in _rows(comparison, at)]
-    first, unit = comparison.contenders[0].name, throughput_unit(comparison.curves[0].gpus)
-    heads = ("at", "run", f"{unit} [95 %]", f"{first} / it [95 %]", "Mtok/$", "$/Mtok")
-    told = [n for n in range(len(heads)) if any(row[n] != ABSENT for row in rows)]
-    cells = [[row[n] for n in told] for row in rows[:most]]
+    rows = [
+        [speed(at.target), *row[:_PER_DOLLAR], *row[_PER_DOLLAR + 1 :]]
+        for at in comparison.targets
+        if at in shown
+        for row in target_rows(comparison, at)
+    ]
+    unit, (_, _, *more) = throughput_unit(comparison.curves[0].gpus), target_heads(comparison)
+    heads = ["at", "run", f"{unit} [95 %]", more[0], *more[2:]]
+    heads, cells = told_columns(heads, rows[:most])
     return [
         (line, style)
-        for above, below in tables_side_by_side([heads[n] for n in told], cells, width)
+        for above, below in tables_side_by_side(heads, cells, width)
         for lines, style in ((above, "title"), (below, ""))
         for line in lines
     ]
-
-
-def _rows(comparison: Comparison, at: AtOneTarget) -> Iterator[list[str]]:
-    ratios = [ABSENT]
-    for ratio, unlike in zip(at.ratios, comparison.unlike, strict=True):
-        mark = _UNLIKE if unlike else ""
-        said = ABSENT if ratio.throughput is None else f"{ratio.throughput:.3f}{mark}"
-        ratios.append(f"{said} {bounds(ratio.interval, 2)}".rstrip())
-    for contender, value, said in zip(comparison.contenders, at.values, ratios, strict=True):
-        yield [
-            speed(at.target), contender.name, target_text(value), said,
-            *per_dollar(contender, value),
-        ]  # fmt: skip
 
 
 # --- below it ------------------------------------------------------------------------------------
@@ -233,8 +217,8 @@ def _rows(comparison: Comparison, at: AtOneTarget) -> Iterator[list[str]]:
 
 def _notes(comparison: Comparison, price_source: str | None) -> Iterator[Styled]:
     """Yield what to mind of the table, the gravest first; what several runs have in common once."""
-    if any(_UNLIKE in row[3] for at in comparison.targets for row in _rows(comparison, at)):
-        yield f"{_UNLIKE} not of the same work", "bad"
+    if any(UNLIKE in row[2] for at in comparison.targets for row in target_rows(comparison, at)):
+        yield f"{UNLIKE} not of the same work", "bad"
     yield from ((line, "") for line in price_lines(comparison, price_source))
     for each in comparison.without_level:
         yield from ((line, "bad") for line in _nothing_valid(each))

@@ -19,7 +19,7 @@ from agentx_replay.analysis.comparison import (
 )
 from agentx_replay.analysis.cost import dollars_per_million_tokens, tokens_per_dollar
 from agentx_replay.analysis.curve import TargetValue
-from agentx_replay.analysis.same_work import PlansAgainst, listed
+from agentx_replay.analysis.same_work import PLAN, Fact
 from agentx_replay.analysis.starts import COVERS, MOST_NEEDED, ONE_START, Interval
 from agentx_replay.analysis.workload import MixSummary
 from agentx_replay.report.cost_section import (
@@ -38,6 +38,7 @@ from agentx_replay.report.numerals import (
     between,
     bounds,
     rate,
+    reading,
     speed,
     target_note,
     target_text,
@@ -134,32 +135,63 @@ def compare_sections(comparison: Comparison, price_source: str | None) -> list[S
 
 # --- at one target -------------------------------------------------------------------------------
 
+UNLIKE = "*"
+"""Stands behind a ratio of runs that are not known to have done the same work."""
+
 
 def _target_section(comparison: Comparison, at: AtOneTarget) -> Section:
-    kinds = [curve.headline_is for curve in comparison.curves]
-    kind = kinds[0] if len(set(kinds)) == 1 else "overall"
-    unit = throughput_unit(comparison.curves[0].gpus, kind)
-    heads = ("run", f"{unit} [95 %]", "Mtok/$", "$/Mtok")
-    rows, notes = [], []
-    for contender, value in zip(comparison.contenders, at.values, strict=True):
-        rows.append([contender.name, target_text(value), *per_dollar(contender, value)])
-        said = [target_note(value), *warned_at(value, contender.run.points)]
-        said += two_configurations(contender, value)
-        notes.append(f"{contender.name}: {'; '.join(said)}")
-    if len(set(kinds)) > 1:
-        names = (f"{c.name} {kind}" for c, kind in zip(comparison.contenders, kinds, strict=True))
-        notes.append(f"throughputs of two definitions: {', '.join(names)}.")
-    if comparison.per_system:
-        notes.append(f"per system: no GPU count of {', '.join(comparison.per_system)} (--gpus).")
-    first = comparison.contenders[0].name
-    for ratio, other, unlike in zip(at.ratios, at.values[1:], comparison.unlike, strict=True):
-        notes += [f"{first} / {ratio.over}: not of the same work"] if unlike else []
-        notes += [*ratio_lines(first, ratio), *_other_levels(first, ratio, at.values[0], other)]
-        notes += _more_starts(first, ratio)
-    return Section(f"At {speed(value.target)} tok/s/user", heads=heads, rows=rows, notes=notes)
+    (first, own), *others = zip(comparison.contenders, at.values, strict=True)
+    heads, rows = told_columns(target_heads(comparison), target_rows(comparison, at))
+    notes = []
+    for each, value in ((first, own), *others):
+        told = [*warned_at(value, each.run.points), *two_configurations(each, value)]
+        notes.append(f"{each.name}: {'; '.join([target_note(value), *told])}")
+    for (_, value), ratio in zip(others, at.ratios, strict=True):
+        if ratio.throughput is not None:
+            said = [
+                no_winner(ratio),
+                *_spreads(ratio),
+                *_split(ratio),
+                *_other_levels(first, own, ratio, value),
+            ]
+            notes += [f"{first.name} / {ratio.over}: {each}" for each in said if each]
+    return Section(f"At {speed(at.target)} tok/s/user", heads=heads, rows=rows, notes=notes)
 
 
-def per_dollar(contender: Contender, value: TargetValue) -> list[str]:
+def target_heads(comparison: Comparison) -> list[str]:
+    kinds = {curve.headline_is for curve in comparison.curves}
+    unit = throughput_unit(comparison.curves[0].gpus, kinds.pop() if len(kinds) == 1 else "overall")
+    ratio = f"{comparison.contenders[0].name} / it"
+    return ["run", f"{unit} [95 %]", f"{ratio} [95 %]", f"{ratio} per $", "Mtok/$", "$/Mtok"]
+
+
+def target_rows(comparison: Comparison, at: AtOneTarget) -> list[list[str]]:
+    """Return the cells below ``target_heads``, a row a run."""
+    ratios = [[ABSENT, ABSENT]]
+    for ratio, unlike in zip(at.ratios, comparison.unlike, strict=True):
+        cost = None if ratio.cost is None else ratio.cost.ratio
+        pairs = ((ratio.throughput, ratio.interval), (cost, ratio.cost_interval))
+        ratios.append([_ratio(value, interval, unlike) for value, interval in pairs])
+    return [
+        [each.name, target_text(value), *of, *_per_dollar(each, value)]
+        for each, value, of in zip(comparison.contenders, at.values, ratios, strict=True)
+    ]
+
+
+def told_columns(
+    heads: Sequence[str], rows: Sequence[Sequence[str]]
+) -> tuple[list[str], list[list[str]]]:
+    """Return a table without the columns of which no cell has a value."""
+    told = [n for n in range(len(heads)) if any(row[n] != ABSENT for row in rows)]
+    return [heads[n] for n in told], [[row[n] for n in told] for row in rows]
+
+
+def _ratio(value: float | None, interval: Interval | None, unlike: Sequence[Fact]) -> str:
+    mark = UNLIKE if unlike else ""
+    return ABSENT if value is None else f"{value:.3f}{mark} {bounds(interval, 2)}".rstrip()
+
+
+def _per_dollar(contender: Contender, value: TargetValue) -> list[str]:
     """Return million tokens per dollar, and dollars per million tokens."""
     throughput = value.throughput
     if throughput is None or contender.price is None:
@@ -170,71 +202,47 @@ def per_dollar(contender: Contender, value: TargetValue) -> list[str]:
     ]
 
 
-def ratio_lines(first: str, ratio: Ratio) -> list[str]:
-    """Return what is said of the first run against another."""
-    if ratio.throughput is None:
-        return [f"{first} / {ratio.over}: {NOT_REACHED}, so no ratio"]
-    lines = [
-        f"{first} / {ratio.over}: {ratio.throughput:.3f} in throughput "
-        f"({ratio.throughput - 1:+.1%}){_uncertainty(ratio)}"
-    ]
+def no_winner(ratio: Ratio) -> str:
+    """Return why a ratio names no winner, and how many starts a side would; empty if it does."""
+    if ratio.told_apart:
+        return ""
+    why = f"{ratio.no_interval or NOT_TOLD_APART}, no winner named"
+    if not any(each is not None for each in ratio.spreads):
+        more = "; measure 3 starts a side, 5 for a purchase (--resume --starts 5)"
+        return why + (more if ratio.no_interval else "")  # none: a run against itself
+    many = f"about {ratio.starts_needed}" if ratio.starts_needed else f"no {MOST_NEEDED}"
+    return f"{why}; {many} starts a side would name one"
+
+
+def _spreads(ratio: Ratio) -> list[str]:
+    known = [f"{each:.1%}" for each in ratio.spreads if each is not None]
+    return [f"starts spread by {' and '.join(known)}"] if known else []
+
+
+def _split(ratio: Ratio) -> list[str]:
+    """Return of what an advantage per dollar consists, if it names a winner."""
     cost = ratio.cost
-    if cost is not None:
-        said = bounds(ratio.cost_interval, digits=3)
-        lines.append(
-            f"{first} / {ratio.over}: {cost.ratio:.3f} in tokens per dollar ({cost.ratio - 1:+.1%})"
-            f"{said and f' {said}'}{_undecided(ratio.cost_interval)}; "
-            f"cost per token {cost.cost_change:+.1%}"
-        )
     won = ratio.told_apart and ratio.cost_interval and ratio.cost_interval.excludes_one
-    if won and cost and cost.throughput_share is not None and cost.price_share is not None:
-        lines.append(
-            f"which is throughput {cost.throughput_ratio:.3f} × price {cost.price_ratio:.3f}: of "
-            f"the advantage per dollar, {cost.throughput_share:.0%} comes from throughput "
-            f"and {cost.price_share:.0%} from price (shares of its logarithm)"
-        )
-    return lines
-
-
-def _other_levels(first: str, ratio: Ratio, a: TargetValue, b: TargetValue) -> list[str]:
-    """Return that the two were read off other levels, where a ratio was."""
-    if a.between is None or b.between is None or a.between == b.between:
+    if not won or cost is None or cost.throughput_share is None or cost.price_share is None:
         return []
     return [
-        f"{first} / {ratio.over}: read off {between(a.between)} of {first} and "
-        f"{between(b.between)} of {ratio.over}, so the ratio depends on "
-        "the choice of levels, too"
+        f"throughput {cost.throughput_ratio:.3f} ({cost.throughput_ratio - 1:+.1%}) × price "
+        f"{cost.price_ratio:.3f} = {cost.ratio:.3f} per dollar ({cost.ratio - 1:+.1%}), cost per "
+        f"token {cost.cost_change:+.1%}: of the advantage, {cost.throughput_share:.0%} comes from "
+        f"throughput and {cost.price_share:.0%} from price (shares of its logarithm)"
     ]
 
 
-def _uncertainty(ratio: Ratio) -> str:
-    if ratio.no_interval is not None:
-        return f"; {ratio.no_interval}: no winner named"
-    return f" {bounds(ratio.interval, digits=3)}{_undecided(ratio.interval)}"
-
-
-def _undecided(found: Interval | None) -> str:
-    """Return that an interval does not tell the two apart, where there is one that does not."""
-    if found is None or found.excludes_one:
-        return ""
-    return f", {NOT_TOLD_APART}"
-
-
-def _more_starts(first: str, ratio: Ratio) -> list[str]:
-    """Return how many starts a side would name a winner, if none is named."""
-    if ratio.throughput is None or ratio.told_apart or ratio.interval == Interval(1.0, 1.0):
+def _other_levels(
+    first: Contender, own: TargetValue, ratio: Ratio, other: TargetValue
+) -> list[str]:
+    """Return that the two were read off other levels, where a ratio was."""
+    if own.between is None or other.between is None or own.between == other.between:
         return []
-    pair = f"{first} / {ratio.over}"
-    known = [f"{each:.1%}" for each in ratio.spreads if each is not None]
-    if not known:
-        return [
-            f"{pair}: how far starts lie apart is not known from {ONE_START} a side; measure 3 or "
-            "more, 5 for a purchase (--resume --starts 5)"
-        ]
-    seen = f"at this ratio and the spread seen ({' and '.join(known)} a start)"
-    if ratio.starts_needed is None:
-        return [f"{pair}: {seen} no {MOST_NEEDED} starts a side would name a winner"]
-    return [f"{pair}: {seen} about {ratio.starts_needed} starts a side would name a winner"]
+    return [
+        f"read off {between(own.between)} of {first.name} and {between(other.between)} of "
+        f"{ratio.over}, so the ratio depends on the choice of levels, too"
+    ]
 
 
 # --- the same work? ------------------------------------------------------------------------------
@@ -242,42 +250,35 @@ def _more_starts(first: str, ratio: Ratio) -> list[str]:
 
 def _work_section(comparison: Comparison) -> Section:
     words = {True: "same", False: "DIFFERENT", None: "not known"}
-    facts = [[fact.name, words[fact.same], " / ".join(fact.said)] for fact in comparison.same_work]
-    if comparison.did_same_work and any(comparison.at_levels_of_one):
-        facts[[fact.name for fact in comparison.same_work].index("plan")][1] = "in part"
-    if comparison.did_same_work:
-        notes = _same_work_notes(comparison)
-    else:
-        notes = ["NOT KNOWN TO BE THE SAME WORK: the ratios compare runs, not systems."]
-    notes += starts_left_out_lines(comparison)
-    names = [each.name for each in comparison.contenders]
-    notes += [
-        f"{names[0]} and {name} have the SAME RECORDS: this compares a run with itself."
-        for name, same in zip(names[1:], comparison.same_records, strict=True)
-        if same
-    ]
-    if comparison.paired:
-        notes.append("Intervals of ratios: of the ratios of equal starts (--paired).")
-    notes += _validity_notes(comparison)
-    return Section(
-        "Did they do the same work?",
-        heads=("what", "is it the same", "said"),
-        rows=facts,
-        notes=[*notes, uncertainty(comparison.curves)],
-    )
+    in_part = comparison.did_same_work and any(comparison.at_levels_of_one)
+    rows = [
+        [fact.name, "in part" if in_part and fact.name == PLAN else words[fact.same],
+         " / ".join(fact.said)]
+        for fact in comparison.same_work
+    ]  # fmt: skip
+    notes = [
+        *starts_left_out_lines(comparison),
+        *(["Intervals of ratios: of the ratios of equal starts (--paired)."]
+          if comparison.paired else []),
+        *_definition_notes(comparison),
+        *_validity_notes(comparison),
+        uncertainty(comparison.curves),
+    ]  # fmt: skip
+    heads = ("what", "is it the same", "said")
+    return Section("Did they do the same work?", heads=heads, rows=rows, notes=notes)
 
 
-def _same_work_notes(comparison: Comparison) -> list[str]:
-    """Return that the runs did the same work, and at which levels, where others count too."""
-    if not any(comparison.at_levels_of_one):
-        return ["The runs replayed the same work by the same rules."]
-    first, *others = (each.name for each in comparison.contenders)
-    each_pair = zip(others, comparison.plans, comparison.at_levels_of_one, strict=True)
-    return [
-        f"{first} and {other} replayed the same work by the same rules"
-        f"{_shared_alone(first, other, plans) if of_one else ''}."
-        for other, plans, of_one in each_pair
-    ]
+def _definition_notes(comparison: Comparison) -> list[str]:
+    """Return what sets the throughputs of the runs apart, or all of them from others."""
+    pairs = zip(comparison.contenders, comparison.curves, strict=True)
+    kinds = {each.name: curve.headline_is for each, curve in pairs}
+    notes = []
+    if len(set(kinds.values())) > 1:
+        told = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
+        notes.append(f"Throughputs of two definitions: {told}.")
+    if comparison.per_system:
+        notes.append(f"Per system: no GPU count of {', '.join(comparison.per_system)} (--gpus).")
+    return notes
 
 
 def starts_left_out_lines(comparison: Comparison) -> list[str]:
@@ -296,13 +297,6 @@ def starts_left_out_lines(comparison: Comparison) -> list[str]:
         for each, starts in pairs
         if not every <= {*starts}
     ]
-
-
-def _shared_alone(first: str, other: str, plans: PlansAgainst) -> str:
-    """Return at which levels, and which ones one of the two ran alone."""
-    levels = ((first, plans.first_alone), (other, plans.other_alone))
-    alone = " and ".join(f"{listed(own)} was run by {name} alone" for name, own in levels if own)
-    return f" at {listed(plans.same)} agents, and nowhere else: {alone}"
 
 
 def _validity_notes(comparison: Comparison) -> list[str]:
@@ -372,7 +366,7 @@ def _sensitivity_section(comparison: Comparison, sensitivity: Sensitivity) -> Se
     rows = []
     for row in sensitivity.rows:
         values = [
-            (UNTRUSTED if name in row.untrusted and value is not None else "") + _value(value, why)
+            reading(value, why, UNTRUSTED if name in row.untrusted else "")
             for name, value, why in zip(names, row.values, row.why, strict=True)
         ]
         ratios = [_value_ratio(row.values[0], other) for other in row.values[1:]]
@@ -410,14 +404,6 @@ def _lacking(names: Sequence[str], sensitivity: Sensitivity) -> list[str]:
         if why is not None and not why.startswith(NOT_REACHED)
     ]
     return list(dict.fromkeys(why))
-
-
-def _value(value: float | None, why: str | None) -> str:
-    """A value, else on which side of the target all levels are."""
-    if value is not None:
-        return rate(value)
-    side = (why or "").rpartition("every valid level is ")
-    return f"all {side[2]}" if side[1] else NOT_REACHED if side[2] else ABSENT
 
 
 def _ahead(row: SensitivityRow) -> str:

@@ -161,8 +161,8 @@ def _point(chart: Chart, point: CurvePoint, of: Series, unit: str) -> None:
     style = of.style if point in curve.frontier else "hollow"
     chart.dot(point.interactivity, point.throughput, style, hover)
     style = "under" if _target_beside(chart, point, curve) else ""
-    highest = of.name and point == max(curve.points, key=lambda each: each.throughput)
-    name = f"{of.name}: {point.concurrency}" if highest else str(point.concurrency)
+    in_the_middle = of.name and point == curve.points[len(curve.points) // 2]
+    name = f"{of.name}: {point.concurrency}" if in_the_middle else str(point.concurrency)
     chart.label(point.interactivity, point.throughput, name, style)
 
 

@@ -86,6 +86,14 @@ def throughput_unit(gpus: int | None, headline_is: "Headline" = "overall") -> st
     return f"{unit} (window)" if headline_is == "windowed" else unit
 
 
+def reading(value: float | None, why: str | None, mark: str) -> str:
+    """A throughput under some definition, else on which side of the target all levels are."""
+    if value is not None:
+        return mark + rate(value)
+    reached, _, side = (why or "").partition(": every valid level is ")
+    return ABSENT if not reached.startswith(NOT_REACHED) else f"all {side}" if side else NOT_REACHED
+
+
 def target_text(value: "TargetValue") -> str:
     """A throughput at a target with its interval."""
     if value.throughput is None:

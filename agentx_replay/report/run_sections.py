@@ -15,6 +15,7 @@ from agentx_replay.analysis.curve import (
     CurvePoint,
     TargetValue,
     curves_by_start,
+    value_and_why,
     value_at,
 )
 from agentx_replay.analysis.findings import FAR_APART, FEW_RESPONSES, Finding, Kind
@@ -44,6 +45,7 @@ from agentx_replay.report.numerals import (
     agents,
     bounds,
     rate,
+    reading,
     share,
     speed,
     target_line,
@@ -540,10 +542,8 @@ def sensitivity_section(run: Run, curve: Curve) -> Section:
             value_at(run.points, definition, target, run.levels_by_start) for target in targets
         ]
         mark = UNTRUSTED if definition.speed == "token" and untrusted else ""
-        rows.append([definition.name, *(_reading(each, mark) for each in found)])
-        why = next((each for each in found if isinstance(each, str)), None)
-        if why is not None:
-            lacking.append(f"{definition.name}: {why}.")
+        rows.append([definition.name, *(reading(*value_and_why(each), mark) for each in found)])
+        lacking += [f"{definition.name}: {each}." for each in found if isinstance(each, str)][:1]
     unit = throughput_unit(run.gpus, run.headline_is)
     text = (
         f"The same records, {unit}, with one definition changed in each row. all faster, all "
@@ -554,12 +554,3 @@ def sensitivity_section(run: Run, curve: Curve) -> Section:
     lacking += [f"{UNTRUSTED}: {line}." for line in finding_lines(slow, Kind.WARNING)]
     heads = ["definition", *(f"at {speed(target)}\ntok/s/user" for target in targets)]
     return Section(heading, lead=[text], heads=heads, rows=rows, notes=lacking)
-
-
-def _reading(found: TargetValue | str, mark: str) -> str:
-    if isinstance(found, str):
-        return ABSENT
-    if found.throughput is not None:
-        return mark + rate(found.throughput)
-    side = found.every_level_is
-    return ABSENT if side is None else f"all {side}"

@@ -208,9 +208,15 @@ def test_many_runs_at_three_targets_have_at_most_20_lines(tmp_path: Path, runs: 
 
 
 def test_without_an_interval_no_winner_is_named(tmp_path: Path) -> None:
-    said = compared(tmp_path, [FAST, SLOW], [FAST, SLOW], (None, None))
-    assert "a gives 1.00x the tokens per GPU of b (1 start a side): 1 start, no winner" in said
+    # (6,000 + 9,134) / 2 against (6,000 + 9,000) / 2.
+    said = compared(tmp_path, [FAST, SLOW], [FAST, replace(SLOW, throughput=9000.0)], (None, None))
+    assert "a gives 1.01x the tokens per GPU of b (1 start a side): 1 start, no winner" in said
     assert "Mtok" not in said
+
+
+def test_a_run_compared_with_itself_says_so_first(tmp_path: Path) -> None:
+    first, *_ = first_screen([make_run(tmp_path / n, twice(FAST, SLOW)) for n in "ab"], (50.0,))
+    assert first.startswith("a and b have the same records: ")
 
 
 def test_a_target_that_one_run_alone_reaches_has_no_ratio(tmp_path: Path) -> None:

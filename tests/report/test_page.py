@@ -330,7 +330,10 @@ def test_a_wide_table_has_a_shadow_where_it_goes_on(
 ) -> None:
     async def main() -> None:
         await tab.open(page, 390, dark=dark)
-        await tab.evaluate("table = document.querySelector('.scroll')")
+        await tab.evaluate(
+            "table = [...document.querySelectorAll('.scroll')]"
+            ".find(each => each.scrollWidth > each.clientWidth)"
+        )
         await tab.evaluate("table.firstChild.style.visibility = 'hidden'")
         box = await tab.evaluate("table.getBoundingClientRect().toJSON()")
         height = await tab.evaluate("scrollY") + box["y"]
