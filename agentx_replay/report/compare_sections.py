@@ -28,7 +28,6 @@ from agentx_replay.report.cost_section import (
     economies_json,
     found_differences,
     questions_section,
-    two_configurations,
 )
 from agentx_replay.report.numerals import (
     ABSENT,
@@ -51,7 +50,7 @@ from agentx_replay.report.run_sections import (
     uncertainty,
     warned_at,
 )
-from agentx_replay.report.system_section import questions_json
+from agentx_replay.report.system_section import questions_json, several_configurations
 from agentx_replay.report.tables import Section
 
 
@@ -144,7 +143,7 @@ def _target_section(comparison: Comparison, at: AtOneTarget) -> Section:
     heads, rows = told_columns(target_heads(comparison), target_rows(comparison, at))
     notes = []
     for each, value in ((first, own), *others):
-        told = [*warned_at(value, each.run.points), *two_configurations(each, value)]
+        told = [*warned_at(value, each.run.points), *several_configurations(each.run, value)]
         notes.append(f"{each.name}: {'; '.join([target_note(value), *told])}")
     for (_, value), ratio in zip(others, at.ratios, strict=True):
         if ratio.throughput is not None:

@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from agentx_replay.analysis.comparison import AtOneTarget, Comparison, Contender
-from agentx_replay.analysis.curve import TargetValue
 from agentx_replay.analysis.economy import Economy, economies
 from agentx_replay.analysis.system import Difference, differences
 from agentx_replay.report.disclosure import differing_facts
 from agentx_replay.report.numerals import ABSENT, agents, rate, speed
-from agentx_replay.report.system_section import fact, in_short, questions_line
+from agentx_replay.report.system_section import fact, questions_line
 from agentx_replay.report.tables import Section
 from agentx_replay.wording import counted
 
@@ -66,19 +65,6 @@ def _key(of: Difference) -> str:
 
 def _values(of: Difference) -> str:
     return " / ".join(fact(of.key, value) for value in of.values)
-
-
-def two_configurations(contender: Contender, value: TargetValue) -> list[str]:
-    """Return that a value was read off levels of a system that was configured in two ways, naming
-    both in full.
-    """
-    levels = list(value.between or ())
-    own = [contender.run.system.at(level) for level in levels]
-    keys = [each.key for each in differences(own, ())]
-    if not keys:
-        return []
-    ends = (f"{agents([of])} ({in_short(at, keys)})" for of, at in zip(levels, own, strict=True))
-    return [f"read off several configurations: {', '.join(ends)}"]
 
 
 # --- what it costs -------------------------------------------------------------------------------

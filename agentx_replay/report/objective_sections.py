@@ -91,9 +91,11 @@ def _per(judged: Judged, number: float) -> list[str]:
         return []
     per = [f"{number / judged.gpus:.2f} per GPU"]
     if judged.power is not None:
-        per.append(f"{number / judged.gpus / judged.power * 1e3:.2f} per kW")
+        said = f"of {rate(judged.power)} W/GPU"
+        per.append(f"{number / judged.gpus / judged.power * 1e3:.2f} per kW {said}")
     if judged.price is not None:
-        per.append(f"{number / judged.gpus / judged.price:.2f} per $/h")
+        said = f"at {rate(judged.price)} $/GPU-hour"
+        per.append(f"{number / judged.gpus / judged.price:.2f} per $/h {said}")
     return per
 
 

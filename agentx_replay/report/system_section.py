@@ -3,18 +3,19 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from agentx_replay.analysis.curve import Curve
+from agentx_replay.analysis.curve import Curve, TargetValue
 from agentx_replay.analysis.run import Run
 from agentx_replay.analysis.system import (
     CACHED_TOKENS,
     RESPONSES,
     Question,
     answered,
+    differences,
     directional_only,
     five_questions,
 )
 from agentx_replay.report.disclosure import part_of, plainly, started
-from agentx_replay.report.numerals import capital, share
+from agentx_replay.report.numerals import agents, capital, share, speed
 from agentx_replay.report.run_sections import uncertainty
 from agentx_replay.report.tables import Section
 from agentx_replay.results.system_facts import System
@@ -51,12 +52,30 @@ def system_sections(run: Run, curve: Curve) -> list[Section]:
         (f"at {', '.join(map(str, levels))} agents", in_short(System(own)))
         for levels, own in system.levels
     ]
+    notes = [
+        f"at {speed(value.target)} tok/s/user: {line}"
+        for value in curve.values
+        for line in several_configurations(run, value)
+    ]
     costs = [(key, fact(key, system.get(key))) for key in assumed]
     return [
-        Section("The system", facts=rows),
+        Section("The system", facts=rows, notes=notes),
         Section("Assumptions of costs", facts=costs),
         _questions_section(run, curve),
     ]
+
+
+def several_configurations(run: Run, value: TargetValue) -> list[str]:
+    """Return that a value was read off levels of a system that was configured in several ways,
+    naming each in full.
+    """
+    levels = list(value.between or ())
+    own = [run.system.at(level) for level in levels]
+    keys = [each.key for each in differences(own, ())]
+    if not keys:
+        return []
+    ends = (f"{agents([of])} ({in_short(at, keys)})" for of, at in zip(levels, own, strict=True))
+    return [f"read off several configurations: {', '.join(ends)}"]
 
 
 def in_short(system: System, keys: Sequence[str] = ()) -> str:

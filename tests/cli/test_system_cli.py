@@ -133,8 +133,9 @@ def test_a_whole_report_shows_the_facts_and_what_is_not_given(
         "price": {"usd_per_gpu_hour": 1.5, "kind": "cost: owned", "date": "2026-10-09"},
         "level": [{"concurrency": [48, 70], "draft_tokens": 0}],
     }  # fmt: skip
-    run = make_run(tmp_path / "r", [Level(4, 50.0, 100.0)], system=system)
-    blocks = finished("report", run, "--full").stdout.split("\n\n")
+    levels = [Level(4, 60.0, 100.0), Level(48, 40.0, 200.0)]
+    run = make_run(tmp_path / "r", levels, system=system)
+    blocks = finished("report", run, "--full", "--at", "50").stdout.split("\n\n")
     shown = [
         each for each in blocks if each.startswith(("The system", "Assumptions", "Five questions"))
     ]
