@@ -47,22 +47,39 @@ _CORPUS = click.argument(
 
 @traces.command(cls=GroupedCommand, params=options_of("stats"))
 @_CORPUS
-def stats(corpus: Path, skip_bad: bool, as_json: bool) -> None:
-    """Print what CORPUS holds (default: the bundled sessions).
+@click.option(
+    "--html",
+    type=NamedPath(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Also write a page, with figures.",
+)
+def stats(corpus: Path, skip_bad: bool, as_json: bool, html: Path | None) -> None:
+    """Print what CORPUS holds (default: the bundled sessions), beside other corpora.
 
     \b
     agentx-replay traces stats
     """
+    from agentx_replay.report.page import corpus_page, write_page
     from agentx_replay.report.tables import sections_text
     from agentx_replay.report.traces_table import as_dict, statistics_sections
+    from agentx_replay.traces.landmarks import PUBLIC, landmarks
     from agentx_replay.traces.statistics import corpus_statistics
 
     found = read_corpus(corpus, skip_bad=skip_bad)
     statistics = corpus_statistics(found, _agents_apart)
+    corpora = [landmarks(found, statistics, "this"), PUBLIC]
+    bundled = read_corpus(shipped_directory("traces"))
+    if bundled.fingerprint != found.fingerprint:
+        corpora.insert(1, landmarks(bundled, corpus_statistics(bundled), "bundled"))
+    sections = statistics_sections(statistics, corpora)
+    if html is not None:
+        write_page(html, corpus_page(f"corpus {statistics.name}", sections))
     if as_json:
-        say_document(as_dict(statistics))
+        say_document(as_dict(statistics, corpora))
         return
-    say(sections_text(statistics_sections(statistics), width()))
+    say(sections_text(sections, width()))
+    if html is not None:
+        say(f"\n{html}")
 
 
 def _agents_apart(session: Session) -> list[tuple[RecordedRequest, ...]]:

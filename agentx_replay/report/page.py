@@ -107,6 +107,20 @@ def write_page(path: Path, text: str) -> Path:
     return path
 
 
+def corpus_page(name: str, sections: Sequence[Section]) -> str:
+    """Return the page of a corpus."""
+    return _rendered(
+        capital,
+        title=name,
+        facts_of_run=[],
+        badges=[],
+        reading="What the corpus holds, and where it lies beside other corpora.",
+        cards=[],
+        before_levels=sections,
+        after_levels=[],
+    )
+
+
 def compare_page(comparison: Comparison, price_source: str | None) -> str:
     """Return the page of a comparison."""
     names = [each.name for each in comparison.contenders]

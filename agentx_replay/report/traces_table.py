@@ -3,9 +3,12 @@
 The numbers and their definitions are in ``traces/statistics.py``; nothing is computed here.
 """
 
+from collections.abc import Sequence
 from dataclasses import asdict
 
+from agentx_replay.report.landmarks_section import landmarks_sections
 from agentx_replay.report.tables import Section
+from agentx_replay.traces.landmarks import Landmarks
 from agentx_replay.traces.statistics import CorpusStatistics
 from agentx_replay.wording import counted
 
@@ -29,7 +32,7 @@ _COUNTS = {
 }  # fmt: skip
 
 
-def as_dict(statistics: CorpusStatistics) -> dict[str, object]:
+def as_dict(statistics: CorpusStatistics, corpora: Sequence[Landmarks] = ()) -> dict[str, object]:
     """Return all of the statistics, sums and ratios included, as values that JSON can hold."""
     of = asdict(statistics)
     notes, total = of.pop("notes"), of.pop("total")
@@ -41,11 +44,16 @@ def as_dict(statistics: CorpusStatistics) -> dict[str, object]:
         "reuse": statistics.total.reuse,
         "sessions": [{**asdict(s), "reuse": s.reuse} for s in statistics.sessions],
         "unknown_keys": dict(statistics.notes.unknown_keys),
+        "corpora": [asdict(each) for each in corpora],
     }
 
 
-def statistics_sections(statistics: CorpusStatistics) -> list[Section]:
-    """Return totals, distributions, sessions, and what was odd or left out."""
+def statistics_sections(
+    statistics: CorpusStatistics, corpora: Sequence[Landmarks] = ()
+) -> list[Section]:
+    """Return totals, distributions, where it lies among ``corpora``, sessions, and what was odd or
+    left out.
+    """
     total = statistics.total
     facts = [
         ("sessions", f"{len(statistics.sessions):,}"),
@@ -67,6 +75,7 @@ def statistics_sections(statistics: CorpusStatistics) -> list[Section]:
                 for label, of in distributions.items()
             ],
         ),
+        *(landmarks_sections(corpora) if corpora else ()),
         Section(
             "Sessions",
             heads=("session", *_COUNTS.values(), "reuse"),
