@@ -8,9 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from command_line import ROOT, SHORT, Command, finished, started, started_in_a_terminal
 
+from agentx_replay.cli import commands
 from agentx_replay.results.run_directory import read_points
 
 IN_THE_WINDOW = "c=4 window"
@@ -129,6 +131,15 @@ def test_a_signal_while_a_dataclass_is_imported_is_an_exit_code_too(tmp_path: Pa
     )
     run = [sys.executable, "-m", "program"]
     assert subprocess.run(run, cwd=tmp_path, check=False, timeout=60).returncode == INTERRUPTED
+
+
+def test_a_file_that_ends_too_soon_is_no_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(**_: object) -> None:
+        raise click.Abort from EOFError("marshal data too short")
+
+    monkeypatch.setattr(commands, "cli", broken)
+    with pytest.raises(EOFError, match="marshal"):
+        commands.run_command_line()
 
 
 def test_a_simulated_plan_that_is_interrupted_prints_none(
