@@ -18,7 +18,7 @@ from virtual_replay import Log
 
 from agentx_replay.analysis.curve import CurvePoint, target_value
 from agentx_replay.analysis.metrics import summarise
-from agentx_replay.analysis.responses import Window
+from agentx_replay.analysis.responses import Records, Window
 from agentx_replay.analysis.starts import (
     Interval,
     interval_of,
@@ -78,6 +78,14 @@ class Setup:
 
     def measured(self, engine: EngineModel, lanes: int, seed: int) -> tuple[float, float]:
         """Return speed and headline throughput of one level of the start that has this seed."""
+        records, window = self.replayed(engine, lanes, seed)
+        summary = summarise(records.responses, window, token_figures(records, window))
+        assert summary.interactivity is not None
+        assert summary.rates.headline is not None
+        return summary.interactivity, summary.rates.headline.total_tokens_per_s
+
+    def replayed(self, engine: EngineModel, lanes: int, seed: int) -> tuple[Records, Window]:
+        """Return the records of one level of the start that has this seed."""
         start = A_SHUFFLED_START
         scenario = replace(self._scenario, seed=seed - start + 1)
         plan = Plan(scenario, self._corpus.fingerprint, self._library, lanes, start)
@@ -92,11 +100,7 @@ class Setup:
             return Window(result.window.open_ns, result.window.close_ns, scenario.window_s)
 
         window = run_virtual(main())
-        records = recorded(log.requests)
-        summary = summarise(records.responses, window, token_figures(records, window))
-        assert summary.interactivity is not None
-        assert summary.rates.headline is not None
-        return summary.interactivity, summary.rates.headline.total_tokens_per_s
+        return recorded(log.requests), window
 
 
 Kind = Literal["one system", "ratio", "paired ratio"]

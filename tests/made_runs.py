@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from record_cases import SECOND, dispatch, prompt, response, write_rows
+from record_cases import SECOND, dispatch, prompt, response, server_rows, write_rows
 
 from agentx_replay.analysis.facts import Conduct, Rules
 from agentx_replay.analysis.point import PointFacts, measure_point, point_document
@@ -22,7 +22,7 @@ from agentx_replay.replay.ports import Dispatch, PlayRecord, Response, Status
 from agentx_replay.results.layout import Measurement, point_directory
 from agentx_replay.results.recorder import Recorder
 from agentx_replay.results.run_directory import PointStatus, RunDirectory
-from agentx_replay.results.schema import INSTRUMENT, LEVEL_TABLES, REQUESTS
+from agentx_replay.results.schema import INSTRUMENT, LEVEL_TABLES, REQUESTS, SERVER
 
 WINDOW = Window(0, 100 * SECOND, 100.0)
 RULES = Rules(scenario="agentx", comparable=True, window_s=100.0)
@@ -37,7 +37,7 @@ class Level:
 
     ``session`` names the first session of a lane, ``status`` how every response ends. ``failure``
     says why the window never opened; then nothing was sent. Lanes of even number send the share
-    ``uneven`` more tokens, the others as much less.
+    ``uneven`` more tokens, the others as much less. ``hit`` is the cached share.
     """
 
     concurrency: int
@@ -49,6 +49,7 @@ class Level:
     failure: str | None = None
     uneven: float = 0.0
     start: int = 1
+    hit: float = 0.25
 
 
 def make_run(
@@ -83,6 +84,15 @@ def write_instrument(point: Path, rows: Sequence[tuple[int, ...]]) -> None:
     """
     ((level, *_), *_) = rows
     write_rows(point, INSTRUMENT, [row[1:] for row in rows], Measurement(level))
+
+
+def write_rows_of_server(
+    run: Path, concurrency: int, scrapes: Sequence[tuple[int, Sequence[str]]]
+) -> None:
+    """Write what a level's metrics page told, instants with lines, into a run."""
+    pages = [("http://127.0.0.1/metrics", at_ns, lines) for at_ns, lines in scrapes]
+    point = point_directory(run, concurrency)
+    write_rows(point, SERVER, server_rows(pages), Measurement(concurrency))
 
 
 def _write_level(run: RunDirectory, level: Level, gpus: int | None) -> None:
@@ -136,14 +146,14 @@ def exchange(level: Level, lane: int) -> tuple[Dispatch, Response]:
         concurrency=level.concurrency,
         recorded_input_tokens=tokens,
         max_tokens=OUTPUT_TOKENS,
-        prompt=prompt(tokens, tokens // 2),
+        prompt=prompt(tokens, max(tokens // 2, int(tokens * level.hit))),
     )
     came = response(
         status=level.status,
         arrival_ns=[first_ns, (first_ns + last_ns) // 2, last_ns],
         end_ns=100 * SECOND,
         prompt_tokens=tokens,
-        cached_tokens=tokens // 4,
+        cached_tokens=int(tokens * level.hit),
         arrival_tokens=[1, OUTPUT_TOKENS // 2, OUTPUT_TOKENS // 2],
         completion_tokens=OUTPUT_TOKENS,
     )

@@ -54,7 +54,7 @@ class AtCapacity:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A run by one objective. ``price`` is in dollars per GPU-hour and ``power`` in watts per GPU,
+    """A run by one objective. ``price`` is in dollars per GPU-hour, ``power`` in watts per GPU,
     None if not given; ``utilisation`` is the share of GPU-hours in which the system works.
     """
 

@@ -7,11 +7,14 @@ from pathlib import Path
 import click
 
 from agentx_replay import library
+from agentx_replay.analysis.comparison import Comparison
+from agentx_replay.analysis.objective import objectives_of
 from agentx_replay.analysis.run import read_run
+from agentx_replay.analysis.side_by_side import lowest_ratio, side_by_side
 from agentx_replay.cli.options import GroupedCommand, options_of
 from agentx_replay.cli.output import say, say_document, say_styled, width
 from agentx_replay.cli.system import named_systems
-from agentx_replay.cli.values import NamedPath, NumbersByName
+from agentx_replay.cli.values import NamedPath, NumbersByName, Real
 from agentx_replay.errors import UsageError
 from agentx_replay.report.compare_brief import compare_brief, whole_comparison
 from agentx_replay.report.compare_sections import (
@@ -19,6 +22,7 @@ from agentx_replay.report.compare_sections import (
     compare_rows,
 )
 from agentx_replay.report.page import compare_page, write_page
+from agentx_replay.report.side_sections import side_brief, side_json, side_sections
 from agentx_replay.report.tables import csv_text, sections_markdown, sections_text
 
 
@@ -60,6 +64,12 @@ from agentx_replay.report.tables import csv_text, sections_markdown, sections_te
     metavar="FILE",
     help="Also write a page: the curves in one picture, and everything.",
 )
+@click.option(
+    "--fail-below",
+    type=Real(0.0, min_open=True),
+    metavar="RATIO",
+    help="Exit with 1 if a ratio of throughput is lower, as 0.95 in CI.",
+)
 @click.option("--full", is_flag=True, help="Print everything known of the comparison.")
 @click.option("--markdown", is_flag=True, help="Print everything as Markdown.")
 def compare(
@@ -76,6 +86,8 @@ def compare(
     as_json: bool,
     as_csv: bool,
     html: Path | None,
+    slo: tuple[str, ...],
+    fail_below: float | None,
     full: bool,
     markdown: bool,
 ) -> None:
@@ -99,6 +111,7 @@ def compare(
         ("price", price), ("power", power), ("gpus", gpus), ("utilisation", utilisation)
     ):  # fmt: skip
         _check_names(option, named or {}, paths)
+    objectives = objectives_of(slo)
     _check_utilisation(utilisation or {})
     systems = named_systems(system, fact, tuple(paths))
     runs = {
@@ -108,21 +121,37 @@ def compare(
     comparison = library.compare(
         runs, at or (), price=price, power=power, utilisation=utilisation, paired=paired
     )
+    sides = side_by_side(comparison, objectives)
+    more = side_sections(comparison, sides)
     if html is not None:
-        write_page(html, compare_page(comparison, price_source))
+        write_page(html, compare_page(comparison, price_source, more))
     if as_json:
-        say_document(compare_json(comparison, price_source))
+        say_document(compare_json(comparison, price_source) | side_json(sides))
     elif markdown:
-        say(sections_markdown(whole_comparison(comparison, price_source)))
+        say(sections_markdown(whole_comparison(comparison, price_source, more)))
     elif as_csv:
         say(csv_text(compare_rows(comparison)))
     elif full:
-        say(sections_text(whole_comparison(comparison, price_source), width()))
+        say(sections_text(whole_comparison(comparison, price_source, more), width()))
     else:
         say_styled(compare_brief(comparison, width(), price_source))
+        say_styled(side_brief(comparison, sides, width()))
         say("everything: the same with --full")
     formed = any(ratio.throughput is not None for at in comparison.targets for ratio in at.ratios)
-    sys.exit(0 if formed and comparison.did_same_work else 1)
+    too_low = _too_low(comparison, fail_below)
+    if too_low:
+        click.echo(too_low, err=True)
+    sys.exit(0 if formed and comparison.did_same_work and not too_low else 1)
+
+
+def _too_low(comparison: Comparison, least: float | None) -> str:
+    """Return that a ratio is below ``--fail-below``; empty if none is."""
+    lowest = lowest_ratio(comparison)
+    if least is None or lowest is None or lowest[0] >= least:
+        return ""
+    return (
+        f"a ratio of {lowest[0]:.3f} at {lowest[1]:g} tok/s/user is below {least:g} (--fail-below)"
+    )
 
 
 def _named(directories: tuple[Path, ...]) -> dict[str, Path]:

@@ -145,7 +145,7 @@ _TABLE = {
              help="Play it in virtual time on the simulator, too."),
     ),
     "The objective": (
-        _row(f"{_RUN} report", "--slo", **_MANY, type=Text(), metavar="OBJECTIVE",
+        _row(f"{_RUN} report compare", "--slo", **_MANY, type=Text(), metavar="OBJECTIVE",
              help="Bounds a level has to keep, as 'itl:p90<=33ms,ttft:p95<=5s'; repeatable as "
              "'NAME=…'. Metrics: itl, full-itl, ttft, e2e, speed, play, failed, cut, hit."),
         _row("capacity", "--from", "first", type=Whole(1, MOST_LANES), metavar="N",

@@ -74,10 +74,12 @@ def _fitting(notes: Sequence[Sequence[Styled]], most: int) -> Iterator[Styled]:
         yield from note
 
 
-def whole_comparison(comparison: Comparison, price_source: str | None) -> list[Section]:
-    """Return everything known of a comparison, what one says of it first."""
+def whole_comparison(
+    comparison: Comparison, price_source: str | None, more: Sequence[Section] = ()
+) -> list[Section]:
+    """Return everything known of a comparison, what one says of it first, ``more`` at the end."""
     said = [text for text, _ in verdicts(comparison)]
-    return [Section("In short", lead=said), *compare_sections(comparison, price_source)]
+    return [Section("In short", lead=said), *compare_sections(comparison, price_source), *more]
 
 
 # --- the sentences -------------------------------------------------------------------------------

@@ -121,8 +121,10 @@ def corpus_page(name: str, sections: Sequence[Section]) -> str:
     )
 
 
-def compare_page(comparison: Comparison, price_source: str | None) -> str:
-    """Return the page of a comparison."""
+def compare_page(
+    comparison: Comparison, price_source: str | None, more: Sequence[Section] = ()
+) -> str:
+    """Return the page of a comparison, with ``more`` sections after its own."""
     names = [each.name for each in comparison.contenders]
     drawn = [
         (each.name, curve, each.run.points)
@@ -141,7 +143,7 @@ def compare_page(comparison: Comparison, price_source: str | None) -> str:
         reading=_READING,
         cards=[card for at in comparison.targets for card in _ratio_cards(comparison, at)],
         before_levels=[Section("Curves", figures=curves_figure(drawn))],
-        after_levels=compare_sections(comparison, price_source),
+        after_levels=[*compare_sections(comparison, price_source), *more],
     )  # fmt: skip
 
 
