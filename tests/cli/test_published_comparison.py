@@ -1,6 +1,6 @@
 """The published comparison of 16 October 2026, as two made runs and two files of facts.
 
-At 50 tok/s/user, halfway between 12 and 16 agents: 7,567 tok/s/GPU at $1.50 against 6,083 at $2.26.
+At 50 tok/s/user, halfway between 3 and 4 agents: 7,567 tok/s/GPU at $1.50 against 6,083 at $2.26.
 Its ratios at 30 and 150, halfway between levels too, were 1.15 and 0.85: 11,500 against 10,000, and
 1,700 against 2,000.
 """
@@ -42,7 +42,7 @@ date = 2026-10-09
 watts_per_gpu = 2650
 kind = "modelled, all-in"
 [[level]]
-concurrency = 16
+concurrency = 4
 dcp_size = 1
 draft_tokens = 0
 """
@@ -73,10 +73,10 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> tuple[object, ...]:
     """The arguments that name both runs and both files."""
     where = tmp_path_factory.mktemp("published")
     levels = {
-        "mi355x": ((2, 160, 1600), (4, 140, 1800), (12, 60, 6000), (16, 40, 9134), (24, 32, 11000),
-                   (32, 28, 12000)),
-        "b300": ((2, 160, 1900), (4, 140, 2100), (12, 60, 5000), (16, 40, 7166), (24, 32, 9600),
-                 (32, 28, 10400)),
+        "mi355x": ((1, 160, 1600), (2, 140, 1800), (3, 60, 6000), (4, 40, 9134), (5, 32, 11000),
+                   (6, 28, 12000)),
+        "b300": ((1, 160, 1900), (2, 140, 2100), (3, 60, 5000), (4, 40, 7166), (5, 32, 9600),
+                 (6, 28, 10400)),
     }  # fmt: skip
     arguments: list[object] = []
     for (name, of), facts in zip(levels.items(), (MI355X, B300), strict=True):
@@ -112,7 +112,7 @@ def test_what_is_said_names_every_figure(sides: tuple[object, ...], goldens: Gol
         "mi355x: at 2.81 $/GPU-hour its tokens would cost as much as those of b300",
         "b300: at 1.21 $/GPU-hour its tokens would cost as much as those of mi355x",
         "mi355x: 5 of 5 answered", "b300: 3 of 5 answered", "offload_gb_per_gpu: 224.875 / 281",
-        "12 agents (dcp_size 8, draft_tokens 3), 16 agents (dcp_size 1, draft_tokens 0)",
+        "3 agents (dcp_size 8, draft_tokens 3), 4 agents (dcp_size 1, draft_tokens 0)",
     ):  # fmt: skip
         assert figure in words, figure
     goldens.check_text("words/compare-published", said)
