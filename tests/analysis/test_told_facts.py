@@ -1,15 +1,22 @@
 """What servers and exporters tell of a system, page by page, and what contradicts its facts."""
 
+from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
+from made_runs import Level, make_run
+from record_cases import SECOND, write_rows
 
+from agentx_replay.analysis.run import read_run
 from agentx_replay.analysis.told_facts import (
     contradictions,
     facts_of_exporter,
     facts_of_info,
     facts_of_metrics,
 )
+from agentx_replay.results.layout import Measurement, point_directory, point_file
+from agentx_replay.results.schema import SERVER
 from agentx_replay.results.system_facts import System
 
 VLLM = {
@@ -116,3 +123,19 @@ def test_what_the_server_tells_otherwise_is_found(
     said: dict[str, Any], told: dict[str, Any], found: list[Any]
 ) -> None:
     assert list(contradictions(System(said), told)) == found
+
+
+def test_a_level_is_held_against_what_was_told_of_it(tmp_path: Path) -> None:
+    """Of the KV cache the scraped metrics tell, of the rest the record of the level."""
+    said = {"tp": 8, "kv_cache_pool_tokens": 100, "level": [{"concurrency": 6, "tp": 4}]}
+    run = make_run(tmp_path / "r", [Level(4, 50.0, 100.0), Level(6, 40.0, 110.0)], system=said)
+    for level in (4, 6):
+        of = point_directory(run, level)
+        told = orjson.loads(point_file(of).read_bytes()) | {"told": {"tp": 4}}
+        point_file(of).write_bytes(orjson.dumps(told))
+        pool = (SECOND, "url", "pool_tokens", "sglang:max_total_num_tokens", "", 200.0)
+        write_rows(of, SERVER, [pool], Measurement(level))
+    points = read_run(run).points
+    pool_of = ("kv_cache_pool_tokens", 100, 200.0)
+    assert [each.contradicted for each in points] == [(("tp", 8, 4), pool_of), (pool_of,)]
+    assert all(each.has("facts-contradicted") for each in points)
