@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from agentx_replay.analysis.instrument import Samples, busiest_cpu_share
 from agentx_replay.analysis.latency import response_itl, ttft_ns
 from agentx_replay.analysis.responses import Responses
 
@@ -53,11 +54,14 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class MachineLatency:
-    """What one machine saw; None where it has nothing to show."""
+    """What one machine saw, and the most that a worker of it used of a core; None where it has
+    nothing to show.
+    """
 
     lanes: int
     response_itl: Interval | None
     ttft: Interval | None
+    busiest_cpu_share: float | None = None
 
 
 def machine_of(lanes: NDArray[np.int64], machines: Sequence[MachineFacts]) -> NDArray[np.int64]:
@@ -69,7 +73,7 @@ def machine_of(lanes: NDArray[np.int64], machines: Sequence[MachineFacts]) -> ND
 
 
 def machine_latencies(
-    ok: Responses, machines: Sequence[MachineFacts]
+    ok: Responses, samples: Samples | None, machines: Sequence[MachineFacts]
 ) -> tuple[MachineLatency, ...]:
     """Return what each machine saw of the window's measured responses ``ok``."""
     if not machines:
@@ -81,9 +85,16 @@ def machine_latencies(
             lanes=len(np.unique(ok.lane[of == index])),
             response_itl=interval(itl_ns[of == index], ok.lane[of == index]),
             ttft=interval(first_ns[of == index], ok.lane[of == index]),
+            busiest_cpu_share=_busiest(samples, index, len(machines)),
         )
         for index in range(len(machines))
     )
+
+
+def _busiest(samples: Samples | None, index: int, machines: int) -> float | None:
+    if samples is None:
+        return None
+    return busiest_cpu_share(samples.where(samples.worker % machines == index))
 
 
 def interval(values_ns: NDArray[np.float64], lanes: NDArray[np.int64]) -> Interval | None:

@@ -264,7 +264,7 @@ def measure_point(
         sessions_played=len(np.unique(responses.session[sent])),
         requests=sent_requests(responses, window),
         jobs=None if plays is None else jobs_of(_times(plays), responses, window),
-        machine_latencies=machine_latencies(ok, facts.machines),
+        machine_latencies=machine_latencies(ok, samples, facts.machines),
     )
 
 

@@ -49,6 +49,7 @@ class Fleet:
         self._machines = machines
         self.met = met
         self._corpora: list[str] = []
+        self._lost: set[int] = set()
 
     def workers(self, concurrency: int, asked: int | None, timestamps: Timestamps) -> int:
         """Return how many workers play a level, as many on each machine but for the last lanes."""
@@ -99,6 +100,7 @@ class Fleet:
             show=show,
         )
         played = await level.play(steered)
+        self._lost |= {index for index, (_, after) in enumerate(played.clocks) if after is None}
         facts = tuple(_facts(self.met, played, part.workers))
         return joint_result(played.results, played.stopped), facts
 
@@ -116,8 +118,9 @@ class Fleet:
         return list(await asyncio.gather(*map(ship, self.met)))
 
     async def close(self) -> None:
-        """Have the agents delete what they wrote down."""
-        closing = (word_from(machine.agent.call("close")) for machine in self.met)
+        """Have the agents delete what they wrote down, but for what was not handed over."""
+        left = [machine for index, machine in enumerate(self.met) if index not in self._lost]
+        closing = (word_from(machine.agent.call("close")) for machine in left)
         await asyncio.gather(*closing, return_exceptions=True)
 
 

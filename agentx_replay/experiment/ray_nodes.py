@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "error")
 
 import ray
 from ray.exceptions import RayError, RayTaskError

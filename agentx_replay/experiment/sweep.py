@@ -171,6 +171,9 @@ class Sweep:
             yield point
             if self.interrupted:
                 return
+            if point.facts.conduct.failure_code == "machine-lost":
+                screen.say("no other level is measured without that machine; go on with --resume")
+                return
             if not self._settings.anyway and (wrong := self._all_wrong(level)):
                 screen.say(f"{wrong}; no other level is measured (--anyway measures all)")
                 return

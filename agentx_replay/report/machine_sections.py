@@ -7,7 +7,7 @@ from typing import Any
 
 from agentx_replay.analysis.machines import Interval, MachineFacts
 from agentx_replay.analysis.point import Point
-from agentx_replay.report.numerals import ABSENT
+from agentx_replay.report.numerals import ABSENT, percent
 from agentx_replay.report.tables import Section
 from agentx_replay.wording import counted
 
@@ -22,8 +22,8 @@ def machines_section(points: Sequence[Point]) -> Section:
     """Return what each machine saw of each level."""
     rows = [row for point in points for row in _rows(point)]
     heads = (
-        "agents", "machine", "workers", "lanes", "clock\n± ms", "drift\nms", "P90 ITL\nms",
-        "P90 TTFT\nms",
+        "agents", "machine", "workers", "most CPU\nof one", "lanes", "clock\n± ms",
+        "drift\nms", "P90 ITL\nms", "P90 TTFT\nms",
     )  # fmt: skip
     if not rows:
         return Section("By client machine")
@@ -37,6 +37,7 @@ def _rows(point: Point) -> Iterator[list[str]]:
             point.name,
             machine.host,
             str(machine.workers),
+            percent(seen.busiest_cpu_share) if seen else ABSENT,
             str(seen.lanes) if seen else ABSENT,
             f"{machine.clock_bound_ns / 1e6:.2f}",
             _drift(machine),

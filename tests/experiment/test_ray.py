@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import uvloop
-from ray_cluster import ADDRESS, Cluster, two_raylets
+from ray_cluster import Cluster, two_raylets
 from recorded_parts import parts
 from recording_endpoint import Orders, sent_bytes
 
@@ -68,7 +68,7 @@ def test_two_machines_send_the_bytes_of_two_workers(
             await play_on_workers(of, clock, _steered, _show)
 
     uvloop.run(play_here())
-    with ray_machines(ADDRESS, 2) as machines:
+    with ray_machines(cluster.address, 2) as machines:
 
         async def play_there() -> None:
             with real_clock(asyncio.get_running_loop()) as clock:
@@ -95,7 +95,7 @@ def test_a_sweep_on_two_machines_is_one_run_and_its_key_is_nowhere(
 ) -> None:
     out = tmp_path / "run"
     done = cluster.command(
-        "sweep", "--ray", ADDRESS, "--nodes", "2", "--insecure-ray", "--url", server,
+        "sweep", "--ray", cluster.address, "--nodes", "2", "--insecure-ray", "--url", server,
         "--concurrency", "4", "--window", "1.5s", "--out", str(out), "--json",
         "--override", "warmup_requests=1", "--override", "primer_lead_s=0.1",
         OPENAI_API_KEY=KEY,
@@ -117,7 +117,20 @@ def test_a_wrong_token_is_refused(tmp_path: Path, cluster: Cluster, server: str)
     wrong = tmp_path / "token"
     wrong.write_text("0" * 64)
     done = cluster.command(
-        "sweep", "--ray", ADDRESS, "--url", server, RAY_AUTH_TOKEN_PATH=str(wrong)
+        "sweep", "--ray", cluster.address, "--url", server, RAY_AUTH_TOKEN_PATH=str(wrong)
     )
     assert done.returncode == 2
     assert "[ray-unreachable]" in done.stderr
+
+
+@pytest.mark.long
+def test_a_machine_with_a_gpu_gets_no_agent(tmp_path: Path, server: str) -> None:
+    with two_raylets(({"GPU": 1.0}, {})) as cluster:
+        out = tmp_path / "run"
+        asked = ("sweep", "--ray", cluster.address, "--url", server, "--concurrency", "2",
+                 "--window", "1s", "--out", str(out))  # fmt: skip
+        none = cluster.command(*asked, "--nodes", "2")
+        assert none.returncode == 2
+        assert "[too-few-machines]" in none.stderr
+        cluster.command(*asked)
+        assert len(json.loads((out / "sweep.json").read_text())["machines"]) == 1
