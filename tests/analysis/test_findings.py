@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -265,13 +266,18 @@ FACTS = PointFacts(
 )  # fmt: skip
 
 
-def point(responses: int, relative: float = 0.0, headline: Headline = "overall") -> Point:
-    """So many responses of two tokens, the windowed throughput so far from the overall."""
+@cache
+def _measured(responses: int) -> Point:
     pair = (
         dispatch(max_tokens=2),
         response(arrival_ns=[0, 10 * SECOND - 1], completion_tokens=2, end_ns=10 * SECOND),
     )
-    found = measure_point(recorded([pair] * responses), None, FACTS, COMPLETE)
+    return measure_point(recorded([pair] * responses), None, FACTS, COMPLETE)
+
+
+def point(responses: int, relative: float = 0.0, headline: Headline = "overall") -> Point:
+    """So many responses of two tokens, the windowed throughput so far from the overall."""
+    found = _measured(responses)
     assert found.summary is not None
     difference = Difference(relative, 0.0, 0.0, 0.0, 0.0)
     rates = replace(found.summary.rates, headline_is=headline, difference=difference)
@@ -337,6 +343,7 @@ def test_live_history_that_fed_back_no_answer_or_under_half_of_them_is_a_warning
     assert warnings(of) == expected
 
 
+@cache
 def prompts_of(tokens: int, reusable: int, cached: int | None, *, live: bool = False) -> Point:
     """Thirty responses to prompts of so many tokens, of which so many had been sent before."""
     pair = (

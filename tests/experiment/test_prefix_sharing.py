@@ -3,6 +3,8 @@
 The server here is the simulator, calibrated against as any other.
 """
 
+from functools import cache
+
 import pytest
 import uvloop
 from calibrated_plays import predicted_blocks, sent, small_sessions
@@ -17,22 +19,39 @@ from agentx_replay.simulator.engine import EngineModel
 from agentx_replay.simulator.server import ServerConfig, running_server
 from agentx_replay.traces.model import Session
 
-SESSIONS = small_sessions()
 Counted = list[tuple[int | None, int | None]]
 
 
-def played(session: Session, block_tokens: int, api: Api, *, calibrated: bool) -> Counted:
+sessions = cache(small_sessions)
+
+
+@cache
+def calibration_of(block_tokens: int, api: Api) -> Calibration:
+    """What is found of such a server, whatever its cache holds."""
+
+    async def run() -> Calibration:
+        async with running_server(_config(block_tokens)) as server:
+            found = await calibrate(_settings(server.url, api), context_tokens=8_192)
+            assert found.exact
+            return found
+
+    return uvloop.run(run())
+
+
+def _config(block_tokens: int) -> ServerConfig:
+    return ServerConfig(engine=EngineModel(step_base_ms=0.5, block_tokens=block_tokens))
+
+
+def _settings(url: str, api: Api) -> EndpointSettings:
+    return EndpointSettings(parse_base_url(url), "simulated", api=api)
+
+
+def played(session: Session, block_tokens: int, api: Api, calibration: Calibration) -> Counted:
     """Prompt and cached tokens as the server counts them, of every request of a play."""
 
     async def run() -> Counted:
-        engine = EngineModel(step_base_ms=0.5, block_tokens=block_tokens)
-        async with running_server(ServerConfig(engine=engine)) as server:
-            settings = EndpointSettings(parse_base_url(server.url), "simulated", api=api)
-            found = assumed("simulated", api)
-            if calibrated:
-                found = await calibrate(settings, context_tokens=8_192)
-                assert found.exact
-            return await counted(settings, session, found)
+        async with running_server(_config(block_tokens)) as server:
+            return await counted(_settings(server.url, api), session, calibration)
 
     return uvloop.run(run())
 
@@ -74,13 +93,12 @@ def recorded(session: Session, block_tokens: int) -> Counted:
 def test_every_request_of_a_play_is_cached_as_recorded(
     block_tokens: int, calibrated: bool, api: Api
 ) -> None:
-    for session in SESSIONS:
-        assert played(session, block_tokens, api, calibrated=calibrated) == recorded(
-            session, block_tokens
-        )
+    known = calibration_of(block_tokens, api) if calibrated else assumed("simulated", api)
+    for session in sessions():
+        assert played(session, block_tokens, api, known) == recorded(session, block_tokens)
 
 
 def test_there_are_plays_with_much_to_share() -> None:
-    assert len(SESSIONS) == 6
-    cached = [known or 0 for session in SESSIONS for _, known in recorded(session, 64)]
+    assert len(sessions()) == 6
+    cached = [known or 0 for session in sessions() for _, known in recorded(session, 64)]
     assert sum(cached) > 100_000
