@@ -1,6 +1,7 @@
 """A recorded session sent as one play, prompt after prompt, under a calibration."""
 
 from collections.abc import Iterator
+from functools import cache
 from itertools import count, takewhile
 
 import numpy as np
@@ -17,6 +18,7 @@ from agentx_replay.traces.corpus import read_corpus
 from agentx_replay.traces.model import RecordedRequest, Session
 
 
+@cache
 def small_sessions() -> tuple[Session, ...]:
     """Return the bundled sessions that need 4,096 tokens at most."""
     return select_sessions(read_corpus(shipped_directory("traces")), max_context=4096).sessions

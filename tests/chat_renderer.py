@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from jinja2 import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
-from tokenizers import Tokenizer
 
 from agentx_replay.simulator.api import RefusedError
 from agentx_replay.simulator.tokens import Message, Tokens, message_text
@@ -75,7 +75,8 @@ class ChatRenderer:
 @cache
 def _tokenizer(path: Path) -> Any:
     """Return a tokenizer; reading one takes a second."""
-    return Tokenizer.from_file(str(path))
+    tokenizers = pytest.importorskip("tokenizers")
+    return tokenizers.Tokenizer.from_file(str(path))
 
 
 def _text(token: str | Mapping[str, str] | None) -> str:

@@ -14,7 +14,7 @@ from secrets import token_hex
 from typing import Any, TypeVar
 from urllib.request import Request, urlopen
 
-import duckdb
+import pytest
 import uvloop
 
 from agentx_replay.endpoint.client import Client
@@ -157,10 +157,12 @@ class Swept:
 
     def query(self, columns: str) -> list[tuple[Any, ...]]:
         """Select ``columns`` from the records, as the documentation does."""
+        duckdb = pytest.importorskip("duckdb")
         files = f"{self.out}/**/requests*/*.parquet"
         rows = f"read_parquet('{files}', union_by_name = true)"
         found = duckdb.execute(f"select {columns} from {rows} group by all order by all")
-        return found.fetchall()
+        rows_found: list[tuple[Any, ...]] = found.fetchall()
+        return rows_found
 
 
 def sweep_command(url: str, out: Path, *more: str) -> list[str]:

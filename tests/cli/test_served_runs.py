@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 from calibration_line import exact_by
 from command_line import SHORT, finished, refusal
@@ -144,8 +143,9 @@ def test_a_point_says_who_stamped_its_arrivals(
 
 def test_tool_messages_are_exact_on_record_and_not_comparable_by_name(with_tools: Ran) -> None:
     assert (exact_by(with_tools.said) or "").startswith(f"{WORDS}, tool messages, ")
-    errors = f"select distinct prompt_length_error from '{with_tools.out}/*/requests*/*.parquet'"
-    assert duckdb.execute(errors).fetchall() == [(0,)]
+    (point,) = read_points(with_tools.out)
+    errors = point.requests(("prompt_length_error",))["prompt_length_error"]
+    assert set(errors.to_pylist()) == {0}
     sweep = with_tools.document("sweep.json")
     assert sweep["tool_messages"] is True
     assert sweep["calibration"]["cost"]["tool_messages"] is True

@@ -5,7 +5,6 @@ import json
 import subprocess
 from pathlib import Path
 
-import duckdb
 import pytest
 import uvloop
 from calibration_line import exact_by
@@ -27,6 +26,8 @@ from agentx_replay.endpoint.readiness import ask_server
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.endpoint.url import parse_base_url
 from agentx_replay.replay.ports import ErrorCategory, Response, Status
+from agentx_replay.results.run_directory import read_points
+from agentx_replay.results.server_metrics import read_server_metrics
 from agentx_replay.traces.model import Session
 
 pytestmark = pytest.mark.engine
@@ -164,9 +165,9 @@ def test_every_request_is_on_record_once(swept: Swept) -> None:
 
 
 def test_the_engines_own_metrics_are_kept(swept: Swept) -> None:
-    files = f"{swept.out}/**/server.parquet"
-    names = duckdb.execute(f"select distinct name from '{files}'").fetchall()
-    assert ("llamacpp:requests_processing",) in names
+    for point in read_points(swept.out):
+        names = read_server_metrics(point.directory)["name"].to_pylist()
+        assert "llamacpp:requests_processing" in names
 
 
 def test_the_exit_code_says_whether_every_point_is_valid(swept: Swept) -> None:

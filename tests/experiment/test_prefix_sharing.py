@@ -22,9 +22,6 @@ from agentx_replay.traces.model import Session
 Counted = list[tuple[int | None, int | None]]
 
 
-sessions = cache(small_sessions)
-
-
 @cache
 def calibration_of(block_tokens: int, api: Api) -> Calibration:
     """What is found of such a server, whatever its cache holds."""
@@ -94,11 +91,11 @@ def test_every_request_of_a_play_is_cached_as_recorded(
     block_tokens: int, calibrated: bool, api: Api
 ) -> None:
     known = calibration_of(block_tokens, api) if calibrated else assumed("simulated", api)
-    for session in sessions():
+    for session in small_sessions():
         assert played(session, block_tokens, api, known) == recorded(session, block_tokens)
 
 
 def test_there_are_plays_with_much_to_share() -> None:
-    assert len(sessions()) == 6
-    cached = [known or 0 for session in sessions() for _, known in recorded(session, 64)]
+    assert len(small_sessions()) == 6
+    cached = [known or 0 for session in small_sessions() for _, known in recorded(session, 64)]
     assert sum(cached) > 100_000
