@@ -94,19 +94,9 @@ WAYS: dict[str, Answer] = {
     "until the connection closes": [SSE + b"\r\n", BODY, Move.CLOSE],
     "a stated length": [SSE + b"Content-Length: %d\r\n\r\n" % len(BODY), BODY[:50], BODY[50:]],
     "an interim answer first": [b"HTTP/1.1 100 Continue\r\n\r\n", *WHOLE],
-    "lines ended by CRLF": [HEAD, chunk(BODY.replace(b"\n", b"\r\n")), LAST_CHUNK],
     "lines ended by CR": [HEAD, chunk(BODY.replace(b"\n", b"\r")), LAST_CHUNK],
-    "no [DONE]": [HEAD, chunk(BODY.removesuffix(DONE)), LAST_CHUNK],
-    "comments and blank keep-alives": [HEAD, chunk(b": \n\n\n\n:\n\n"), *WHOLE[1:]],
     "a trailer": [HEAD, chunk(BODY), b"0\r\nX-Sum: 1\r\n\r\n"],
     "the last chunk in three reads": [HEAD, chunk(BODY), b"0", b"\r\n\r", b"\n"],
-    "lost after [DONE]": [HEAD, chunk(BODY), Move.CLOSE],
-    "reset after [DONE]": [HEAD, chunk(BODY), Move.RESET],
-    "a role first, and unknown fields": [
-        HEAD,
-        chunk(event({"choices": [{"delta": {"role": "assistant", "content": ""}}], "x": {}})),
-        *WHOLE[1:],
-    ],
     "byte by byte": [(HEAD + chunk(BODY) + LAST_CHUNK)[at : at + 1] for at in range(
         len(HEAD + chunk(BODY) + LAST_CHUNK))],
 }  # fmt: skip
@@ -123,6 +113,8 @@ def test_a_response_is_complete_however_it_is_sent(steps: Answer) -> None:
     ("encoding", "body"),
     [
         (b"gzip", gzip.compress(BODY)),
+        (b"x-gzip", gzip.compress(BODY)),
+        (b"GZIP", gzip.compress(BODY)),
         (b"deflate", zlib.compress(BODY)),
         (b"deflate", zlib.compress(BODY)[2:-4]),
         (b"identity", BODY),
@@ -167,30 +159,13 @@ def test_a_blank_line_of_carriage_returns_is_no_end() -> None:
     assert (response.status, len(response.arrival_ns)) == (Status.OK, 2)
 
 
-def test_usage_in_every_event_tells_the_tokens_of_each() -> None:
-    def told(count: int, finish: str | None = None) -> bytes:
-        used = {"prompt_tokens": 5, "completion_tokens": count}
-        return chunk(token("x", finish, usage=used))
-
-    response = one([HEAD, told(3), told(4), told(6, "length"), chunk(DONE), LAST_CHUNK])
-    assert response.arrival_tokens is not None
-    assert response.arrival_tokens.tolist() == [3, 1, 2]
-
-
 ERROR = {"error": {"message": "CUDA error", "code": 500}}
 FAILURES: dict[str, tuple[Answer, ErrorCategory, str, int]] = {
     "closed before the head": ([Move.CLOSE], ErrorCategory.RESET, "without a response", 0),
     "reset before the head": ([Move.RESET], ErrorCategory.RESET, "without a response", 0),
     "closed inside the head": ([HEAD[:20], Move.CLOSE], ErrorCategory.RESET, "before the", 0),
-    "closed before the first token": ([HEAD, Move.CLOSE], ErrorCategory.RESET, "before the", 0),
-    "closed between events": (
-        [HEAD, chunk(token("a")), Move.CLOSE], ErrorCategory.RESET, "before the", 1),
-    "reset between events": (
-        [HEAD, chunk(token("a")), Move.RESET], ErrorCategory.RESET, "before the", 1),
     "closed inside an event": (
         [HEAD, chunk(token("a")) + b"ff\r\ndata: {", Move.CLOSE], ErrorCategory.RESET, "", 1),
-    "closed after the last token": (
-        [HEAD, chunk(token("a", "length")), Move.CLOSE], ErrorCategory.RESET, "before the", 1),
     "no finish": ([HEAD, chunk(token("a") + DONE), LAST_CHUNK], ErrorCategory.TRUNCATED, "", 1),
     "no finish before the close": (
         [SSE + b"\r\n", token("a"), Move.CLOSE], ErrorCategory.TRUNCATED, "finish reason", 1),
@@ -198,11 +173,6 @@ FAILURES: dict[str, tuple[Answer, ErrorCategory, str, int]] = {
     "an error inside a 200": (
         [HEAD, chunk(token("a")), chunk(event(ERROR) + DONE), LAST_CHUNK],
         ErrorCategory.STREAM_ERROR, "CUDA error (500)", 1),
-    "an error before any token": (
-        [HEAD, chunk(event(ERROR) + DONE), LAST_CHUNK], ErrorCategory.STREAM_ERROR, "CUDA", 0),
-    "an error event": (
-        [HEAD, chunk(b"event: error\ndata: out of memory\n\n"), LAST_CHUNK],
-        ErrorCategory.STREAM_ERROR, "out of memory", 0),
     "an error as the whole body of a 200": (
         [answer("200 OK", orjson.dumps(ERROR), "Content-Type: application/json")],
         ErrorCategory.STREAM_ERROR, "CUDA error (500)", 0),
@@ -251,8 +221,6 @@ FAILURES: dict[str, tuple[Answer, ErrorCategory, str, int]] = {
     "503": (
         [answer("503 Service Unavailable", b"", "Retry-After: 2")],
         ErrorCategory.SERVER_ERROR, "HTTP 503 (Retry-After: 2)", 0),
-    "400": ([answer("400 Bad Request", b"no")], ErrorCategory.BAD_REQUEST, "HTTP 400: no", 0),
-    "418": ([answer("418 Teapot", b"")], ErrorCategory.HTTP, "HTTP 418", 0),
     "302": (
         [answer("302 Found", b"", "Location: /login")],
         ErrorCategory.HTTP, "HTTP 302 (Location: /login)", 0),

@@ -21,7 +21,9 @@ from scripted_server import (
     token,
     usage,
 )
+from stamped_stream import StampedStream
 
+from agentx_replay.endpoint.completion_stream import ParsedStream
 from agentx_replay.endpoint.server_words import overflows, rate_limited
 from agentx_replay.replay.ports import ErrorCategory, Status
 
@@ -32,22 +34,8 @@ def typed(kind: bytes) -> bytes:
     return b"HTTP/1.1 200 OK\r\n" + kind + CHUNKED
 
 
-def before_the_tokens(said: bytes) -> Answer:
-    return [HEAD, chunk(said), *WHOLE[1:]]
-
-
 ENDS = usage(5, 2, 3) + DONE
 WHOLE_ANSWERS: dict[str, Answer] = {
-    "a ping with a time": before_the_tokens(b"event: ping\r\ndata: 2026-01-01 00:00:00\r\n\r\n"),
-    "a ping with JSON": before_the_tokens(b'event: ping\ndata: {"type": "ping"}\n\n'),
-    "a ping without data": before_the_tokens(b"event: ping\n\n"),
-    "a comment as data": before_the_tokens(b"data: : OPENROUTER PROCESSING\n\n"),
-    "a word as data": before_the_tokens(b"data: keep-alive\n\n"),
-    "null as data": before_the_tokens(b"data: null\n\n"),
-    "a list as data": before_the_tokens(b"data: []\n\n"),
-    "an id and a time to retry": before_the_tokens(b"id: 1\nretry: 3000\n\n"),
-    "events of another name": [HEAD, chunk(TWO_TOKENS.replace(b"data", b"event: chunk\ndata")),
-                               LAST_CHUNK],
     "a stream called JSON": [typed(b"Content-Type: application/json\r\n"), *WHOLE[1:]],
     "a stream called JSON, after a blank line": [
         typed(b"Content-Type: application/json\r\n"), chunk(b"\n\n"), *WHOLE[1:]],
@@ -86,13 +74,36 @@ def delta(said: Any) -> bytes:
     return event({"choices": [{"index": 0, "delta": said, "finish_reason": None}]})
 
 
-SAYS_NOTHING = {
+def meaning(said: bytes) -> ParsedStream:
+    """Return what a stream says whose bytes came in one read."""
+    stream = StampedStream()
+    stream.feed(said, 0)
+    stream.end()
+    return stream.result()
+
+
+SAYS_NOTHING: dict[str, bytes] = {
+    "a ping with a time": b"event: ping\r\ndata: 2026-01-01 00:00:00\r\n\r\n",
+    "a ping with JSON": b'event: ping\ndata: {"type": "ping"}\n\n',
+    "a ping without data": b"event: ping\n\n",
+    "a heartbeat that is half of an object": b"event: heartbeat\ndata: {\n\n",
+    "a keep-alive of our name": b"event: message\ndata: keep-alive\n\n",
+    "a comment as data": b"data: : OPENROUTER PROCESSING\n\n",
+    "a word as data": b"data: ping\n\n",
+    "a word in brackets": b"data: [PING]\n\n",
+    "a blank": b"data:  \n\n",
+    "null": b"data: null\n\n",
+    "a list": b"data: [1]\n\n",
+    "lists without end": b"data: " + b"[" * 100_000 + b"\n\n",
+    "an id and a time to retry": b"id: 1\nretry: 3000\n\n",
     "an empty delta": delta({}),
     "an empty content": delta({"content": ""}),
     "a null content": delta({"content": None}),
     "a role": delta({"role": "assistant", "content": ""}),
     "a null delta": delta(None),
     "no delta": event({"choices": [{"index": 0, "finish_reason": None}]}),
+    "a choice of nothing": event({"choices": [{}]}),
+    "a choice that is none": event({"choices": [1]}),
     "no choice": event({"choices": []}),
     "null choices": event({"choices": None}),
     "no fields": event({}),
@@ -101,10 +112,14 @@ SAYS_NOTHING = {
 
 
 @pytest.mark.parametrize("nothing", SAYS_NOTHING.values(), ids=SAYS_NOTHING)
-def test_an_event_that_says_nothing_is_no_token(nothing: bytes) -> None:
-    said = nothing + token("a") + nothing + token("b", "length") + nothing + ENDS
-    response = one([HEAD, chunk(said), LAST_CHUNK])
-    assert (response.status, len(response.arrival_ns), response.completion_tokens) == ("ok", 2, 2)
+def test_an_event_that_says_nothing_is_no_token_and_no_fault(nothing: bytes) -> None:
+    said = meaning(nothing + token("a") + nothing + token("b", "length") + nothing + ENDS)
+    assert (said.malformed, said.error, said.completion_tokens) == (None, None, 2)
+    assert (said.finish_reason, len(said.arrival_ns)) == ("length", 2)
+
+
+def test_events_of_another_name_are_the_completions_if_they_are_its_json() -> None:
+    assert len(meaning(TWO_TOKENS.replace(b"data", b"event: chunk\ndata")).arrival_ns) == 2
 
 
 USAGES: dict[str, tuple[Any, int | None]] = {
@@ -120,33 +135,20 @@ USAGES: dict[str, tuple[Any, int | None]] = {
 
 
 @pytest.mark.parametrize(("used", "known"), USAGES.values(), ids=USAGES)
-def test_usage_at_the_end_is_what_it_says_or_not_known(used: Any, known: int | None) -> None:
+def test_usage_is_what_the_last_says_or_not_known(used: Any, known: int | None) -> None:
     end = event({"choices": [], "usage": used}) + DONE
-    response = one([HEAD, chunk(token("a") + token("b", "length") + end), LAST_CHUNK])
-    assert (len(response.arrival_ns), response.completion_tokens) == (2, known)
-
-
-@pytest.mark.parametrize("early", [used for used, _ in USAGES.values()], ids=USAGES)
-def test_usage_before_the_end_does_not_hide_the_total(early: Any) -> None:
-    said = token("a", usage=early) + token("b", "length", usage=early) + ENDS
-    response = one([HEAD, chunk(said), LAST_CHUNK])
-    assert (response.status, len(response.arrival_ns), response.completion_tokens) == ("ok", 2, 2)
-
-
-def told(prompt: Any, completion: Any) -> bytes:
-    return event(
-        {"choices": [], "usage": {"prompt_tokens": prompt, "completion_tokens": completion}}
-    )
+    at_the_end = meaning(token("a") + token("b", "length") + end)
+    assert (len(at_the_end.arrival_ns), at_the_end.completion_tokens) == (2, known)
+    before = meaning(token("a", usage=used) + token("b", "length", usage=used) + ENDS)
+    assert (len(before.arrival_ns), before.completion_tokens) == (2, 2)
 
 
 @pytest.mark.parametrize("odd", [-5, 4.5, 2**40, "7", True, [1], {}])
 def test_a_count_that_cannot_be_one_is_not_known(odd: object) -> None:
-    response = one([HEAD, chunk(token("a", "length") + told(odd, odd) + DONE), LAST_CHUNK])
-    assert (response.status, response.prompt_tokens, response.completion_tokens) == (
-        "ok",
-        None,
-        None,
-    )
+    used = {"prompt_tokens": odd, "completion_tokens": odd, "prompt_tokens_details": None}
+    said = meaning(token("a", "length") + event({"choices": [], "usage": used}) + DONE)
+    known = (said.prompt_tokens, said.completion_tokens, said.cached_tokens)
+    assert known == (None, None, None)
 
 
 @pytest.mark.parametrize("more", [[], [b"0\r\n"], [chunk(b": bye\n\n")]])

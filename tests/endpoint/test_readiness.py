@@ -2,11 +2,9 @@
 
 import asyncio
 import errno
-import gzip
 import resource
 import socket
 import ssl
-import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -313,22 +311,6 @@ def coded(coding: str, body: bytes) -> bytes:
 
 LISTED = orjson.dumps({"data": [{"id": "tiny"}]})
 COMPLETED = token("x") * 6 + token("x", "length") + usage(12, 7) + DONE
-UNDONE: dict[str, Callable[[bytes], bytes]] = {
-    "gzip": gzip.compress,
-    "x-gzip": gzip.compress,
-    "GZIP": gzip.compress,
-    "deflate": zlib.compress,
-    "Deflate": lambda body: (raw := zlib.compressobj(wbits=-15)).compress(body) + raw.flush(),
-    "identity": bytes,
-}
-
-
-@pytest.mark.parametrize(("coding", "compress"), UNDONE.items())
-def test_gzip_and_deflate_are_undone(coding: str, compress: Callable[[bytes], bytes]) -> None:
-    facts, _ = ask([[coded(coding, compress(LISTED))]], [[coded(coding, compress(COMPLETED))]])
-    assert (facts.model, facts.usage_reported, facts.warnings()) == ("tiny", True, ())
-
-
 NOT_UNDONE = ("br", "zstd", "compress", "gzip, br", "x-nobody-knows", "gzip", "deflate")
 
 
