@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import orjson
 import pytest
-from client_cases import KEY, Run, client_of, dispatch, one
+from client_cases import KEY, client_of, dispatch, one
 from scripted_server import (
     DONE,
     HEAD,
@@ -27,64 +27,58 @@ from scripted_server import (
 from agentx_replay.replay.ports import ErrorCategory, Status
 
 
-def test_a_whole_response_is_ok_with_stamps_in_order(run: Run) -> None:
-    async def test() -> None:
-        async with scripted([WHOLE]) as server, client_of(server) as client:
-            response = await client.send(dispatch())
-        assert response.status is Status.OK
-        assert (response.prompt_tokens, response.cached_tokens) == (5, 3)
-        assert (response.completion_tokens, response.finish_reason) == (2, "length")
-        assert len(response.arrival_ns) == 2
-        stamps = (
-            response.connect_start_ns, response.connected_ns, response.send_ns, response.sent_ns,
-            response.first_byte_ns, response.first_token_ns, response.last_token_ns,
-            response.end_ns,
-        )  # fmt: skip
-        known = [stamp for stamp in stamps if stamp is not None]
-        assert len(known) == 8
-        assert known == sorted(known)
-        assert response.first_byte_ns is not None
-        assert response.first_token_ns is not None
-        assert response.first_byte_ns < response.first_token_ns < known[-2]
-
-    run(test())
+async def test_a_whole_response_is_ok_with_stamps_in_order() -> None:
+    async with scripted([WHOLE]) as server, client_of(server) as client:
+        response = await client.send(dispatch())
+    assert response.status is Status.OK
+    assert (response.prompt_tokens, response.cached_tokens) == (5, 3)
+    assert (response.completion_tokens, response.finish_reason) == (2, "length")
+    assert len(response.arrival_ns) == 2
+    stamps = (
+        response.connect_start_ns, response.connected_ns, response.send_ns, response.sent_ns,
+        response.first_byte_ns, response.first_token_ns, response.last_token_ns,
+        response.end_ns,
+    )  # fmt: skip
+    known = [stamp for stamp in stamps if stamp is not None]
+    assert len(known) == 8
+    assert known == sorted(known)
+    assert response.first_byte_ns is not None
+    assert response.first_token_ns is not None
+    assert response.first_byte_ns < response.first_token_ns < known[-2]
 
 
-def test_the_request_is_what_the_protocol_says(run: Run) -> None:
-    async def test() -> None:
-        more = {"session_headers": True, "extra_headers": (("X-Team", "t"),)}
-        extra = {"temperature": 0, "ignore_eos": False}
-        async with scripted([WHOLE]) as server:
-            async with client_of(server, extra_body=extra, continuous_usage=True, **more) as client:
-                await client.send(replace(dispatch(), parent_conversation_id="main"))
-            head, _, body = server.requests[0].partition(b"\r\n\r\n")
-        lines = head.decode().split("\r\n")
-        assert lines[0] == "POST /v1/chat/completions HTTP/1.1"
-        assert dict(line.split(": ", 1) for line in lines[1:]) == {
-            "Host": f"127.0.0.1:{server.port}",
-            "Accept-Encoding": "identity",
-            "Authorization": f"Bearer {KEY}",
-            "X-Team": "t",
-            "X-Correlation-ID": "s",
-            "X-Request-ID": "r-1",
-            "X-Session-ID": "p-1",
-            "X-SMG-Routing-Key": "p-1",
-            "X-Dynamo-Session-ID": "s",
-            "X-Dynamo-Parent-Session-ID": "main",
-            "Content-Type": "application/json",
-            "Content-Length": str(len(body)),
-        }
-        assert orjson.loads(body) == {
-            "model": "m",
-            "stream": True,
-            "stream_options": {"include_usage": True, "continuous_usage_stats": True},
-            "ignore_eos": False,
-            "temperature": 0,
-            "max_completion_tokens": 2,
-            "messages": [{"role": "user", "content": "hello"}],
-        }
-
-    run(test())
+async def test_the_request_is_what_the_protocol_says() -> None:
+    more = {"session_headers": True, "extra_headers": (("X-Team", "t"),)}
+    extra = {"temperature": 0, "ignore_eos": False}
+    async with scripted([WHOLE]) as server:
+        async with client_of(server, extra_body=extra, continuous_usage=True, **more) as client:
+            await client.send(replace(dispatch(), parent_conversation_id="main"))
+        head, _, body = server.requests[0].partition(b"\r\n\r\n")
+    lines = head.decode().split("\r\n")
+    assert lines[0] == "POST /v1/chat/completions HTTP/1.1"
+    assert dict(line.split(": ", 1) for line in lines[1:]) == {
+        "Host": f"127.0.0.1:{server.port}",
+        "Accept-Encoding": "identity",
+        "Authorization": f"Bearer {KEY}",
+        "X-Team": "t",
+        "X-Correlation-ID": "s",
+        "X-Request-ID": "r-1",
+        "X-Session-ID": "p-1",
+        "X-SMG-Routing-Key": "p-1",
+        "X-Dynamo-Session-ID": "s",
+        "X-Dynamo-Parent-Session-ID": "main",
+        "Content-Type": "application/json",
+        "Content-Length": str(len(body)),
+    }
+    assert orjson.loads(body) == {
+        "model": "m",
+        "stream": True,
+        "stream_options": {"include_usage": True, "continuous_usage_stats": True},
+        "ignore_eos": False,
+        "temperature": 0,
+        "max_completion_tokens": 2,
+        "messages": [{"role": "user", "content": "hello"}],
+    }
 
 
 BODY = TWO_TOKENS

@@ -36,6 +36,11 @@ from agentx_replay.endpoint.settings import EndpointSettings, TlsSettings
 from agentx_replay.endpoint.url import BaseUrl, parse_base_url
 
 
+@pytest.fixture(autouse=True)
+def _brief_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentx_replay.endpoint.asking._DEFAULT_WAIT_S", 0.05)
+
+
 def models(*entries: dict[str, Any]) -> Answer:
     return [answer("200 OK", orjson.dumps({"data": entries}), "Server: uvicorn")]
 
@@ -192,9 +197,8 @@ LOADING: dict[str, Reply] = {
 
 @pytest.mark.parametrize("loading", LOADING.values(), ids=LOADING)
 def test_a_server_that_is_loading_is_waited_for_with_its_words(
-    loading: Reply, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    loading: Reply, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("agentx_replay.endpoint.asking._DEFAULT_WAIT_S", 0.01)
     replies = [loading] * 3
 
     def reply(path: str, body: Body) -> Reply:
