@@ -18,7 +18,7 @@ from agentx_replay.scenario import load_scenario
 from agentx_replay.simulator.engine import EngineModel
 from agentx_replay.simulator.inprocess import InProcessEndpoint, regrouped
 
-_MINUTE_NS = 60_000_000_000
+_PLAYED_NS = 30_000_000_000
 
 
 def no_text() -> bytes:
@@ -117,8 +117,8 @@ def test_a_caller_cancelled_in_the_same_instant_as_a_cut_is_cancelled() -> None:
     with_endpoint(use)
 
 
-def closed_loop(lanes: int, model: EngineModel, turns: int = 40) -> list[Response]:
-    """Play growing conversations, one a lane, for two virtual minutes without pauses.
+def closed_loop(lanes: int, model: EngineModel, turns: int = 10) -> list[Response]:
+    """Play growing conversations, one a lane, for half a virtual minute without pauses.
 
     Lane ``i`` goes through ``turns`` turns of 20,000 tokens and 640 more a turn, 200 tokens of
     output each, over and over: its second round finds what the first left.
@@ -127,7 +127,7 @@ def closed_loop(lanes: int, model: EngineModel, turns: int = 40) -> list[Respons
 
     async def lane(endpoint: InProcessEndpoint, seed: int) -> None:
         turn = 0
-        while virtual_clock().now_ns() < 2 * _MINUTE_NS:
+        while virtual_clock().now_ns() < _PLAYED_NS:
             prompt_tokens = 20_000 + 640 * (turn % turns)
             responses.append(await endpoint.send(dispatch(prompt_tokens, 200, seed)))
             turn += 1
@@ -171,8 +171,8 @@ def test_p90_itl_never_falls_with_concurrency() -> None:
 
 
 def test_a_quarter_of_the_needed_capacity_loses_a_fifth_of_the_hits() -> None:
-    # Eight lanes at their longest: (20,000 + 39·640 + 200) tokens = 706 blocks each
-    needed = 8 * 706
+    # Eight lanes at their longest: (20,000 + 9·640 + 200) tokens = 406 blocks each
+    needed = 8 * 406
     unlimited = hit_rate(closed_loop(8, EngineModel(cache_blocks=100 * needed)))
     quarter = hit_rate(closed_loop(8, EngineModel(cache_blocks=needed // 4)))
     assert quarter < 0.8 * unlimited
@@ -206,7 +206,9 @@ def test_a_corpus_of_any_block_size_is_replayed_and_cached(block_size: int, tmp_
     ]
     value = small_corpus.session("s", *requests) | {"block_size": block_size}
     of = small_corpus.corpus(tmp_path, value)
-    scenario = load_scenario("quick").override(start_fraction=(0.0, 0.0), warmup_requests=0)
+    scenario = load_scenario("quick").override(
+        start_fraction=(0.0, 0.0), warmup_requests=0, window_s=8.0
+    )
     plan = small_corpus.planned(of, scenario, 1)
     [played] = small_corpus.replay_all(small_corpus.Run(plan, "salt"))
     found = {turn: cached for _, play_number, _, turn, cached in played.cached() if not play_number}
