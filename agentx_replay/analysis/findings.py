@@ -20,7 +20,6 @@ from agentx_replay.analysis.machines import MAX_DRIFT_NS, MachineFacts, MachineL
 from agentx_replay.analysis.metrics import Counts, PointSummary, PromptLengths
 from agentx_replay.analysis.server import CacheAgreement
 from agentx_replay.analysis.throughput import SHORT_WINDOW_S
-from agentx_replay.analysis.workload import SETTLED_WITHIN
 from agentx_replay.results.layout import Measurement
 from agentx_replay.results.run_directory import PointStatus
 from agentx_replay.wording import beyond, counted
@@ -44,24 +43,24 @@ Blame = Literal["client", "server", "run"]
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One judgement. ``code`` is stable, ``text`` a clause without a full stop that names the
-    figures, ``more`` a second clause for the page. ``levels`` are those that it is of; a point's
-    own findings name none. ``blame`` says what has to change before the level is measured again:
-    this client, the server or what is between, or the run's own settings.
+    figures, ``remedy`` a second clause, which several findings may have in common. ``levels`` are
+    those that it is of; a point's own findings name none. ``blame`` says what has to change before
+    the level is measured again: this client, the server or what is between, or the run's settings.
     """
 
     code: str
     kind: Kind
     text: str
     levels: tuple[Measurement, ...] = ()
-    more: str = ""
+    remedy: str = ""
     blame: Blame = "run"
 
     def document(self) -> dict[str, Any]:
         levels = {"levels": [level._asdict() for level in self.levels]} if self.levels else {}
-        more = {"more": self.more} if self.more else {}
+        remedy = {"remedy": self.remedy} if self.remedy else {}
         blame = {"blame": self.blame} if self.kind is Kind.INVALID else {}
         said = {"code": self.code, "kind": self.kind.value, "text": self.text}
-        return said | blame | levels | more
+        return said | blame | levels | remedy
 
 
 def _invalid(code: str, text: str, blame: Blame = "server") -> Finding:
@@ -70,11 +69,11 @@ def _invalid(code: str, text: str, blame: Blame = "server") -> Finding:
 
 def _late(code: str, text: str) -> Finding:
     """Return that this client was too slow; what helps is the same for every reason."""
-    return _invalid(code, f"client: {text}; {_TO_DO}", "client")
+    return Finding(code, Kind.INVALID, f"client: {text}", remedy=_TO_DO, blame="client")
 
 
-def _warning(code: str, text: str, more: str = "") -> Finding:
-    return Finding(code, Kind.WARNING, text, more=more)
+def _warning(code: str, text: str, remedy: str = "") -> Finding:
+    return Finding(code, Kind.WARNING, text, remedy=remedy)
 
 
 # --- is the measurement sound --------------------------------------------------------------------
@@ -396,8 +395,6 @@ def window_length(summary: PointSummary, lanes: int, window_s: float) -> Iterato
             "not-settled",
             "not settled: from the first half of the window to the second the P90 ITL changed by "
             f"{later_itl / itl - 1:+.0%}, throughput by {later_rate / rate - 1:+.0%}",
-            "A number taken from the opening on had not come within "
-            f"{SETTLED_WITHIN:.0%} of the window's by three quarters of it",
         )
     weights = summary.play_weights
     if weights is not None and weights.largest_share > max(LARGE_PLAY, 2 / lanes):
@@ -508,7 +505,7 @@ def token_itl(of: InstrumentReport, summary: PointSummary) -> Iterator[Finding]:
             and f"loop lag P99 is over {MAX_LAG_SHARE_OF_ITL:.0%} of the P90 ITL"
         )
     if why:
-        yield _warning("token-itl-untrusted", f"{why}; do not trust its token ITL, and {_TO_DO}")
+        yield _warning("token-itl-untrusted", f"{why}; do not trust its token ITL", _TO_DO)
 
 
 LEVELS_UNLIKE = "levels-unlike"

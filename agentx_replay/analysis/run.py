@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from agentx_replay.analysis.findings import Kind
 from agentx_replay.analysis.point import Point, stored_point
 from agentx_replay.analysis.responses import (
     REQUEST_COLUMNS,
@@ -23,10 +24,11 @@ from agentx_replay.analysis.responses import (
 from agentx_replay.analysis.throughput import Headline, headline_of
 from agentx_replay.analysis.told_facts import contradictions
 from agentx_replay.errors import UsageError
-from agentx_replay.results.layout import Measurement, measurement_of, sweep_file
+from agentx_replay.results.layout import Measurement, measurement_of, point_file, sweep_file
 from agentx_replay.results.run_directory import StoredPoint, check_place, read_points, read_sweep
 from agentx_replay.results.system_facts import System, system_on_record
 
+NOT_BEGUN = "not begun"
 DEFAULT_TARGETS = (30.0, 50.0, 150.0)
 """Interactivities in tokens/s/user: the three at which results are usually quoted."""
 
@@ -103,6 +105,35 @@ class Run:
     @property
     def headline_is(self) -> Headline:
         return headline_of(self.points[0].facts.rules.window_s)
+
+    @property
+    def unmeasured(self) -> dict[Measurement, str]:
+        """Why each level that was asked for, or has a directory, has no point, or none that can be
+        read; by level and start.
+        """
+        asked = {
+            Measurement(level, start)
+            for level in self.sweep.get("levels", [])
+            for start in range(1, self.starts + 1)
+        }
+        found = {
+            of: f"{directory.name} has no {point_file(directory).name}"
+            for directory in self.path.glob("c*")
+            if directory.is_dir() and (of := measurement_of(directory)) is not None
+        }
+        shown = {point.measurement for point in self.points}
+        missing = {of: found.get(of, NOT_BEGUN) for of in (asked | found.keys()) - shown}
+        return dict(sorted({**missing, **self.refused}.items()))
+
+    @property
+    def left_out(self) -> dict[Measurement, str]:
+        """Why each level, or start of one, is on no curve: not measured, or not valid."""
+        invalid = {
+            point.measurement: "; ".join(point.texts(Kind.INVALID))
+            for point in self.points
+            if not point.valid
+        }
+        return dict(sorted({**self.unmeasured, **invalid}.items()))
 
     def of_starts(self, starts: Collection[int]) -> "Run":
         return replace(self, points=tuple(p for p in self.points if p.facts.start in starts))

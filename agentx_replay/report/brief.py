@@ -31,6 +31,7 @@ from agentx_replay.report.run_sections import (
     comparable_and_valid,
     go_on_lines,
     per_gpu,
+    remedy_once,
     unmeasured_lines,
     valid_count,
 )
@@ -50,12 +51,15 @@ NOT_VALID = "NOT VALID"
 
 def run_brief(run: Run, curve: Curve, heading: str, width: int) -> Iterator[Styled]:
     """Yield the report of a run: what was measured, the levels, the targets, what to mind."""
-    yield from wrapped_lines(busy_line(run.points), width, "warning")
+    busy = busy_line(run.points)
+    clients = (each for each in run_findings(run.points) if each.blame == "client")
+    told = {each.remedy for each in clients if busy}
+    yield from wrapped_lines(busy, width, "warning")
     yield from wrapped_lines(heading, width, "title")
     yield from wrapped_lines(f"{valid_count(run.points)} · {comparable(run.points)}", width)
     yield "", ""
     yield from _levels(run.points, curve, width)
-    yield from _findings(run.points, Kind.INVALID, "", width, "bad")
+    yield from _findings(run.points, Kind.INVALID, told, width)
     for line in unmeasured_lines(run):
         yield from wrapped_lines(line, width, "bad")
     for line in go_on_lines(run):
@@ -63,8 +67,8 @@ def run_brief(run: Run, curve: Curve, heading: str, width: int) -> Iterator[Styl
     yield "", ""
     yield from _targets(curve, width)
     yield "", ""
-    yield from _findings(run.points, Kind.BROKEN, "! not kept: ", width, "warning")
-    yield from _findings(run.points, Kind.WARNING, "! ", width, "warning")
+    yield from _findings(run.points, Kind.BROKEN, told, width)
+    yield from _findings(run.points, Kind.WARNING, told, width)
     yield from wrapped_lines(_evidence(run.points), width)
 
 
@@ -177,10 +181,12 @@ def _targets(curve: Curve, width: int) -> Iterator[Styled]:
 # --- what to mind --------------------------------------------------------------------------------
 
 
-def _findings(
-    points: Sequence[Point], kind: Kind, mark: str, width: int, style: str
-) -> Iterator[Styled]:
+_MARKS = {Kind.INVALID: "", Kind.BROKEN: "! not kept: ", Kind.WARNING: "! "}
+
+
+def _findings(points: Sequence[Point], kind: Kind, told: set[str], width: int) -> Iterator[Styled]:
     """Yield a line for each code: the finding of its last level, and on which others it is."""
+    mark, style = _MARKS[kind], "bad" if kind is Kind.INVALID else "warning"
     starts = Counter(point.concurrency for point in points)
     by_code: dict[str, list[Finding]] = {}
     for finding in run_findings(points):
@@ -194,7 +200,8 @@ def _findings(
         others = [level for each in found[:-1] for level in each.levels]
         also = f" (also at {_where(others, of)}, with other numbers)" if others else ""
         said = "not valid: " if kind is Kind.INVALID else ""
-        line = f"{mark}{_where(found[-1].levels, of)}: {said}{found[-1].text}{also}"
+        text = f"{said}{found[-1].text}{also}{remedy_once(found[-1], told)}"
+        line = f"{mark}{_where(found[-1].levels, of)}: {text}"
         yield from wrapped_lines(line, width, style)
 
 

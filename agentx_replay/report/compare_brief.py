@@ -37,7 +37,6 @@ from agentx_replay.report.run_sections import (
     beyond_together,
     finding_lines,
     go_on_lines,
-    left_out,
     unmeasured_lines,
 )
 from agentx_replay.report.tables import Section, tables_side_by_side
@@ -226,7 +225,7 @@ def _notes(comparison: Comparison, price_source: str | None) -> Iterator[Styled]
         yield from ((line, "bad") for line in _nothing_valid(each))
     yield from ((line, "bad") for line in starts_left_out_lines(comparison))
     measured = [each for each in comparison.contenders if each.run.curve_points]
-    missing = [(each.name, left_out(each.run)) for each in measured]
+    missing = [(each.name, each.run.left_out) for each in measured]
     for said, names in _together((name, agents(out)) for name, out in missing if out):
         yield f"{names}: left out: {said}", "bad"
     for said, names in _together(_not_reached(comparison)):

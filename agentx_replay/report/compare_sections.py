@@ -46,7 +46,6 @@ from agentx_replay.report.numerals import (
 from agentx_replay.report.run_sections import (
     comparability_lines,
     curve_json,
-    left_out,
     uncertainty,
     warned_at,
 )
@@ -67,7 +66,7 @@ def compare_json(comparison: Comparison, price_source: str | None) -> dict[str, 
                 "system": each.run.system.document(),
                 "questions": questions_json(each.run),
                 "curve": curve_json(curve),
-                "left_out": [of._asdict() | {"why": why} for of, why in left_out(each.run).items()],
+                "left_out": [of._asdict() | {"why": why} for of, why in each.run.left_out.items()],
                 "starts_left_out": starts,
             }
             for each, curve, starts in zip(
@@ -304,7 +303,7 @@ def _validity_notes(comparison: Comparison) -> list[str]:
         points = contender.run.points
         notes += [
             f"{contender.name}: {agents([level])}: left out: {why}."
-            for level, why in left_out(contender.run).items()
+            for level, why in contender.run.left_out.items()
         ]
         notes += [f"{contender.name}: {line}." for line in comparability_lines(points)]
     return notes

@@ -32,11 +32,10 @@ def differences_section(comparison: Comparison) -> Section:
     facts = [(_key(each), _values(each)) for each in found_differences(comparison)]
     facts += differing_facts([run.sweep for run in runs])
     names = ", ".join(each.name for each in comparison.contenders)
-    notes = [f"As said and recorded of {names}, in this order."] if facts else []
     silent = [each.name for each in comparison.contenders if not each.run.system.facts]
-    if silent:
-        notes.append(f"no facts of the system of {', '.join(silent)} (--system).")
-    return Section("What differs", facts=facts, notes=notes)
+    lead = [f"no facts of the system of {', '.join(silent)} (--system)."] if silent else []
+    notes = [f"As said and recorded of {names}, in this order."] if facts else []
+    return Section("What differs", lead=lead, facts=facts, notes=notes)
 
 
 def differing_line(comparison: Comparison) -> str:

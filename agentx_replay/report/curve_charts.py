@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, cycle
+from itertools import chain
 from urllib.parse import quote
 
 import numpy as np
@@ -31,7 +31,7 @@ _DOT, _NAME = 0.01, 0.09
 """Widths of half a dot, and of a level's name beside it on a phone, in shares of the figure."""
 
 
-_STYLES = ("s1", "s3", "s4", "s5")
+STYLES = ("s1", "s3", "s4", "s5")
 """The colours of curves in one picture; s2 is of targets."""
 
 
@@ -42,41 +42,20 @@ class Series:
     curve: Curve
     points: Sequence[Point]
     name: str = ""
-    style: str = "s1"
+    style: str = STYLES[0]
 
 
-@dataclass(frozen=True, slots=True)
-class _NotValid:
-    """A level that is on no curve and can still be seen."""
-
-    name: str
-    speed: float
-    throughput: float
-    why: str
-    reason: str
-
-
-def curves_figure(of: Sequence[tuple[str, Curve, Sequence[Point]]]) -> str:
-    """Return several curves in one picture, by name."""
-    styles = cycle(_STYLES)
-    return _figure([Series(curve, points, name, next(styles)) for name, curve, points in of])
-
-
-def curve_figure(curve: Curve, points: Sequence[Point]) -> str:
-    """Return the curve: points with their intervals, the frontier, and the targets it reaches; of
-    ``points`` those that are not valid beside it. Nothing if there is nothing to draw.
+def curve_figure(series: Sequence[Series]) -> str:
+    """Return curves in one picture: points with their intervals, the frontiers, and the targets
+    they reach; of the points those that are not valid beside them. Nothing if there are none.
     """
-    return _figure([Series(curve, points)])
-
-
-def _figure(series: Sequence[Series]) -> str:
     curves = [each.curve for each in series]
     unit = throughput_unit(curves[0].gpus, curves[0].headline_is)
-    not_valid = [found for each in series for found in _not_valid(each)]
-    speeds = [*chain(*map(_speeds, curves)), *(each.speed for each in not_valid)]
+    not_valid = [(each, *found) for each in series for found in _not_valid(each)]
+    speeds = [*chain(*map(_speeds, curves)), *(speed for _, _, speed, _ in not_valid)]
     if not speeds:
         return ""
-    throughputs = [*chain(*map(_throughputs, curves)), *(each.throughput for each in not_valid)]
+    throughputs = [*chain(*map(_throughputs, curves)), *(of for _, _, _, of in not_valid)]
     chart = Chart(
         "Throughput against speed",
         linear_axis(0, max(speeds) * _MARGIN, 6),
@@ -92,8 +71,7 @@ def _figure(series: Sequence[Series]) -> str:
         if target <= chart.x.high:
             chart.vertical(target, "target", f"{speed(target)}")
     for found in not_valid:
-        chart.ring(found.speed, found.throughput, found.reason)
-        chart.label(found.speed, found.throughput, f"{found.name}: {found.why}", "not-valid")
+        _ring(chart, *found)
     for each in series:
         for point in each.curve.points:
             _point(chart, point, each, unit)
@@ -186,18 +164,22 @@ def _cross(chart: Chart, point: CurvePoint, intervals: PointInterval, style: str
     chart.bar((at, at), (throughputs.low, throughputs.high), f"{style} error")
 
 
-def _not_valid(of: Series) -> Iterator[_NotValid]:
+def _not_valid(of: Series) -> Iterator[tuple[Point, float, float]]:
+    """Yield the points that are on no curve and can still be seen, with speed and throughput."""
     per = "" if of.curve.gpus is None else "_per_gpu"
     for point in of.points:
         row = point_row(point)
         at, throughput = row["interactivity"], row[f"total_tokens_per_s{per}"]
-        if point.valid or at is None or throughput is None:
-            continue
-        first = next(each for each in point.findings if each.kind is Kind.INVALID)
-        level = f"{of.name} {agents([point.measurement])}".lstrip()
-        reason = f"{level}: not valid: {first.text}"
-        name = f"{of.name} {point.name}".lstrip()
-        yield _NotValid(name, at, throughput, first.code.replace("-", " "), reason)
+        if not point.valid and at is not None and throughput is not None:
+            yield point, at, throughput
+
+
+def _ring(chart: Chart, of: Series, point: Point, at: float, throughput: float) -> None:
+    why = next(each for each in point.findings if each.kind is Kind.INVALID)
+    level = f"{of.name} {agents([point.measurement])}".lstrip()
+    chart.ring(at, throughput, f"{level}: not valid: {why.text}")
+    name = f"{of.name} {point.name}: {why.code.replace('-', ' ')}".lstrip()
+    chart.label(at, throughput, name, "not-valid")
 
 
 def _speeds(curve: Curve) -> list[float]:

@@ -62,8 +62,6 @@ def _levels(
     """Return a row for each point that has what is called ``name``."""
     found = [(point, of) for point in points if (of := getattr(point, name)) is not None]
     rows = [[point.name, *(cell(of) for cell in columns.values())] for point, of in found]
-    if not rows:
-        return Section(heading)
     return Section(heading, heads=["agents", *columns], rows=rows, notes=[note], rank=3)
 
 
@@ -72,7 +70,7 @@ def _told(
 ) -> Section:
     """Return what is said of each point that there is something to say of."""
     facts = [(point.name, said) for point in points if (said := of(point))]
-    return Section(heading, facts=facts, notes=[note] if facts and note else (), rank=3)
+    return Section(heading, facts=facts, notes=[note] if note else (), rank=3)
 
 
 # --- fidelity ------------------------------------------------------------------------------------
@@ -281,8 +279,6 @@ def servers_section(run: Run) -> Section:
         for level, served in served_by_level(run).items()
         for url, of in zip(urls_of(run), served, strict=True)
     ]
-    if not rows:
-        return Section("By server")
     note = (
         "Requests sent to each server in the window, and the input and output tokens of those "
         "that ended well."

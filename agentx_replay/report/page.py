@@ -6,6 +6,7 @@ text, so what a server or a trace may have smuggled into a text stays a text.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from agentx_replay.analysis.run import Run
 from agentx_replay.report.chart import stylesheet
 from agentx_replay.report.compare_brief import verdicts
 from agentx_replay.report.compare_sections import compare_sections
-from agentx_replay.report.curve_charts import curve_figure, curves_figure, latency_figures
+from agentx_replay.report.curve_charts import STYLES, Series, curve_figure, latency_figures
 from agentx_replay.report.disclosure import (
     disclosure_section,
     heading,
@@ -126,9 +127,10 @@ def compare_page(
 ) -> str:
     """Return the page of a comparison, with ``more`` sections after its own."""
     names = [each.name for each in comparison.contenders]
+    pairs = zip(comparison.contenders, comparison.curves, strict=True)
     drawn = [
-        (each.name, curve, each.run.points)
-        for each, curve in zip(comparison.contenders, comparison.curves, strict=True)
+        Series(curve, each.run.points, each.name, style)
+        for (each, curve), style in zip(pairs, cycle(STYLES))
     ]
     return _rendered(
         str,  # many begin with the name of a run
@@ -142,7 +144,7 @@ def compare_page(
         verdicts=list(verdicts(comparison)),
         reading=_READING,
         cards=[card for at in comparison.targets for card in _ratio_cards(comparison, at)],
-        before_levels=[Section("Curves", figures=curves_figure(drawn))],
+        before_levels=[Section("Curves", figures=curve_figure(drawn))],
         after_levels=[*compare_sections(comparison, price_source), *more],
     )  # fmt: skip
 
@@ -242,7 +244,9 @@ def _cards(curve: Curve, points: Sequence[Point]) -> list[_Card]:
 def _curve_section(curve: Curve, points: Sequence[Point]) -> Section:
     said = "No level is valid, so there is no curve, and no throughput at any speed."
     return Section(
-        "Curve", reasons=[] if curve.points else [said], figures=curve_figure(curve, points)
+        "Curve",
+        reasons=[] if curve.points else [said],
+        figures=curve_figure([Series(curve, points)]),
     )
 
 

@@ -30,7 +30,6 @@ from agentx_replay.report.run_sections import (
     sensitivity_section,
     starts_section,
     targets_section,
-    unmeasured,
     unmeasured_lines,
 )
 from agentx_replay.report.system_section import questions_json, system_sections
@@ -77,7 +76,7 @@ class Report:
         if self.run.searched:
             return all(answered(each.capacity) for each in self.judged)
         demo = part_of(self.run.sweep, "target").get("kind") == BUILT_IN
-        return not unmeasured(self.run) and (
+        return not self.run.unmeasured and (
             all(point.valid for point in points) or (demo and client_alone_failed(points))
         )
 
@@ -117,7 +116,7 @@ class Report:
             "points": points_json(self.run.points),
             "findings": [each.document() for each in run_findings(self.run.points)],
             "not_measured": [
-                of._asdict() | {"why": why} for of, why in unmeasured(self.run).items()
+                of._asdict() | {"why": why} for of, why in self.run.unmeasured.items()
             ],
             "curve": curve_json(self.curve),
             "system": self.run.system.document(),

@@ -26,7 +26,7 @@ from agentx_replay.analysis.point import (
     point_row,
     run_findings,
 )
-from agentx_replay.analysis.run import Run
+from agentx_replay.analysis.run import NOT_BEGUN, Run
 from agentx_replay.analysis.starts import (
     CONFIDENCE,
     COVERS,
@@ -54,12 +54,6 @@ from agentx_replay.report.numerals import (
 )
 from agentx_replay.report.plan_lines import ONE_START_AHEAD
 from agentx_replay.report.tables import Column, Section
-from agentx_replay.results.layout import (
-    Measurement,
-    measurement_named,
-    measurement_of,
-    point_file,
-)
 from agentx_replay.results.resume_command import resume_command, typed_again
 from agentx_replay.results.run_directory import PointStatus
 from agentx_replay.wording import counted
@@ -76,9 +70,19 @@ _SAID = {
 
 def finding_lines(findings: Iterable[Finding], kind: Kind) -> list[str]:
     """Return the findings of a kind, one a line, with the levels that each is of."""
+    told: set[str] = set()
     return [
-        f"{agents(each.levels)}: {_SAID[kind]}{each.text}" for each in findings if each.kind is kind
+        f"{agents(each.levels)}: {_SAID[kind]}{each.text}{remedy_once(each, told)}"
+        for each in findings
+        if each.kind is kind
     ]
+
+
+def remedy_once(of: Finding, told: set[str]) -> str:
+    """Return what helps, to stand behind a finding, unless it was ``told`` before."""
+    said = f"; {of.remedy}" if of.remedy and of.remedy not in told else ""
+    told.add(of.remedy)
+    return said
 
 
 def valid_count(points: Sequence[Point]) -> str:
@@ -149,60 +153,20 @@ def warned_at(value: TargetValue, points: Sequence[Point]) -> list[str]:
 
 # --- levels without a point ----------------------------------------------------------------------
 
-_NOT_BEGUN = "not begun"
-
-
-def unmeasured(run: Run) -> dict[Measurement, str]:
-    """Return why each level that was asked for, or has a directory, has no point, or none that can
-    be read; by level and start.
-    """
-    shown = {point.measurement for point in run.points}
-    found = {
-        of: f"{directory.name} has no {point_file(directory).name}"
-        for directory in run.path.glob("c*")
-        if directory.is_dir() and (of := measurement_of(directory)) is not None
-    }
-    missing = {of: found.get(of, _NOT_BEGUN) for of in (_asked(run) | found.keys()) - shown}
-    return dict(sorted({**missing, **run.refused}.items()))
-
-
-def _asked(run: Run) -> set[Measurement]:
-    """Return what ``sweep.json`` says was to be measured: of a search what it came to."""
-    plans = run.sweep.get("plans")
-    if run.searched and isinstance(plans, dict):
-        return {of for name in plans if (of := measurement_named(name)) is not None}
-    return {
-        Measurement(level, start)
-        for level in run.sweep.get("levels", [])
-        for start in range(1, run.sweep.get("starts", 1) + 1)
-    }
-
-
-def left_out(run: Run) -> dict[Measurement, str]:
-    """Return why each level, or start of one, is on no curve: it was not measured, or it is not
-    valid.
-    """
-    invalid = {
-        point.measurement: "; ".join(point.texts(Kind.INVALID))
-        for point in run.points
-        if not point.valid
-    }
-    return dict(sorted({**unmeasured(run), **invalid}.items()))
-
 
 def unmeasured_lines(run: Run) -> list[str]:
     """Return what to say of them: levels not begun in one line, each other one in its own.
 
     Where that is the last line, ``go_on_lines`` has what it announces.
     """
-    missing = unmeasured(run)
-    not_begun = [level for level, why in missing.items() if why == _NOT_BEGUN]
+    missing = run.unmeasured
+    not_begun = [level for level, why in missing.items() if why == NOT_BEGUN]
     lines = [
         f"{agents([level])}: cannot be measured: {why}"
         if level in run.refused
         else f"{agents([level])}: missing: {why}, so its records are in no table"
         for level, why in missing.items()
-        if why != _NOT_BEGUN
+        if why != NOT_BEGUN
     ]
     if not_begun:
         lines.append(f"not measured: {agents(not_begun)}; this goes on{typed_again(run.sweep)}:")
@@ -224,7 +188,7 @@ def go_on_lines(run: Run) -> list[str]:
 
 def _goes_on(run: Run) -> bool:
     begun = any(point.status is not PointStatus.COMPLETE for point in run.points)
-    return begun or _NOT_BEGUN in unmeasured(run).values()
+    return begun or NOT_BEGUN in run.unmeasured.values()
 
 
 def _again(run: Run) -> bool:
@@ -462,8 +426,6 @@ def starts_section(curve: Curve, asked: int) -> Section:
             ]
         )
     heads = ("agents", "starts", "tok/s/user", *number, unit, *number)
-    if not rows:
-        return Section("From start to start")
     return Section("From start to start", heads=heads, rows=rows, notes=[_READING], rank=3)
 
 
@@ -487,9 +449,7 @@ def lanes_section(run: Run) -> Section:
         "(bootstrap); not what another start would give."
     )
     heads = ("agents", "lanes")
-    return Section(
-        "From lane to lane", heads=heads, rows=rows, notes=[note] if rows else (), rank=3
-    )
+    return Section("From lane to lane", heads=heads, rows=rows, notes=[note], rank=3)
 
 
 def planned_starts(starts: int, simulated: Sequence[Point] = ()) -> list[str]:

@@ -35,8 +35,8 @@ class Section:
 
     @property
     def has_words(self) -> bool:
-        """Whether anything of it can be read without a figure."""
-        return bool(self.lead or self.reasons or self.rows or self.facts or self.notes)
+        """Whether anything of it can be read without a figure; notes explain what is above them."""
+        return bool(self.lead or self.reasons or self.rows or self.facts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -197,7 +197,7 @@ def test_every_reason_that_blames_the_client_is_worded_with_the_same_remedy() ->
     found = [*findings.saturation(slow), *findings.course(COMPLETE, hung, opened=True)]
     assert len(found) == 6
     assert {finding.blame for finding in found} == {"client"}
-    (remedy,) = {finding.text.rpartition("; ")[2] for finding in found}
+    (remedy,) = {finding.remedy for finding in found}
     assert "--workers" in remedy
 
 
@@ -551,5 +551,5 @@ def test_a_finding_is_plain_values() -> None:
         "kind": "warning",
         "text": "P90 of 2",
         "levels": [{"concurrency": 8, "start": 2}],
-        "more": "and more",
+        "remedy": "and more",
     }

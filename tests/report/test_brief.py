@@ -115,8 +115,9 @@ def test_a_busy_client_alone_says_first_what_to_do(tmp_path: Path) -> None:
     busy = [(12, 0, s * SECOND, 100_000, s * SECOND) for s in range(100)]  # all of a core
     write_instrument(point_directory(path, 12), busy)
     found = Report.of(path, (50.0,))
-    (text, style), *_ = found.brief(80)
+    (text, style), *rest = found.brief(80)
     assert text.startswith("This machine was too busy to measure 12 agents: ")  # 16 are valid
+    assert not [line for line, _ in rest if "--workers" in line]  # the remedy is said once
     assert style == "warning"
     assert found.sound  # the simulator is there to be looked at
     server = make_run(tmp_path / "s", [FAST, SLOW])
