@@ -21,13 +21,6 @@ def dollars_per_million_tokens(
     return 1e6 / tokens_per_dollar(tokens_per_s_per_gpu, price_per_gpu_hour, utilisation)
 
 
-def break_even_price(tokens_per_s_per_gpu: tuple[float, float], price_of_second: float) -> float:
-    """Return the price per GPU-hour of the first system at which its tokens cost what those of the
-    second do.
-    """
-    return price_of_second * tokens_per_s_per_gpu[0] / tokens_per_s_per_gpu[1]
-
-
 @dataclass(frozen=True, slots=True)
 class Advantage:
     """How many times as many tokens per dollar one system gives, and where that comes from.

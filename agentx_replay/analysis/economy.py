@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agentx_replay.analysis.comparison import Comparison, Contender
-from agentx_replay.analysis.cost import break_even_price, dollars_per_million_tokens
+from agentx_replay.analysis.cost import dollars_per_million_tokens
 from agentx_replay.analysis.curve import Definition, TargetValue, value_at
 
 _KINDS = {
@@ -24,8 +24,7 @@ _SECONDS_PER_DAY = 86_400
 class Economy:
     """One system at one target, per GPU. ``tokens_per_s`` and ``dollars_per_million`` are by kind
     of token; ``tokens_per_day`` of a GPU as far as it is used. ``per_peak_pflops`` is tokens/s per
-    10^15 operations/s that the GPU does at most. ``break_even`` holds, by the other system, the
-    dollars per GPU-hour at which a token of both costs the same. None: something is not given.
+    10^15 operations/s that the GPU does at most. None: something is not given.
     """
 
     tokens_per_s: Mapping[str, float | None]
@@ -34,16 +33,11 @@ class Economy:
     per_peak_pflops: float | None
     output_per_decode_gpu: float | None
     input_per_prefill_gpu: float | None
-    break_even: Mapping[str, float]
 
 
 def economies(comparison: Comparison, target: float) -> list[Economy]:
     """Return the economy of each system at a target."""
-    rates = [_rates(each, target) for each in comparison.contenders]
-    return [
-        _economy(each, own, _break_even(comparison, rates, number))
-        for number, (each, own) in enumerate(zip(comparison.contenders, rates, strict=True))
-    ]
+    return [_economy(each, _rates(each, target)) for each in comparison.contenders]
 
 
 def _rates(contender: Contender, target: float) -> dict[str, float | None]:
@@ -54,9 +48,7 @@ def _rates(contender: Contender, target: float) -> dict[str, float | None]:
     }
 
 
-def _economy(
-    of: Contender, rates: Mapping[str, float | None], break_even: Mapping[str, float]
-) -> Economy:
+def _economy(of: Contender, rates: Mapping[str, float | None]) -> Economy:
     system, total = of.run.system, rates["total"]
     peak = system.get("peak_pflops")
     return Economy(
@@ -71,7 +63,6 @@ def _economy(
         per_peak_pflops=total / peak if total and peak else None,
         output_per_decode_gpu=_per_role(of, rates["output"], "decode_gpus"),
         input_per_prefill_gpu=_per_role(of, rates["input"], "prefill_gpus"),
-        break_even=break_even,
     )
 
 
@@ -83,22 +74,3 @@ def _per_role(of: Contender, per_gpu: float | None, role: str) -> float | None:
     if not of.run.system.get("disagg") or not gpus or per_gpu is None or of.run.gpus is None:
         return None
     return float(per_gpu * of.run.gpus / gpus)
-
-
-def _break_even(
-    comparison: Comparison, rates: list[dict[str, float | None]], number: int
-) -> dict[str, float]:
-    """Return, for the first system against each other one and for those against the first, the
-    price at which a token costs as much as the other's.
-    """
-    own, total = comparison.contenders[number], rates[number]["total"]
-    against = range(1, len(rates)) if number == 0 else (0,)
-    return {
-        other.name: break_even_price(
-            (total * own.utilisation, theirs * other.utilisation), other.price
-        )
-        for each in against
-        if (other := comparison.contenders[each]).price is not None
-        and (theirs := rates[each]["total"])
-        and total
-    }

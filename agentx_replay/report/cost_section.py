@@ -94,13 +94,8 @@ def _cost_section(comparison: Comparison, at: AtOneTarget) -> Section:
         for what, values in told
         if any(value is not None for value in values)
     ]
-    notes = [
-        f"{name}: at {rate(price)} $/GPU-hour its tokens would cost as much as those of {other}"
-        for name, each in zip(names, found, strict=True)
-        for other, price in each.break_even.items()
-    ]
     heads = ("", *names, *(f"{names[0]} / {name}" for name in names[1:]))
-    return Section(f"Cost at {speed(at.target)} tok/s/user", heads=heads, rows=rows, notes=notes)
+    return Section(f"Cost at {speed(at.target)} tok/s/user", heads=heads, rows=rows)
 
 
 def _rows(per_gpu: bool) -> Iterator[tuple[str, _Value]]:

@@ -109,8 +109,7 @@ def test_what_is_said_names_every_figure(sides: tuple[object, ...], goldens: Gol
     for figure in (
         "7,567", "6,083", "(+24.4%)", "(+87.4%)", "35% comes from throughput", "65% from price",
         "cost per token -46.6%",
-        "mi355x: at 2.81 $/GPU-hour its tokens would cost as much as those of b300",
-        "b300: at 1.21 $/GPU-hour its tokens would cost as much as those of mi355x",
+        "mi355x costs as much per token as b300 if its GPU-hour costs $2.81",
         "mi355x: 5 of 5 answered", "b300: 3 of 5 answered", "offload_gb_per_gpu: 224.875 / 281",
         "3 agents (dcp_size 8, draft_tokens 3), 4 agents (dcp_size 1, draft_tokens 0)",
     ):  # fmt: skip
@@ -137,12 +136,9 @@ def test_costs_are_of_each_kind_of_token_and_of_hours_that_are_used(
     rates = first["tokens_per_s"]
     assert rates["input"] + rates["output"] == pytest.approx(rates["total"])
     assert rates["uncached"] == pytest.approx(0.75 * rates["input"] + rates["output"], rel=1e-3)
-    half, same = at_50("--utilisation", "mi355x=0.5")
+    half, _ = at_50("--utilisation", "mi355x=0.5")
     assert half["dollars_per_million"]["total"] == pytest.approx(2 * 0.05506, abs=2e-5)
     assert half["tokens_per_day"] == pytest.approx(653.8e6 / 2, rel=1e-3)
-    # b300 may now cost twice 1.206 for a token of the same price.
-    assert same["break_even"]["mi355x"] == pytest.approx(2.4116, abs=1e-3)
-    assert half["break_even"]["b300"] == pytest.approx(1.4057, abs=1e-3)
 
 
 def test_with_roles_each_gpu_of_a_role_has_its_own_throughput(sides: tuple[object, ...]) -> None:
