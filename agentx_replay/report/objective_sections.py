@@ -136,7 +136,8 @@ def _more_starts(capacity: Capacity) -> list[str]:
     if len(values) < 2:
         return ["1 start names no capacity to rely on: --resume --starts 3"]
     now, then = (_half(spread(values), starts) for starts in (len(values), _MORE_STARTS))
-    return [f"±{now:.0%}; {_MORE_STARTS} starts: about ±{then:.0%} (--resume --starts 5)"]
+    seen = f"±{now:.0%}" if now < 1.0 else "over ±100%"
+    return [f"{seen}; {_MORE_STARTS} starts: about ±{then:.0%} (--resume --starts 5)"]
 
 
 def _half(spread_of_one: float, starts: int) -> float:
