@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentx_replay.errors import UsageError
 from agentx_replay.experiment.levels import LevelSource
-from agentx_replay.experiment.settings import Screen, Settings, Target
+from agentx_replay.experiment.settings import DEFAULT_LEVELS, Screen, Settings, Target
 from agentx_replay.experiment.sweep import Sweep
 from agentx_replay.report.check_lines import invalidating, remedy
 from agentx_replay.report.plan_lines import resumption_lines, sweep_lines
@@ -99,7 +99,7 @@ def _search(settings: Settings) -> LevelSource | None:
 def sweep(
     url: str | Sequence[str] = (),
     *,
-    concurrency: Sequence[int] = (2, 8, 24),
+    concurrency: Sequence[int] = DEFAULT_LEVELS,
     scenario: str = "quick",
     override: Mapping[str, Any] | None = None,
     screen: Screen | None = None,

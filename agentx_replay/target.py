@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from agentx_replay.endpoint.kernel_stamps import Timestamps
     from agentx_replay.endpoint.settings import EndpointSettings
     from agentx_replay.experiment.fleet import Fleet
+    from agentx_replay.simulator.engine import EngineModel
 
 
 @contextmanager
@@ -30,8 +31,11 @@ def open_target(settings: Settings) -> Iterator[Target]:
     if settings.virtual:
         yield in_process_target()
     elif not settings.url:
-        with _simulator() as url:
-            yield _servers(settings, (url,), {"kind": "built-in simulator"})
+        from agentx_replay.simulator.engine import DEMO_ENGINE
+
+        with _simulator(DEMO_ENGINE) as url:
+            facts = {"kind": "built-in simulator", "engine": asdict(DEMO_ENGINE)}
+            yield _servers(settings, (url,), facts)
     elif settings.ray is not None:
         with open_machines(settings) as machines:
             target = _servers(settings, settings.url, {"kind": "server"})
@@ -113,11 +117,11 @@ def in_process_target() -> Target:
 
 
 @contextmanager
-def _simulator() -> Iterator[str]:
+def _simulator(engine: "EngineModel") -> Iterator[str]:
     from agentx_replay.simulator.process import launch_simulator
     from agentx_replay.simulator.server import ServerConfig
 
-    process = launch_simulator(ServerConfig())
+    process = launch_simulator(ServerConfig(engine=engine))
     try:
         yield process.url
     finally:

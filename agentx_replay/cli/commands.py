@@ -28,6 +28,7 @@ _COMMANDS = {
     "compare": "compare.compare",
     "traces": "traces.traces",
     "simulate": "simulate.simulate",
+    "docs": "docs.docs",
 }
 
 

@@ -106,7 +106,7 @@ _TABLE = {
              show_default=True, help="Sessions alive at all times."),
         _row("sweep", "-c", "--concurrency", type=Levels(auto=True), metavar="N,N,…",
              help="Levels in this order, or auto: find those between which --at lies. "
-             "Default: auto with --url, else 2,8,24."),
+             "Default: auto with --url, else 2,12,32."),
         _row("sweep", "--like", type=NamedPath(path_type=Path), metavar="RUN",
              help="Take the levels of another run."),
         _row("plan", "-c", "--concurrency", **_LEVELS, default="8", show_default=True,
@@ -256,6 +256,16 @@ def options_of(command: str) -> list[click.Parameter]:
 
 class GroupedCommand(click.Command):
     """A command whose help groups its options as the table does, its own before."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Refuse two forms of one output."""
+        if ctx.params.get("as_json") and ctx.params.get("as_csv"):
+            raise UsageError(
+                "json-with-csv",
+                "--json and --csv are two forms of one output",
+                "leave one of them out",
+            )
+        return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the groups that have any option of this command; ``--help`` ends the last."""

@@ -37,7 +37,7 @@ _SIMULATED_SALT = "plan"
 """Two simulations of one plan are the same to the byte."""
 
 
-_WORDS = "What t*, a conversation, a primer and the other words mean: docs/glossary.md."
+_WORDS = "what t*, a conversation, a primer and the other words mean: agentx-replay docs glossary"
 _TOOL_MESSAGES = (
     "Answers are sent as tool calls and what follows as their results: not comparable with plain "
     "messages."
@@ -117,19 +117,18 @@ def _lines(
     totals = selection_totals(selection)
     memory = [_memory(selection, plan).total_bytes for plan in plans]
     table = levels_section(plans, totals["sessions"], memory)
-    return [
-        *(
-            each
-            for line in corpus_lines(corpus, selection, rules)
-            for each in wrapped(line, width())
-        ),
+    said = [
+        *corpus_lines(corpus, selection, rules),
         f"  {totals['input_tokens']:,} tokens in, {totals['output_tokens']:,} out, "
         f"{totals['reuse']:.1%} reusable with an unlimited cache",
+    ]
+    return [
+        *(piece for line in said for piece in wrapped(line, width())),
         "",
         sections_text([table], width()),
         *((line for level in plans for line in ("", *lane_lines(level))) if lanes else ()),
         "",
-        _WORDS,
+        *wrapped(_WORDS, width()),
     ]
 
 

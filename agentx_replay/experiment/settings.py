@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from agentx_replay.experiment.fleet import Fleet
 
 
+DEFAULT_LEVELS = (2, 12, 32)
+"""Of the built-in simulator; those of a server are found."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """One sweep, as it was asked for: the options of the command line by their names.
@@ -47,7 +51,7 @@ class Settings:
 
     traces: Path = field(default_factory=partial(shipped_directory, "traces"))
     scenario: Scenario = field(default_factory=partial(load_scenario, "quick"))
-    concurrency: tuple[int, ...] = (2, 8, 24)
+    concurrency: tuple[int, ...] = DEFAULT_LEVELS
     starts: int = 1
     max_context: int | None = None
     max_context_policy: ContextPolicy = "session"

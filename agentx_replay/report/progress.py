@@ -13,7 +13,7 @@ from typing import TextIO
 from agentx_replay.replay.driver import Progress, Stage
 from agentx_replay.replay.instrument import ClientLoad
 from agentx_replay.results.recent import Snapshot
-from agentx_replay.wording import counted, lasting
+from agentx_replay.wording import counted, lasting, wrapped
 
 PLAIN_EVERY_S = 30.0
 PLAIN_AT_FIRST_S = 5.0
@@ -101,9 +101,10 @@ class ProgressScreen:
         self._lengths_told = False
 
     def say(self, line: str) -> None:
-        """Show a line that stays."""
+        """Show a line that stays, broken between words in a terminal."""
         self._clear()
-        self._write(f"{line}\n")
+        lines = wrapped(line, self._columns()) if self._live else [line]
+        self._write("".join(f"{each}\n" for each in lines))
 
     def levels_left(self, levels: int, window_s: float) -> None:
         """Take so many windows, and what levels took beside theirs, for the time left."""

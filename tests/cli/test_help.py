@@ -41,7 +41,7 @@ def test_the_commands_in_a_help_run_as_printed(
     [
         # Without anything a sweep plays demo, at the levels of any other.
         ("sweep", "Default: quick, and demo without --url, --concurrency and --override."),
-        ("sweep", "Default: auto with --url, else 2,8,24."),
+        ("sweep", "Default: auto with --url, else 2,12,32."),
         ("run", "or a .toml. Default: quick."),
         ("plan", "Levels, each planned on its own. [default: 8]"),
         ("plan", "--max-context TOKENS Leave out sessions that need more. Default: none."),
