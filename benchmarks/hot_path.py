@@ -154,7 +154,7 @@ def measured(port: str, streams: str, tokens: str, from_ns: str, to_ns: str, fil
             for i in range(int(streams))
         ]
         cpu = CpuOverTime(loop)
-        bodies = [exchange.body for exchange, _, _ in await asyncio.gather(*tasks)]
+        bodies = [exchange.body for exchange in await asyncio.gather(*tasks)]
         ended_ns = cpu.sample()
         await client.close()
         streams_read = [body.stream for body in bodies if body is not None and body.stream]

@@ -13,7 +13,7 @@ from http_reads import parsed
 from stamped_stream import StampedStream
 
 from agentx_replay.endpoint.connection import Connection
-from agentx_replay.endpoint.outcome import Connected, response_of
+from agentx_replay.endpoint.outcome import response_of
 from agentx_replay.endpoint.server_sent_events import EventSplitter
 from agentx_replay.endpoint.stamped_socket import READ_BYTES, StampedSocket, Wire
 from agentx_replay.errors import UsageError
@@ -71,7 +71,7 @@ async def _response(pieces: list[bytes]) -> Seen:
             await asyncio.sleep(0)
     await exchange.done
     connection.abort()
-    response = response_of(exchange, Connected(), 0, ())
+    response = response_of(exchange, ())
     category = None if response.error_category is None else str(response.error_category)
     return str(response.status), category, len(response.arrival_ns), response.finish_reason
 

@@ -64,8 +64,14 @@ def _leave(_: int, __: "FrameType | None") -> None:
     os._exit(_INTERRUPTED)
 
 
+class _InterruptError(KeyboardInterrupt):
+    """An interrupt of a type of its own: once a plain one has left a string that Python executed,
+    as the import of a dataclass does, Python ends by SIGINT and drops the exit code.
+    """
+
+
 def _interrupt(_: int, __: "FrameType | None") -> None:
-    raise KeyboardInterrupt
+    raise _InterruptError
 
 
 def _say(what: str) -> None:

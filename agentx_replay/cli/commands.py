@@ -100,6 +100,8 @@ def run_command_line() -> None:
         error.show()
         sys.exit(error.exit_code)
     except click.Abort as error:
+        if isinstance(error.__cause__, EOFError):  # click takes any for the end of a person's input
+            raise error.__cause__ from None
         raise KeyboardInterrupt from error
     except OSError as error:
         if not reader_gone(error) and error.errno != errno.ENOSPC:

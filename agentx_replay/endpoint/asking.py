@@ -169,7 +169,7 @@ class Asker:
         )
         try:
             async with asyncio.timeout(limit_s):
-                exchange, _, _ = await self._client.exchange(connection, request, streamed=streamed)
+                exchange = await self._client.exchange(connection, request, streamed=streamed)
         except TimeoutError:
             raise unusable(
                 "server-silent",

@@ -17,7 +17,7 @@ from agentx_replay.endpoint.between_polls import Compose
 from agentx_replay.endpoint.connect_error import ConnectError, connect_error
 from agentx_replay.endpoint.connection import Connection, Ending, Exchange
 from agentx_replay.endpoint.kernel_stamps import timestamps_here
-from agentx_replay.endpoint.outcome import Connected, response_of, short
+from agentx_replay.endpoint.outcome import response_of, short
 from agentx_replay.endpoint.requests import Requests
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.endpoint.stamped_socket import Address, Pieces, Wire, connect
@@ -35,7 +35,8 @@ class _Made:
     """A connection, when it was made, and whether a request has been sent on it."""
 
     connection: Connection
-    connected: Connected
+    start_ns: int
+    connected_ns: int
     used: bool = False
 
 
@@ -131,13 +132,12 @@ class Client:
         """Send the bytes of one request on the stream's connection; return the response."""
         asked_ns = self._now_ns()
         try:
-            exchange, connected, retries = await self.exchange(conversation_id, request)
+            return response_of(await self.exchange(conversation_id, request), self._secrets)
         except ConnectError as error:
             text = short(error.text, self._secrets)
             return self._unconnected(asked_ns, Status.FAILED, error.category, text)
         except _CutWhileConnectingError:
             return self._unconnected(asked_ns, Status.CUT, None, None)
-        return response_of(exchange, connected, retries, self._secrets)
 
     def _unconnected(
         self, asked_ns: int, status: Status, category: ErrorCategory | None, text: str | None
@@ -153,7 +153,7 @@ class Client:
 
     async def exchange(
         self, conversation_id: str, request: Pieces, *, streamed: bool = True
-    ) -> tuple[Exchange, Connected, int]:
+    ) -> Exchange:
         """Send the bytes and wait for the end; raises ConnectError. See the module on retries.
 
         An exchange that was sent twice counts from the first sending: the server may have held the
@@ -165,16 +165,16 @@ class Client:
         if made.used:
             first = await self._pass(made.connection, request, streamed)
             if not first.unanswered:
-                return first, Connected(), 0
+                return first
             made = await self._made(conversation_id)
         if cuts != self._cuts:
             raise _CutWhileConnectingError
         made.used = True
         exchange = await self._pass(made.connection, request, streamed)
-        if first is None:
-            return exchange, made.connected, 0
-        exchange.send_ns = first.send_ns
-        return exchange, made.connected, 1
+        exchange.connect_start_ns, exchange.connected_ns = made.start_ns, made.connected_ns
+        if first is not None:
+            exchange.send_ns, exchange.retries = first.send_ns, 1
+        return exchange
 
     async def _pass(self, connection: Connection, request: Pieces, streamed: bool) -> Exchange:
         """Pass one request over a connection; a caller that gives up closes it."""
@@ -254,7 +254,7 @@ class Client:
                 continue
             addresses.remove(address)
             addresses.insert(0, address)
-            made = _Made(connection, Connected(start_ns, self._now_ns()))
+            made = _Made(connection, start_ns, self._now_ns())
             self._open.add(connection)
             connection.closed.add_done_callback(partial(self._forget, made))
             return made

@@ -31,14 +31,19 @@ class Ending(StrEnum):
 class Exchange:
     """One request's passage over a connection, filled in as it happens; stamps in ns.
 
-    ``send_uncertainty_ns`` is how long the last byte of the request waited for this process.
-    ``body`` is there when ``done`` is, where a head came. ``headers`` have lower-case names.
+    ``connect_start_ns`` and ``connected_ns`` are of a connection that was made for it; ``retries``
+    is whether it was sent again. ``send_uncertainty_ns`` is how long the last byte of the request
+    waited for this process. ``body`` is there when ``done`` is, where a head came. ``headers`` have
+    lower-case names.
     """
 
     send_ns: int
     done: "asyncio.Future[None]"
     sent_ns: int | None = None
     send_uncertainty_ns: int = 0
+    connect_start_ns: int | None = None
+    connected_ns: int | None = None
+    retries: int = 0
     first_byte_ns: int | None = None
     end_ns: int = 0
     http_status: int | None = None

@@ -5,7 +5,7 @@ Not for: I/O, or the meaning of single events (completion_stream.py).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from agentx_replay.endpoint.completion_stream import ParsedStream, error_message, read_json
 from agentx_replay.endpoint.connection import Ending, Exchange
@@ -38,6 +38,11 @@ _CATEGORIES = {
 _OK = 200
 _SERVER_ERRORS = 500
 
+_RECORDED = {each.name for each in fields(Response)} - {"finish_reason", "answer"}
+_OF_EXCHANGE = _RECORDED & {each.name for each in fields(Exchange)}
+_OF_STREAM = _RECORDED & {each.name for each in fields(ParsedStream)}
+"""What a record has as the exchange and the stream have it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Failure:
@@ -48,49 +53,21 @@ class Failure:
     text: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Connected:
-    """When the connection of a request was made; both None where it was open already."""
-
-    start_ns: int | None = None
-    connected_ns: int | None = None
-
-
-def response_of(
-    exchange: Exchange, connected: Connected, retries: int, secrets: Sequence[str]
-) -> Response:
+def response_of(exchange: Exchange, secrets: Sequence[str]) -> Response:
     """Return the record of an exchange that is done. ``secrets`` never show in its text."""
-    failure = failure_of(exchange)
+    failure = failure_of(exchange) or Failure(Status.OK, None, None)
     stream = (exchange.body and exchange.body.stream) or ParsedStream()
-    uncertainty_ns = stream.uncertainty_ns
+    ok, uncertainty_ns = failure.status is Status.OK, stream.uncertainty_ns
     return Response(
-        status=failure.status if failure else Status.OK,
-        send_ns=exchange.send_ns,
-        end_ns=exchange.end_ns,
-        sent_ns=exchange.sent_ns,
-        connect_start_ns=connected.start_ns,
-        connected_ns=connected.connected_ns,
-        first_byte_ns=exchange.first_byte_ns,
-        arrival_ns=stream.arrival_ns,
-        arrival_tokens=stream.arrival_tokens,
-        prompt_tokens=stream.prompt_tokens,
-        cached_tokens=stream.cached_tokens,
-        completion_tokens=stream.completion_tokens,
-        event_text_bytes=stream.event_text_bytes,
-        text_pieces=stream.text_pieces,
-        reasoning_tokens=stream.reasoning_tokens,
-        reasoning_pieces=stream.reasoning_pieces,
-        finish_reason=short(stream.finish_reason, secrets) if stream.finish_reason else None,
-        http_status=exchange.http_status,
-        error_category=failure.category if failure else None,
-        error_text=short(failure.text, secrets) if failure and failure.text else None,
-        retries=retries,
-        answer=None if failure else stream.answer,
+        **{name: getattr(exchange, name) for name in _OF_EXCHANGE},
+        **{name: getattr(stream, name) for name in _OF_STREAM},
+        status=failure.status,
+        finish_reason=stream.finish_reason and short(stream.finish_reason, secrets),
+        error_category=failure.category,
+        error_text=failure.text and short(failure.text, secrets),
+        answer=stream.answer if ok else None,
         first_token_uncertainty_ns=int(uncertainty_ns[0]) if len(uncertainty_ns) else 0,
         last_token_uncertainty_ns=int(uncertainty_ns[-1]) if len(uncertainty_ns) else 0,
-        send_uncertainty_ns=exchange.send_uncertainty_ns,
-        late_events=stream.late_events,
-        gathered_reads=stream.gathered_reads,
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from agentx_replay.endpoint.asking import Asker, Limits, json_of, unusable
 from agentx_replay.endpoint.completion_stream import ParsedStream
 from agentx_replay.endpoint.connection import Exchange, announced_keep_alive_s
-from agentx_replay.endpoint.outcome import Connected, response_of
+from agentx_replay.endpoint.outcome import response_of
 from agentx_replay.endpoint.requests import NEW_LIMIT, OLD_LIMIT, fixed_fields
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.errors import UsageError
@@ -223,7 +223,7 @@ class _Prober:
         body |= _ASKED[settings.api]
         exchange = await self._asker.ask(settings.completions_path, body, connection="probe")
         return _Probe(
-            response_of(exchange, Connected(), 0, settings.secrets),
+            response_of(exchange, settings.secrets),
             _stream_of(exchange),
             next(iter(limits)),
             left_out,

@@ -98,7 +98,7 @@ async def fetch(
     request = head_start(page.settings, "GET", "") + b"\r\n"
     try:
         async with asyncio.timeout(timeout_s):
-            exchange, _, _ = await client.exchange(_STREAM, request, streamed=False)
+            exchange = await client.exchange(_STREAM, request, streamed=False)
     except (ConnectError, TimeoutError):
         return None
     body = exchange.body

@@ -102,7 +102,7 @@ async def _cpu_between(from_ns: int, to_ns: int) -> float:
 async def _truth(client: Client, settings: EndpointSettings) -> dict[int, Stamps]:
     """Return, by stream, when the server had its request and when each token left."""
     request = head_start(settings, "GET", "/truth") + b"\r\n"
-    exchange, _, _ = await client.exchange("truth", request, streamed=False)
+    exchange = await client.exchange("truth", request, streamed=False)
     body = exchange.body
     told = orjson.loads(body.text if body is not None else b"")["responses"]
     return {

@@ -430,6 +430,25 @@ def test_words_of_https_are_no_proof_of_it(said: bytes) -> None:
         ask([[answer("400 Bad Request", said)]])
 
 
+@pytest.mark.parametrize(
+    ("code", "why", "way_out"),
+    [
+        (9, "certificate is not yet valid", "renew it"),  # X509_V_ERR of openssl/x509_vfy.h
+        (10, "certificate has expired", "renew it"),
+        (18, "self-signed certificate", "--ca-file"),
+        (20, "unable to get local issuer certificate", "--ca-file"),
+        (62, "Hostname mismatch", "the host that it names"),
+        (64, "IP address mismatch", "the host that it names"),
+    ],
+)
+def test_a_certificate_that_is_not_taken_has_its_way_out(code: int, why: str, way_out: str) -> None:
+    failure = ssl.SSLCertVerificationError(1, why)
+    failure.verify_code, failure.verify_message = code, why
+    told = connect_error(parse_base_url("https://h"), failure, 0)
+    assert why in told.text
+    assert way_out in told.way_out
+
+
 def test_a_client_without_files_for_connections_is_told_how_many_it_needs() -> None:
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     failure = connect_error(

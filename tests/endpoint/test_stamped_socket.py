@@ -24,7 +24,7 @@ from agentx_replay.endpoint.kernel_stamps import (
     stamp_ns,
     timestamps_here,
 )
-from agentx_replay.endpoint.outcome import Connected, response_of
+from agentx_replay.endpoint.outcome import response_of
 from agentx_replay.endpoint.poll_times import MAX_STEP_NS
 from agentx_replay.endpoint.stamped_socket import READ_BYTES, StampedSocket, Wire, connect
 from agentx_replay.replay.ports import Response, Status
@@ -214,7 +214,7 @@ async def answered(
                 await asyncio.sleep(0)
         await exchange.done
         connection.abort()
-        return response_of(exchange, Connected(), 0, ()), exchange
+        return response_of(exchange, ()), exchange
 
 
 A, B = chunk(token("a")), chunk(token("b", "length"))
@@ -274,7 +274,7 @@ async def test_a_response_that_is_cut_ends_after_all_that_came_of_it() -> None:
         await until(lambda: exchange.http_status == 200)
         connection.stop(Ending.CUT)
         await exchange.done
-        response = response_of(exchange, Connected(), 0, ())
+        response = response_of(exchange, ())
         assert (response.status, len(response.arrival_ns)) == (Status.CUT, 1)
         assert response.last_token_ns is not None
         assert time.monotonic_ns() < response.last_token_ns <= response.end_ns

@@ -8,9 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from command_line import ROOT, SHORT, Command, finished, started, started_in_a_terminal
 
+from agentx_replay.cli import commands
 from agentx_replay.results.run_directory import read_points
 
 IN_THE_WINDOW = "c=4 window"
@@ -114,6 +116,30 @@ def test_a_terminal_that_closes_takes_the_screen_and_not_the_records(
         terminal.close()
         assert terminal.process.wait(60) == INTERRUPTED
     assert kept(tmp_path / "out") == ("interrupted", True)
+
+
+def test_a_signal_while_a_dataclass_is_imported_is_an_exit_code_too(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(
+        f"import sys; sys.path.append({str(ROOT)!r})\n"
+        "from agentx_replay import cli\n"
+        "from agentx_replay.cli import commands\n"
+        "def command():\n"
+        "    cli.loaded()\n"
+        "    exec('import os; os.kill(os.getpid(), 15); sum(range(100_000))')\n"
+        "commands.run_command_line = command\n"
+        "cli.main()\n"
+    )
+    run = [sys.executable, "-m", "program"]
+    assert subprocess.run(run, cwd=tmp_path, check=False, timeout=60).returncode == INTERRUPTED
+
+
+def test_a_file_that_ends_too_soon_is_no_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(**_: object) -> None:
+        raise click.Abort from EOFError("marshal data too short")
+
+    monkeypatch.setattr(commands, "cli", broken)
+    with pytest.raises(EOFError, match="marshal"):
+        commands.run_command_line()
 
 
 def test_a_simulated_plan_that_is_interrupted_prints_none(
