@@ -21,15 +21,32 @@ Stamps = tuple[int, NDArray[np.int64]]
 
 
 @dataclass(frozen=True, slots=True)
-class Offered:
-    """A load: streams at once, tokens/s of each, whether all emit at the same instants, and who
-    takes the client's timestamps.
+class Load:
+    """``streams`` at once, each with ``rate`` tokens/s for ``seconds``.
+
+    In a ``burst`` all streams' tokens are due at the same instants, as after an engine's step;
+    else they are spread evenly. ``timestamps`` is who takes the client's.
     """
 
     streams: int
     rate: float
+    seconds: float
     burst: bool
-    timestamps: Timestamps = "process"
+    timestamps: Timestamps
+
+    @property
+    def every_ns(self) -> int:
+        """The gap between a stream's tokens."""
+        return round(_NS / self.rate)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens a stream, at least two."""
+        return max(2, round(self.seconds * self.rate))
+
+    def first_token_ns(self, base_ns: int, stream: int) -> int:
+        """When a stream's first token is due."""
+        return base_ns if self.burst else base_ns + self.every_ns * stream // self.streams
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +107,7 @@ class Ceiling:
 
 
 def compare(
-    offered: Offered,
+    load: Load,
     seen: Sequence[Stamps],
     truth: Sequence[Stamps],
     *,
@@ -107,15 +124,15 @@ def compare(
     sent = [stamps for _, stamps in truth]
     tokens_per_s = sum(_NS * (len(s) - 1) / int(s[-1] - s[0]) for s in sent)
     known = Driven(
-        streams=offered.streams,
-        burst=offered.burst,
-        planned_tokens_per_s=offered.streams * offered.rate,
+        streams=load.streams,
+        burst=load.burst,
+        planned_tokens_per_s=load.streams * load.rate,
         tokens_per_s=tokens_per_s,
         cpu_us_per_token=cpu_share * 1e6 / tokens_per_s,
         cpu_share=cpu_share,
         failed=failed,
         late_event_share=late_events / sum(map(len, sent)),
-        timestamps=offered.timestamps,
+        timestamps=load.timestamps,
     )
     if failed:
         return known

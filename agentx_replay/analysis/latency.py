@@ -92,14 +92,10 @@ def shares_tokens(responses: TimedTokens) -> Mask:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ResponseItl:
-    """Response ITL in ns and its divisor, NaN where a response has no later token.
-
-    ``divisor_told`` says where the server told the tokens of each event.
-    """
+    """Response ITL in ns and its divisor, NaN where a response has no later token."""
 
     itl_ns: Floats
     later_tokens: Floats
-    divisor_told: Mask
 
 
 def response_itl(responses: TimedTokens) -> ResponseItl:
@@ -114,7 +110,7 @@ def response_itl(responses: TimedTokens) -> ResponseItl:
     later = np.where(np.isnan(visible), np.nan, later)
     later = np.where(told, responses.told_tokens - responses.first_arrival_tokens, later)
     later = np.where((later > 0) & (responses.arrival_counts > 1), later, np.nan)
-    return ResponseItl((responses.last_token_ns - responses.first_token_ns) / later, later, told)
+    return ResponseItl((responses.last_token_ns - responses.first_token_ns) / later, later)
 
 
 def first_arrival_share(responses: TimedTokens) -> Floats:

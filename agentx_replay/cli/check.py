@@ -116,7 +116,8 @@ def _client(
     """
     import uvloop
 
-    from agentx_replay.experiment.ceiling import Load, drive, find_ceiling
+    from agentx_replay.analysis.client_error import Load
+    from agentx_replay.experiment.ceiling import drive, find_ceiling
     from agentx_replay.experiment.open_files import raise_open_files
     from agentx_replay.report.check_lines import client_line, client_lines, driven_lines, judged
     from agentx_replay.simulator.truth_server import launch_truth_server

@@ -6,12 +6,11 @@ compares. Not for: measuring a server.
 
 import asyncio
 import time
-from dataclasses import dataclass
 
 import numpy as np
 import orjson
 
-from agentx_replay.analysis.client_error import Ceiling, Driven, Offered, Stamps, compare
+from agentx_replay.analysis.client_error import Ceiling, Driven, Load, Stamps, compare
 from agentx_replay.endpoint.client import Client
 from agentx_replay.endpoint.kernel_stamps import Timestamps
 from agentx_replay.endpoint.requests import Requests, head_start
@@ -27,35 +26,6 @@ _LEAD_S = 0.2
 _LEAD_A_STREAM_S = 0.001
 _FIRST_STREAMS = 256
 _MOST_STREAMS = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """``streams`` at once, each with ``rate`` tokens/s for ``seconds``.
-
-    In a ``burst`` all streams' tokens are due at the same instants, as after an engine's step;
-    else they are spread evenly. ``timestamps`` is who takes the client's.
-    """
-
-    streams: int
-    rate: float
-    seconds: float
-    burst: bool
-    timestamps: Timestamps
-
-    @property
-    def every_ns(self) -> int:
-        """The gap between a stream's tokens."""
-        return round(_NS / self.rate)
-
-    @property
-    def tokens(self) -> int:
-        """Tokens a stream, at least two."""
-        return max(2, round(self.seconds * self.rate))
-
-    def first_token_ns(self, base_ns: int, stream: int) -> int:
-        """When a stream's first token is due."""
-        return base_ns if self.burst else base_ns + self.every_ns * stream // self.streams
 
 
 async def drive(url: str, load: Load) -> Driven:
@@ -76,7 +46,7 @@ async def drive(url: str, load: Load) -> Driven:
     finally:
         await client.close()
     return compare(
-        offered=Offered(load.streams, load.rate, load.burst, load.timestamps),
+        load,
         seen=[(response.send_ns, response.arrival_ns) for response in responses],
         truth=[truth[stream] for stream in range(load.streams)],
         failed=sum(response.status is not Status.OK for response in responses),

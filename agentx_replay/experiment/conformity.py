@@ -12,6 +12,7 @@ flight is not, so nothing is held against a play that rests on a request in flig
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,7 +29,6 @@ from agentx_replay.analysis.fidelity import (
     without_prefixes,
 )
 from agentx_replay.analysis.responses import Window
-from agentx_replay.experiment.cut_off import cut_off_plays, lanes_on_record, with_live_plays
 from agentx_replay.plan.graph import Conversation, Turn, TurnId
 from agentx_replay.plan.plan import Plan, PlannedPlay
 from agentx_replay.replay.ports import Phase, Status
@@ -37,6 +37,7 @@ from agentx_replay.results.schema import PLAYS, REQUESTS
 from agentx_replay.traces.model import RecordedRequest, Session, Subagent
 
 _NS = 1_000_000_000
+_PLAY_COLUMNS = ("play_id", "lane", "play_number", "session_id", "start_ns", "end_ns")
 
 
 class SentRequest(NamedTuple):
@@ -313,3 +314,53 @@ def _declarable_blocks(session: Session) -> int:
     owners += [entry for entry in session.entries if isinstance(entry, Subagent)]
     tokens = max(owner.tool_tokens + owner.system_tokens for owner in owners)
     return (tokens + session.block_size // 2) // session.block_size
+
+
+# --- plays that a kill cut off: nobody wrote their rows, so their responses tell of them ---
+
+
+def cut_off_plays(requests: pa.Table, plays: pa.Table) -> frozenset[tuple[int, int]]:
+    """Return the (lane, play number) of plays that have responses on record and no own row."""
+    return frozenset(_keys(requests) - _keys(plays))
+
+
+def with_live_plays(requests: pa.Table, plays: pa.Table) -> pa.Table:
+    """Return the plays with those that were cut off (``_PLAY_COLUMNS``).
+
+    A lane's next play starts where the one before it ended; where that is not on record, the one
+    before ended no later than the next one's first request. The last of a lane has no end: it lived
+    on, or was followed at once by another.
+    """
+    known = {
+        (row["lane"], row["play_number"]): row for row in plays.select(_PLAY_COLUMNS).to_pylist()
+    }
+    for row in _first_requests(requests):
+        known.setdefault((row["lane"], row["play_number"]), row)
+    ordered = [known[key] for key in sorted(known)]
+    for before, after in pairwise(ordered):
+        if before["lane"] == after["lane"]:
+            if before["end_ns"] is None:
+                before["end_ns"] = after["start_ns"]
+            after["start_ns"] = min(after["start_ns"], before["end_ns"])
+    for last, after in pairwise([*ordered, None]):
+        if after is None or last["lane"] != after["lane"]:
+            last["end_ns"] = None
+    schema = pa.schema([plays.schema.field(name) for name in _PLAY_COLUMNS])
+    return pa.Table.from_pylist(ordered, schema)
+
+
+def lanes_on_record(plays: pa.Table) -> int:
+    """Return how many lanes have a play."""
+    return len(plays["lane"].unique())
+
+
+def _keys(table: pa.Table) -> set[tuple[int, int]]:
+    return set(zip(table["lane"].to_pylist(), table["play_number"].to_pylist(), strict=True))
+
+
+def _first_requests(requests: pa.Table) -> Iterator[dict[str, object]]:
+    """Yield each play of the responses as a row that starts with its first request."""
+    names = ["play_id", "lane", "play_number", "session_id"]
+    found = requests.group_by(names).aggregate([("send_ns", "min")])
+    for row in found.rename_columns([*names, "start_ns"]).to_pylist():
+        yield row | {"end_ns": None}

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 _NAME = re.compile(r"([0-9]+)(?:-s([0-9]+))?")
-_POINT_NAME = re.compile(f"c{_NAME.pattern}")
 
 
 class Measurement(NamedTuple):
@@ -33,11 +32,8 @@ def point_directory(run: Path, concurrency: int, start: int = 1) -> Path:
 
 def measurement_of(directory: Path) -> Measurement | None:
     """Return what a directory is named after; None where no measurement's has just that name."""
-    found = _POINT_NAME.fullmatch(directory.name)
-    if found is None:
-        return None
-    of = Measurement(int(found[1]), int(found[2] or 1))
-    return of if directory == point_directory(directory.parent, *of) else None
+    of = measurement_named(directory.name[1:])
+    return of if of and directory == point_directory(directory.parent, *of) else None
 
 
 def measurement_named(name: str) -> Measurement | None:

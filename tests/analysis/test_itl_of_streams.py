@@ -59,7 +59,6 @@ class Case:
     itl_ms: float
     gaps_ms: list[float]
     weights: list[float]
-    told: bool = False
 
 
 CASES = {
@@ -97,16 +96,16 @@ CASES = {
         itl_ms=20, gaps_ms=[20, 20, 20], weights=[1, 1, 1]),
     "events of several tokens, usage in each": Case(
         {100: text(2), 140: text(5), 160: text(6), 161: total(6)},
-        itl_ms=60 / 4, gaps_ms=[40 / 3, 20], weights=[3, 1], told=True),
+        itl_ms=60 / 4, gaps_ms=[40 / 3, 20], weights=[3, 1]),
     "a first event of five tokens, usage in each": Case(
         {100: text(5), 120: text(6), 140: text(7), 141: total(7)},
-        itl_ms=40 / 2, gaps_ms=[20, 20], weights=[1, 1], told=True),
+        itl_ms=40 / 2, gaps_ms=[20, 20], weights=[1, 1]),
     "a first event of three tokens, by their ids": Case(
         {100: text(ids=[1, 2, 3]), 130: text(ids=[4]), 160: text(ids=[5]), 161: total(5)},
-        itl_ms=60 / 2, gaps_ms=[30, 30], weights=[1, 1], told=True),
+        itl_ms=60 / 2, gaps_ms=[30, 30], weights=[1, 1]),
     "empty deltas among others are tokens where usage grew": Case(
         {100: text(2), 140: empty(4), 150: text(5), 151: total(5)},
-        itl_ms=50 / 3, gaps_ms=[20, 10], weights=[2, 1], told=True),
+        itl_ms=50 / 3, gaps_ms=[20, 10], weights=[2, 1]),
     "empty deltas among others are none where nothing says so": Case(
         {100: text(), 140: empty(), 160: text(), 161: total(2)},
         itl_ms=60, gaps_ms=[60], weights=[1]),
@@ -121,7 +120,7 @@ CASES = {
         itl_ms=50 / 2, gaps_ms=[20, 30], weights=[1, 1]),
     "continuous usage, its last a total alone": Case(
         {100: text(1), 130: text(2), 170: total(2)},
-        itl_ms=30, gaps_ms=[30], weights=[1], told=True),
+        itl_ms=30, gaps_ms=[30], weights=[1]),
 }  # fmt: skip
 
 
@@ -144,7 +143,7 @@ def test_the_itl_of_a_stream(case: Case) -> None:
     records = recorded([(dispatch(), whole)])
     itl = response_itl(records.responses)
     assert itl.itl_ns[0] == pytest.approx(case.itl_ms * MS)
-    assert itl.divisor_told[0] == case.told
+
     events = events_of(records)
     gaps = token_gaps(events, tokens_of_events(events, event_weights(records.responses, usual=1.0)))
     assert gaps.gap_ns.tolist() == pytest.approx([gap_ms * MS for gap_ms in case.gaps_ms])

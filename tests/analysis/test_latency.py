@@ -68,28 +68,28 @@ def test_a_response_without_a_token_has_no_ttft() -> None:
 
 
 ITL_CASES = {
-    # name: (arrivals in ms, tokens per event, completion, ITL in ms or None, divisor told)
-    "unknown tokens: an event counts as one": ([100, 120, 140], None, 5, 20.0, False),
+    # name: (arrivals in ms, tokens per event, completion, ITL in ms or None)
+    "unknown tokens: an event counts as one": ([100, 120, 140], None, 5, 20.0),
     "many more tokens than events: shared out evenly where no text is known": (
-        [100, 120, 140], None, 9, 40 / 6, False),
-    "two events in the first arrival": ([100, 100, 120, 140], None, 4, 20.0, False),
-    "two events in the last arrival": ([100, 120, 140, 140], None, 4, 40 / 3, False),
-    "all events in one arrival": ([100, 100, 100], None, 3, None, False),
+        [100, 120, 140], None, 9, 40 / 6),
+    "two events in the first arrival": ([100, 100, 120, 140], None, 4, 20.0),
+    "two events in the last arrival": ([100, 120, 140, 140], None, 4, 40 / 3),
+    "all events in one arrival": ([100, 100, 100], None, 3, None),
     "told tokens: those of the first event leave the divisor": (
-        [100, 120, 140], [3, 1, 1], 5, 20.0, True),
-    "one token has no later one": ([100], None, 1, None, False),
-    "all tokens in the first event leave none later": ([100, 140], [5, 0], 5, None, True),
-    "one event leaves nothing to measure": ([100], None, 5, None, False),
-    "no usage leaves no divisor": ([100, 120], None, None, None, False),
-    "no event": ([], None, 5, None, False),
+        [100, 120, 140], [3, 1, 1], 5, 20.0),
+    "one token has no later one": ([100], None, 1, None),
+    "all tokens in the first event leave none later": ([100, 140], [5, 0], 5, None),
+    "one event leaves nothing to measure": ([100], None, 5, None),
+    "no usage leaves no divisor": ([100, 120], None, None, None),
+    "no event": ([], None, 5, None),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", ITL_CASES.values(), ids=ITL_CASES)
 def test_response_itl_is_the_mean_gap_within_a_response(
-    case: tuple[list[int], list[int] | None, int | None, float | None, bool],
+    case: tuple[list[int], list[int] | None, int | None, float | None],
 ) -> None:
-    arrivals, tokens, completion, itl_ms, told = case
+    arrivals, tokens, completion, itl_ms = case
     came = response(
         arrival_ns=[a * MS for a in arrivals], arrival_tokens=tokens, completion_tokens=completion
     )
@@ -98,7 +98,6 @@ def test_response_itl_is_the_mean_gap_within_a_response(
         assert np.isnan(itl.itl_ns[0])
     else:
         assert itl.itl_ns[0] == pytest.approx(itl_ms * MS)
-    assert itl.divisor_told[0] == told
 
 
 def test_full_response_itl_runs_to_the_end_of_the_stream() -> None:

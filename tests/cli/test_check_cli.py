@@ -1,52 +1,34 @@
 """``check`` as a person types it, against a server and on this machine's loopback."""
 
 import json
-from dataclasses import replace
 from typing import NoReturn
 
 import pytest
 from command_line import finished, refusal
+from driven_load import driven
 from golden_files import Goldens
 
-from agentx_replay.analysis.client_error import Ceiling, Driven
+from agentx_replay.analysis.client_error import Ceiling, Driven, Load
 from agentx_replay.cli import check
 from agentx_replay.endpoint.kernel_stamps import Timestamps
 from agentx_replay.errors import UsageError
 from agentx_replay.experiment import ceiling
-from agentx_replay.experiment.ceiling import Load
 from agentx_replay.experiment.settings import Settings
 
 SMALL = ("--streams", "4", "--rate", "20")
-EXACT = Driven(
-    streams=4,
-    burst=True,
-    planned_tokens_per_s=80.0,
-    tokens_per_s=79.0,
-    cpu_us_per_token=12.34,
-    cpu_share=0.04,
-    failed=0,
-    stamp_error_p50_s=0.0001,
-    stamp_error_p99_s=0.002,
-    stamp_error_p999_s=0.0031,
-    ttft_error_p50_s=0.0004,
-    ttft_error_p99_s=0.0051,
-    itl_error=0.0012,
-    late_event_share=0.00256,
-    timestamps="kernel",
-)
 
 
 @pytest.fixture
 def as_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the client be as exact on every machine, with a limit at 1,024 streams."""
 
-    async def driven(url: str, load: Load) -> Driven:
-        return replace(EXACT, burst=load.burst, timestamps=load.timestamps)
+    async def drive(url: str, load: Load) -> Driven:
+        return driven(burst=load.burst, timestamps=load.timestamps)
 
     async def found(url: str, rate: float, budget_s: float, timestamps: Timestamps) -> Ceiling:
         return Ceiling(1024, ("2 of 2048 responses failed",), timestamps=timestamps)
 
-    monkeypatch.setattr(ceiling, "drive", driven)
+    monkeypatch.setattr(ceiling, "drive", drive)
     monkeypatch.setattr(ceiling, "find_ceiling", found)
 
 

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from agentx_replay.analysis.client_error import Ceiling, Driven
+from agentx_replay.analysis.client_error import Ceiling, Driven, Load
 from agentx_replay.experiment import ceiling
-from agentx_replay.experiment.ceiling import Load, find_ceiling
+from agentx_replay.experiment.ceiling import find_ceiling
 
 
 def found(

@@ -12,8 +12,12 @@ from stream_graphs import graph, turn
 from virtual_replay import SCENARIO, S, plan_of, replay
 
 from agentx_replay.analysis.fidelity import COLUMNS, Conformity
-from agentx_replay.experiment.conformity import conformity
-from agentx_replay.experiment.cut_off import cut_off_plays, lanes_on_record, with_live_plays
+from agentx_replay.experiment.conformity import (
+    conformity,
+    cut_off_plays,
+    lanes_on_record,
+    with_live_plays,
+)
 from agentx_replay.plan.graph import Join, Spawn, TurnId
 from agentx_replay.plan.plan import Plan
 from agentx_replay.replay.ports import Dispatch, PlayRecord, Response
