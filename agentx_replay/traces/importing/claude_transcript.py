@@ -2,7 +2,7 @@
 
 There is no published schema. A response is one line a content block; its lines have one message
 id, and lines of tools that ended early stand between them. Only what is needed of a line is
-decoded; half of a log are reports of progress, which are not decoded at all.
+decoded.
 """
 
 from __future__ import annotations
@@ -25,8 +25,6 @@ _PER_CHARACTER, _PER_TOOL_CALL, _PER_RESPONSE = 0.31, 32, 31
 (error 7 % at the median, 18 % at P90, -1.7 % of the sum)."""
 
 _AGENT_TOOLS = ("Task", "Agent")
-_PROGRESS, _PARENT, _UUID = b'"type":"progress","data":{"type":"', b'"parentUuid":"', b'"uuid":"'
-_UUID_CHARACTERS = 36
 _written = json.JSONEncoder(ensure_ascii=False).encode
 _KNOWN_TYPES = words_of(
     "assistant user attachment system progress queue-operation file-history-snapshot summary "
@@ -37,7 +35,7 @@ LOGGED = "output tokens as logged"
 OUTPUT_ESTIMATED = "output estimated from the characters written"
 
 
-class _Usage(msgspec.Struct):
+class _Usage(msgspec.Struct, gc=False):
     input_tokens: Any = None
     cache_read_input_tokens: Any = None
     cache_creation_input_tokens: Any = None
@@ -45,7 +43,7 @@ class _Usage(msgspec.Struct):
     cache_creation: Any = None
 
 
-class _Block(msgspec.Struct):
+class _Block(msgspec.Struct, gc=False):
     type: Any = None
     id: str = ""
     name: str = ""
@@ -55,7 +53,7 @@ class _Block(msgspec.Struct):
     thinking: str = ""
 
 
-class _Message(msgspec.Struct):
+class _Message(msgspec.Struct, gc=False):
     id: str | None = None
     model: str | None = None
     stop_reason: Any = None
@@ -67,20 +65,20 @@ class _Message(msgspec.Struct):
         return self.content if isinstance(self.content, list) else []
 
 
-class _Outcome(msgspec.Struct):
+class _Outcome(msgspec.Struct, gc=False):
     agentId: str = ""  # noqa: N815 - the log's name
     status: Any = None
     isAsync: Any = None  # noqa: N815
     usage: _Usage | None = None
 
 
-class _Progress(msgspec.Struct):
+class _Progress(msgspec.Struct, gc=False):
     type: Any = None
     agentId: str = ""  # noqa: N815
     message: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-class _Line(msgspec.Struct):
+class _Line(msgspec.Struct, gc=False):
     type: Any = None
     timestamp: Any = None
     uuid: str = ""
@@ -96,7 +94,10 @@ class _Line(msgspec.Struct):
     data: _Progress | str | None = None
 
 
-_decode = msgspec.json.Decoder(_Line).decode
+_PASSED_OVER = (b'"data":{"type":"hook_progress"', b'"data":{"type":"bash_progress"')
+"""Half of the bytes of a log of 2.1.39. A rewind is not seen where the chain of lines goes through
+one of them; then the request is taken to go on from the one before it."""
+_LINES = msgspec.json.Decoder(_Line)
 
 
 @dataclass(slots=True, eq=False)
@@ -226,40 +227,24 @@ class Transcript:
             if transcript.responses:
                 yield transcript.prompt, transcript
 
-    def passes_over(self, raw: bytes) -> bool:
-        """Whether a line need not be decoded: it reports progress, and repeats no message.
-
-        Quotes within a JSON string are escaped, so what is found are keys and values.
-        """
-        at = raw.find(_PROGRESS)
-        if at < 0 or raw.startswith(b"agent", at + len(_PROGRESS)) or b'"message":' in raw[:at]:
-            return False
-        parent, uuid = raw.find(_PARENT, 0, at), raw.rfind(_UUID, at)
-        if parent >= 0 and uuid >= 0:
-            parent, uuid = parent + len(_PARENT), uuid + len(_UUID)
-            held = self._held.get(raw[parent : parent + _UUID_CHARACTERS].decode())
-            if held is not None:
-                self._held[raw[uuid : uuid + _UUID_CHARACTERS].decode()] = held
-        return True
-
     def take(self, place: Place, line: _Line, ledger: Ledger, *, is_main: bool) -> None:
         kind, parent = line.type, line.parentUuid or line.logicalParentUuid or ""
-        if is_main and line.isSidechain is True and kind != "progress":
+        held = self._held.get(parent)
+        if kind == "progress":
+            self._repeat(place, line.data, ledger)
+        elif is_main and line.isSidechain is True:
             root = self._sidechain_of.get(parent, line.uuid)
             self._sidechain_of[line.uuid] = root
             agent = self._sidechains.setdefault(root, Transcript())
             agent.take(place, line, ledger, is_main=False)
             return
-        held = self._held.get(parent)
-        if kind == "assistant":
+        elif kind == "assistant":
             held = self._answer(place, line, held, ledger) or held
         elif kind in ("user", "attachment"):
             self._input(place, line, ledger)
         elif kind == "system" and line.subtype == "compact_boundary":
             if (ms := self._instant(place, line, ledger)) is not None:
                 self.compactions_ms.append(ms)
-        elif kind == "progress":
-            self._repeat(place, line.data, ledger)
         elif kind not in _KNOWN_TYPES:
             ledger.leave_out("line of unknown type")
         if held is not None:
@@ -335,13 +320,13 @@ class Transcript:
     def _repeat(self, place: Place, data: _Progress | str | None, ledger: Ledger) -> None:
         if isinstance(data, _Progress) and data.type == "agent_progress":
             agent = self.repeated.setdefault(data.agentId, Transcript())
-            agent.take(place, _decode(data.message), ledger, is_main=False)
+            agent.take(place, _LINES.decode(data.message), ledger, is_main=False)
 
 
 def read_transcript(file: Path, ledger: Ledger, *, is_main: bool = False) -> Transcript:
     """Return what a file says. Raises ``UsageError`` for counts that are none."""
     transcript = Transcript()
-    for place, line in decoded(file, ledger, _decode, transcript.passes_over):
+    for place, line in decoded(file, ledger, _LINES, _PASSED_OVER):
         transcript.take(place, line, ledger, is_main=is_main)
     return transcript
 

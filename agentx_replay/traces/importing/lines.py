@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-import orjson
+import msgspec
 
 from agentx_replay.errors import UsageError, shown
 from agentx_replay.traces.fields import MOST_TOKENS
@@ -30,6 +30,8 @@ _Row = TypeVar("_Row")
 
 _REPORTED_BYTES = 2**20
 """How often reading is reported."""
+_BEGINNING_BYTES = 512
+_OBJECTS = msgspec.json.Decoder(dict[str, Any])
 
 CUT_OFF = "last line cut off"
 NOT_JSON = "line that is not a JSON object"
@@ -38,26 +40,22 @@ TOO_LONG = f"line longer than {MOST_LINE_BYTES >> 20} MiB"
 
 def objects(file: Path, ledger: Ledger) -> Iterator[tuple[Place, dict[str, Any]]]:
     """Yield place and object of each line of ``file``; what cannot be read goes to the ledger."""
-    for place, value in decoded(file, ledger, orjson.loads):
-        if isinstance(value, dict):
-            yield place, value
-        else:
-            ledger.leave_out(NOT_JSON, place)
+    return decoded(file, ledger, _OBJECTS)
 
 
 def decoded(
     file: Path,
     ledger: Ledger,
-    decode: Callable[[bytes], _Line],
-    passes_over: Callable[[bytes], bool] = lambda _: False,
+    decoder: msgspec.json.Decoder[_Line],
+    passed_over: Sequence[bytes] = (),
 ) -> Iterator[tuple[Place, _Line]]:
-    """Yield place and meaning of each line of ``file`` but those that are passed over.
+    """Yield place and value of each line of ``file``; what cannot be read goes to the ledger.
 
-    ``decode`` raises ``ValueError`` for what it cannot read; that is left out, and counted.
+    Lines that have any of ``passed_over`` near their beginning are not decoded.
     """
     try:
         with opened(file) as stream:
-            yield from _decoded(stream, file, ledger, decode, passes_over)
+            yield from _decoded(stream, file, ledger, decoder.decode, passed_over)
     except (OSError, EOFError, ValueError, zlib.error) as error:
         ledger.leave_out("file that cannot be read to its end", f"{file} ({error})")
 
@@ -67,7 +65,7 @@ def _decoded(
     file: Path,
     ledger: Ledger,
     decode: Callable[[bytes], _Line],
-    passes_over: Callable[[bytes], bool],
+    passed_over: Sequence[bytes],
 ) -> Iterator[tuple[Place, _Line]]:
     number = unreported = 0
     while raw := stream.readline(MOST_LINE_BYTES + 1):
@@ -76,10 +74,14 @@ def _decoded(
         if unreported > _REPORTED_BYTES:
             ledger.read_bytes(unreported)
             unreported = 0
-        if len(raw) > MOST_LINE_BYTES:
-            ledger.leave_out(TOO_LONG, (file, number))
-            _pass_over_line(stream, ledger)
-        elif not passes_over(raw):
+        for key in passed_over:
+            if raw.find(key, 0, _BEGINNING_BYTES) >= 0:
+                break
+        else:
+            if len(raw) > MOST_LINE_BYTES:
+                ledger.leave_out(TOO_LONG, (file, number))
+                _pass_over_line(stream, ledger)
+                continue
             try:
                 line = decode(raw)
             except ValueError:

@@ -34,6 +34,9 @@ _TOO_LONG_PROMPT = f"session with a prompt of more than {MOST_TOKENS:,} tokens"
 _Ranges = tuple[tuple[int, int], ...]
 """Block ids as runs, each from its first to before its second number."""
 
+_Entry = tuple[int, list[bytes]]
+"""The start of a request or a subagent, in ms, and its JSON in pieces."""
+
 
 @dataclass(slots=True)
 class Totals:
@@ -91,7 +94,7 @@ class Writer:
             "tool_tokens": 0,
             "system_tokens": session.system_tokens,
         }
-        return _with_list(head, "requests", b",".join(text for _, text in entries)) + b"\n"
+        return b"".join((*_with_list(head, "requests", entries), b"\n"))
 
     def _digest(self, name: str) -> str:
         """Return an id of 12 hex digits, another one each time: two logs may have the same name."""
@@ -112,8 +115,7 @@ class Writer:
 
     def _requests(
         self, requests: Sequence[Request], minted: "_Minted", zero_ms: int
-    ) -> Iterator[tuple[int, bytes]]:
-        """Yield the start and the JSON of each request of one stream."""
+    ) -> Iterator[_Entry]:
         before: Request | None = None
         for request in requests:
             fields: dict[str, Any] = {
@@ -128,12 +130,12 @@ class Writer:
             if before is not None and before.end_ms is not None:
                 fields["think_time"] = max(0, request.start_ms - before.end_ms) / 1000
             before = request
-            ids = b"".join(self._numbers.text(*run) for run in minted.paths[request])
-            yield request.start_ms, _with_list(fields, "hash_ids", ids[:-1])
+            ids = [(0, [self._numbers.text(*run)]) for run in minted.paths[request]]
+            yield request.start_ms, _with_list(fields, "hash_ids", ids)
 
     def _subagent(
         self, name: str, agent: ImportedSubagent, minted: "_Minted", zero_ms: int
-    ) -> tuple[int, bytes]:
+    ) -> _Entry:
         """Return the spawn and the JSON of a subagent. Inner times count from the session's start.
 
         A reader takes a first inner time of 0 for one that counts from the spawn, so a spawn is
@@ -149,7 +151,7 @@ class Writer:
             "duration_ms": max(0, (agent.join_ms or 0) - spawn_ms) if awaited else None,
             "status": "completed" if awaited else "async_launched",
         }
-        inner = b",".join(text for _, text in self._requests(agent.requests, minted, zero_ms))
+        inner = list(self._requests(agent.requests, minted, zero_ms))
         return spawn_ms, _with_list(fields, "requests", inner)
 
     def _model(self, name: str) -> str:
@@ -160,8 +162,15 @@ class Writer:
         return written
 
 
-def _with_list(fields: dict[str, Any], key: str, inside: bytes) -> bytes:
-    return b'%b,"%b":[%b]}' % (orjson.dumps(fields)[:-1], key.encode(), inside)
+def _with_list(fields: dict[str, Any], key: str, entries: Sequence[_Entry]) -> list[bytes]:
+    """Return an object with one more field, a list, in pieces: most of a trace is copied once."""
+    pieces = [orjson.dumps(fields)[:-1], b',"%b":[' % key.encode()]
+    for number, (_, entry) in enumerate(entries):
+        if number:
+            pieces.append(b",")
+        pieces += entry
+    pieces.append(b"]}")
+    return pieces
 
 
 class _Minted:
@@ -235,7 +244,7 @@ def _length(path: _Ranges) -> int:
 
 
 class _NumberTexts:
-    """The texts of ranges of whole numbers, each number followed by a comma.
+    """The texts of ranges of whole numbers, with commas between them.
 
     They are slices of one text, since nearly all that is written are the same ids again.
     """
@@ -248,7 +257,7 @@ class _NumberTexts:
         if end > self._size:
             self._size = max(end, 2 * self._size)
             self._text = "".join(f"{number}," for number in range(self._size)).encode()
-        return self._text[_bytes_before(first) : _bytes_before(end)]
+        return self._text[_bytes_before(first) : _bytes_before(end) - 1]
 
 
 def _bytes_before(number: int) -> int:
