@@ -36,6 +36,7 @@ class MachineFacts:
     cores: int
     python: str
     version: str
+    ray: str
     clock_ahead_ns: int
     clock_bound_ns: int
     clock_drift_ns: int | None

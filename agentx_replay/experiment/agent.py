@@ -17,8 +17,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from importlib import metadata
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from agentx_replay import __version__
 from agentx_replay.errors import UsageError
@@ -40,6 +41,7 @@ LOOK_S = 1.0
 SILENT_S = 10.0
 """Who says nothing for so long is lost. Each side decides it for itself."""
 _MOST_BYTES_AT_ONCE = 32 << 20
+_ON_RECORD = ("host", "cores", "python", "version", "ray")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +54,12 @@ class About:
     open_files: int
     python: str
     version: str
+    ray: str
     authenticated: bool
 
-    def document(self) -> dict[str, str | int]:
+    def document(self) -> dict[str, Any]:
         """Return what goes on record."""
-        return {name: getattr(self, name) for name in ("host", "cores", "python", "version")}
+        return {name: getattr(self, name) for name in _ON_RECORD}
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,7 @@ class Agent:
             open_files=raise_open_files(),
             python=platform.python_version(),
             version=__version__,
+            ray=_ray_version(),
             authenticated=os.environ.get("RAY_AUTH_MODE") == "token",
         )
 
@@ -234,6 +238,14 @@ class Agent:
             self._crew.coordinator.stop(lost(socket.gethostname(), f"no word for {SILENT_S:g} s"))
             self._crew.leave()
         return self._level.at_clock(-self._ahead_ns)
+
+
+def _ray_version() -> str:
+    """Return which Ray is installed, without importing it; empty if none is."""
+    try:
+        return metadata.version("ray")
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 def lost(machine: str, why: str, more: str = "") -> Reason:

@@ -179,11 +179,8 @@ def _facts(machines: Sequence[Machine], played: PlayedLevel, workers: int) -> li
         about = machines[index].about
         found.append(
             MachineFacts(
-                host=about.host,
+                **about.document(),
                 workers=len(range(index, workers, len(played.clocks))),
-                cores=about.cores,
-                python=about.python,
-                version=about.version,
                 clock_ahead_ns=-before.ahead_ns,
                 clock_bound_ns=before.bound_ns,
                 clock_drift_ns=None if after is None else before.ahead_ns - after.ahead_ns,

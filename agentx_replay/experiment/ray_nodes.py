@@ -8,8 +8,9 @@ to the process that made them and end with it.
 import asyncio
 import logging
 import os
+import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,8 @@ from agentx_replay.errors import UsageError
 from agentx_replay.experiment.agent import Agent
 from agentx_replay.experiment.nodes import MARK, MachineLostError, Node, fit_nodes
 from agentx_replay.replay.clock import real_clock
+
+_JOIN_S = 30
 
 
 class AgentActor:
@@ -87,10 +90,19 @@ def ray_machines(address: str, wanted: int | None) -> Iterator[RayMachines]:
     except Exception as error:  # of many kinds, some of which are no RayError
         raise _explained(address, error) from None
     try:
-        nodes = fit_nodes(_nodes(), wanted)
+        nodes = _joined(wanted)
         yield RayMachines(list(map(_started, nodes)), {node.address for node in nodes})
     finally:
         ray.shutdown()
+
+
+def _joined(wanted: int | None) -> list[Node]:
+    """Return the machines that play; so many as are ``wanted`` may still be joining the cluster."""
+    for _ in range(_JOIN_S if wanted else 0):
+        with suppress(UsageError):
+            return fit_nodes(_nodes(), wanted)
+        time.sleep(1.0)
+    return fit_nodes(_nodes(), wanted)
 
 
 def _nodes() -> list[Node]:

@@ -64,7 +64,7 @@ def checked_lines(found: dict[str, Any]) -> list[str]:
     ceiling = found["client"]["ceiling"]
     lines = [
         f"machine {found['host']}: {counted(found['cores'], 'core')}, Python {found['python']}, "
-        f"agentx-replay {found['version']}",
+        f"agentx-replay {found['version']}, Ray {found['ray']}",
         f"  round trip:         P50 {clock['round_trip_p50_s'] * 1e3:.1f} ms, P99 "
         f"{clock['round_trip_p99_s'] * 1e3:.1f} ms",
         f"  clock:              {-clock['ahead_ns'] / 1e6:+,.2f} ms from this one's, known to "

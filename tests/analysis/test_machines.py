@@ -15,7 +15,9 @@ from agentx_replay.analysis.machines import (
 
 
 def machine(host: str, workers: int = 1, drift_ns: int | None = 0) -> MachineFacts:
-    return MachineFacts(host, workers, 8, "3.11.7", "0.1.0", 0, 1000, drift_ns, 0.001, 0.002)
+    return MachineFacts(
+        host, workers, 8, "3.11.7", "0.1.0", "2.60.0", 0, 1000, drift_ns, 0.001, 0.002
+    )
 
 
 def test_worker_k_plays_on_machine_k_mod_their_number() -> None:

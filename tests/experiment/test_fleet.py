@@ -156,7 +156,7 @@ def test_a_worker_that_dies_fails_the_level_by_its_number_of_all(
     assert " 2 " in level.result.failure.text
 
 
-ABOUT = About("b", "/tmp/x", 8, 1024, "3.11.7", "0.1.0", authenticated=True)
+ABOUT = About("b", "/tmp/x", 8, 1024, "3.11.7", "0.1.0", "2.60.0", authenticated=True)
 
 
 @pytest.mark.parametrize("other", [{"version": "0.0.9"}, {"python": "3.10.2"}])

@@ -5,7 +5,7 @@ from agentx_replay.report.machine_sections import checked_lines, planned_line
 
 def test_what_check_found_of_a_machine_is_said_in_its_units() -> None:
     found = {
-        "host": "b", "cores": 16, "python": "3.12.1", "version": "0.1.0",
+        "host": "b", "cores": 16, "python": "3.12.1", "version": "0.1.0", "ray": "2.60.0",
         "clock": {"ahead_ns": 5_000_000_000, "bound_ns": 640_000,
                   "round_trip_p50_s": 0.0016, "round_trip_p99_s": 0.0038},
         "connect_p50_s": [0.00031],
