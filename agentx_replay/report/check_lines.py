@@ -118,8 +118,8 @@ def driven_lines(driven: Driven) -> list[str]:
         late = _ms(driven.stamp_error_p50_s, driven.stamp_error_p99_s, driven.stamp_error_p999_s)
         ttft = _ms(driven.ttft_error_p50_s, driven.ttft_error_p99_s)
         lines.append(
-            f"    late by {late} ms (P50, P99, P99.9); {driven.late_event_share:.2%} of them upper "
-            "bounds"
+            f"    late by {late} ms (P50, P99, P99.9); {driven.late_event_share:.2%} by an unknown "
+            "time"
         )
         lines.append(
             f"    TTFT too long by {ttft} ms (P50, P99); P90 ITL off by {driven.itl_error:.2%}"

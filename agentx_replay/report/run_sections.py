@@ -4,7 +4,7 @@ The same sections stand on the page and under ``report --full``. Not for how far
 relied on (``evidence_sections.py``), nor for the report's first screen (``brief.py``).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby
 from typing import Any
@@ -37,6 +37,7 @@ from agentx_replay.analysis.starts import (
     spread,
     starts_needed,
 )
+from agentx_replay.analysis.throughput import headline_of
 from agentx_replay.analysis.workload import lanes_half_width
 from agentx_replay.report.numerals import (
     ABSENT,
@@ -44,6 +45,7 @@ from agentx_replay.report.numerals import (
     UNTRUSTED,
     agents,
     bounds,
+    milliseconds,
     rate,
     reading,
     share,
@@ -53,7 +55,7 @@ from agentx_replay.report.numerals import (
     to_add,
 )
 from agentx_replay.report.plan_lines import ONE_START_AHEAD
-from agentx_replay.report.tables import Column, Section
+from agentx_replay.report.tables import Section
 from agentx_replay.results.resume_command import resume_command, typed_again
 from agentx_replay.results.run_directory import PointStatus
 from agentx_replay.wording import counted
@@ -214,17 +216,18 @@ DEFINITIONS_OF_POINTS = (
     f"end. few: under {FEW_RESPONSES} responses. !: over {FAR_APART:.0%} apart, in windows of "
     "900 s and more. ~: not to be trusted."
 )
-_LATENCIES = (
-    Column("response_itl_p50_s", "ITL P50\nms", 1e3),
-    Column("response_itl_p90_s", "ITL P90\nms", 1e3),
-    Column("response_itl_p99_s", "ITL P99\nms", 1e3),
-    Column("token_itl_p90_s", "token ITL P90\nms", 1e3),
-    Column("ttft_p50_s", "TTFT P50\ns"),
-    Column("ttft_p90_s", "TTFT P90\ns"),
-    Column("ttft_p99_s", "TTFT P99\ns"),
-    Column("end_to_end_p50_s", "e2e P50\ns"),
-    Column("end_to_end_p90_s", "e2e P90\ns"),
-)
+_LATENCIES = {
+    "ITL P50\nms": "response_itl_p50_s",
+    "ITL P90\nms": "response_itl_p90_s",
+    "ITL P99\nms": "response_itl_p99_s",
+    "token ITL P90\nms": "token_itl_p90_s",
+    "TTFT P50\ns": "ttft_p50_s",
+    "TTFT P90\ns": "ttft_p90_s",
+    "TTFT P99\ns": "ttft_p99_s",
+    "e2e P50\ns": "end_to_end_p50_s",
+    "e2e P90\ns": "end_to_end_p90_s",
+}
+_ITL_OF_TOKENS = "token ITL P90\nms"
 OUTCOMES = (
     ("length_mismatch", "wrong length"), ("failed", "failed"), ("overflow", "overflowed"),
     ("cut", "cut"),
@@ -247,67 +250,54 @@ def points_section(points: Sequence[Point], missing: Sequence[str] = ()) -> Sect
     ordered = sorted(points, key=lambda point: point.measurement)
     if not ordered:
         return Section("Points", lead=["no point was measured"])
-    rows = [point_row(point) for point in ordered]
-    columns = [
-        ("agents", [point.name for point in ordered]),
-        ("valid", list(map(valid_word, ordered))),
-        *_throughputs(rows, ordered),
-        ("hit / max\n%", [_hits(row) for row in rows]),
-        *outcome_columns(rows),
-        *((each.heading, _marked(each, rows, ordered)) for each in _LATENCIES),
+    rows = [_point_cells(point, point_row(point), ordered) for point in ordered]
+    nothing = [
+        f"{name}\nreq" for _, name in OUTCOMES if {row[f"{name}\nreq"] for row in rows} <= _NONE
     ]
+    heads = [head for head in rows[0] if head not in nothing]
+    cells = [[row[head] for head in heads] for row in rows]
     return Section(
-        "Points",
-        reasons=missing,
-        heads=[head for head, _ in columns],
-        rows=list(zip(*(cells for _, cells in columns), strict=True)),
-        notes=[DEFINITIONS_OF_POINTS],
+        "Points", reasons=missing, heads=heads, rows=cells, notes=[DEFINITIONS_OF_POINTS]
     )
 
 
-def _throughputs(
-    rows: Sequence[dict[str, Any]], points: Sequence[Point]
-) -> Iterator[tuple[str, list[str]]]:
+_NONE = {"0", ABSENT}
+
+
+def _point_cells(point: Point, row: Mapping[str, Any], points: Sequence[Point]) -> dict[str, str]:
+    """Return the cells of one of ``points`` by their headings; the headline's throughput first."""
     of, unit = ("_per_gpu", "tok/s/GPU") if per_gpu(points) else ("", "tok/s")
-    names = [("overall", "overall"), ("window", "windowed")]
-    if rows[0]["headline"] == "windowed":
-        names.reverse()
-    (first, _), (beside, other) = names
-    far = [FAR if point.has("throughputs-far-apart") else "" for point in points]
-    for column, marks in (
-        (Column("interactivity", "speed\ntok/s/user"), None),
-        (Column(f"total_tokens_per_s{of}", f"{first}\n{unit}"), None),
-        (Column(f"{other}_tokens_per_s{of}", f"{beside}\n{unit}"), far),
-        (Column(f"uncached_tokens_per_s{of}", f"uncached\n{unit}"), None),
-        (Column(f"output_tokens_per_s{of}", f"output\n{unit}"), None),
-    ):
-        cells = map(column.cell, rows)
-        yield column.heading, [a + b for a, b in zip(cells, marks or [""] * len(rows), strict=True)]
+    names = {"overall": "overall", "windowed": "window"}
+    first = names.pop(headline_of(points[0].facts.rules.window_s))
+    ((other, beside),) = names.items()
+    far = FAR if point.has("throughputs-far-apart") else ""
+    untrusted = UNTRUSTED if point.has("token-itl-untrusted") else ""
+    latencies = {
+        head: milliseconds(row[key]) if head.endswith("ms") else rate(row[key])
+        for head, key in _LATENCIES.items()
+    }
+    token_itl = latencies[_ITL_OF_TOKENS]
+    return {
+        "agents": point.name,
+        "valid": valid_word(point),
+        "speed\ntok/s/user": rate(row["interactivity"]),
+        f"{first}\n{unit}": rate(row[f"total_tokens_per_s{of}"]),
+        f"{beside}\n{unit}": rate(row[f"{other}_tokens_per_s{of}"]) + far,
+        f"uncached\n{unit}": rate(row[f"uncached_tokens_per_s{of}"]),
+        f"output\n{unit}": rate(row[f"output_tokens_per_s{of}"]),
+        "hit / max\n%": _hits(row),
+        **{
+            f"{name}\nreq": str(row[key]) if row["requests"] else ABSENT
+            for key, name in (("ok", "ok"), *OUTCOMES)
+        },
+        **latencies,
+        _ITL_OF_TOKENS: token_itl if token_itl == ABSENT else untrusted + token_itl,
+    }
 
 
-def _hits(row: dict[str, Any]) -> str:
+def _hits(row: Mapping[str, Any]) -> str:
     hit, possible = row["cache_hit"], row["cache_hit_theoretical"]
     return ABSENT if possible is None else f"{share(hit)} / {share(possible)}"
-
-
-def outcome_columns(rows: Sequence[dict[str, Any]]) -> list[tuple[str, list[str]]]:
-    """Return how many requests ended well, and in each other way that one of them ended in."""
-    shown = [each for each in OUTCOMES if any(row[each[0]] for row in rows)]
-    return [
-        (f"{name}\nreq", [str(row[key]) if row["requests"] else ABSENT for row in rows])
-        for key, name in (("ok", "ok"), *shown)
-    ]
-
-
-def _marked(column: Column, rows: Sequence[dict[str, Any]], points: Sequence[Point]) -> list[str]:
-    marks = [
-        UNTRUSTED if column.key.startswith("token_itl") and p.has("token-itl-untrusted") else ""
-        for p in points
-    ]
-    return [
-        cell if cell == ABSENT else mark + cell
-        for mark, cell in zip(marks, map(column.cell, rows), strict=True)
-    ]
 
 
 def points_json(points: Sequence[Point]) -> list[dict[str, Any]]:

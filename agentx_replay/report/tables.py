@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentx_replay.report.numerals import rate
 from agentx_replay.wording import wrapped
 
 _GAP = "  "
@@ -37,21 +36,6 @@ class Section:
     def has_words(self) -> bool:
         """Whether anything of it can be read without a figure; notes explain what is above them."""
         return bool(self.lead or self.reasons or self.rows or self.facts)
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of numbers: the key of its value in a row, its heading, and by how much values are
-    multiplied to be in its unit.
-    """
-
-    key: str
-    heading: str
-    scale: float = 1.0
-
-    def cell(self, row: Mapping[str, Any]) -> str:
-        value = row[self.key]
-        return rate(None if value is None else value * self.scale)
 
 
 def sections_text(sections: Sequence[Section], width: int) -> str:
