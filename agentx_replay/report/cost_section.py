@@ -3,6 +3,7 @@ are.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from agentx_replay.analysis.comparison import AtOneTarget, Comparison, Contender
@@ -10,7 +11,7 @@ from agentx_replay.analysis.economy import Economy, economies
 from agentx_replay.analysis.system import Difference, differences
 from agentx_replay.report.disclosure import differing_facts
 from agentx_replay.report.numerals import ABSENT, agents, rate, speed
-from agentx_replay.report.system_section import fact, questions_line
+from agentx_replay.report.system_section import fact, label, questions_line
 from agentx_replay.report.tables import Section
 from agentx_replay.wording import counted
 
@@ -59,7 +60,7 @@ def found_differences(comparison: Comparison) -> list[Difference]:
 
 
 def _key(of: Difference) -> str:
-    return f"{of.key} at {agents(of.levels)}" if of.levels else of.key
+    return f"{label(of.key)} at {agents(of.levels)}" if of.levels else label(of.key)
 
 
 def _values(of: Difference) -> str:
@@ -101,13 +102,18 @@ def _cost_section(comparison: Comparison, at: AtOneTarget) -> Section:
 def _rows(per_gpu: bool) -> Iterator[tuple[str, _Value]]:
     unit = "tok/s/GPU" if per_gpu else "tok/s"
     for kind, name in _KINDS.items():
-        yield f"{unit} {name}", lambda of, kind=kind: of.tokens_per_s[kind]  # type: ignore[misc]
+        yield f"{unit} {name}", partial(_of_kind, "tokens_per_s", kind)
     for kind, name in _KINDS.items():
-        yield f"$/Mtok {name}", lambda of, kind=kind: of.dollars_per_million[kind]  # type: ignore[misc]
+        yield f"$/Mtok {name}", partial(_of_kind, "dollars_per_million", kind)
     yield "tokens a day and GPU", lambda of: of.tokens_per_day
     yield "tok/s per peak PFLOP/s", lambda of: of.per_peak_pflops
     yield "output tok/s per decode GPU", lambda of: of.output_per_decode_gpu
     yield "input tok/s per prefill GPU", lambda of: of.input_per_prefill_gpu
+
+
+def _of_kind(table: str, kind: str, of: Economy) -> float | None:
+    found: float | None = getattr(of, table)[kind]
+    return found
 
 
 def _ratios(values: Sequence[float | None]) -> Iterator[str]:

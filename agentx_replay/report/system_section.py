@@ -47,7 +47,7 @@ def system_sections(run: Run, curve: Curve) -> list[Section]:
     """
     system = run.system
     assumed = [key for key in system.facts if key.startswith(_ASSUMED)]
-    rows = [(key, fact(key, each)) for key, each in system.facts.items() if key not in assumed]
+    rows = [(label(key), fact(key, x)) for key, x in system.facts.items() if key not in assumed]
     rows += [
         (f"at {', '.join(map(str, levels))} agents", in_short(System(own)))
         for levels, own in system.levels
@@ -57,7 +57,7 @@ def system_sections(run: Run, curve: Curve) -> list[Section]:
         for value in curve.values
         for line in several_configurations(run, value)
     ]
-    costs = [(key, fact(key, system.get(key))) for key in assumed]
+    costs = [(label(key), fact(key, system.get(key))) for key in assumed]
     return [
         Section("The system", facts=rows, notes=notes),
         Section("Assumptions of costs", facts=costs),
@@ -79,9 +79,14 @@ def several_configurations(run: Run, value: TargetValue) -> list[str]:
 
 
 def in_short(system: System, keys: Sequence[str] = ()) -> str:
-    """Return facts in a line, those of ``keys`` or all: ``tp 8, draft_tokens 3``."""
+    """Return facts in a line, those of ``keys`` or all: ``tp 8, draft tokens 3``."""
     shown = {key: system.get(key) for key in keys or system.facts}
-    return ", ".join(f"{key} {fact(key, value)}" for key, value in shown.items() if value != "")
+    return ", ".join(f"{label(key)} {fact(key, value)}" for key, value in shown.items())
+
+
+def label(key: str) -> str:
+    """Return the name of a fact in words: ``price, usd per gpu hour``."""
+    return key.replace(".", ", ").replace("_", " ")
 
 
 def fact(key: str, value: Any) -> str:
@@ -152,7 +157,7 @@ def _unit(run: Run) -> Iterator[str]:
         yield f"Per GPU, of {run.gpus}{f' {kind}' if kind else ''}."
     for what, number in (("price", "usd_per_gpu_hour"), ("power", "watts_per_gpu")):
         facts = {key: fact(key, each) for key, each in _table(run.system, what).items()}
-        said = ", ".join(f"{key.replace('_', ' ')} {each}" for key, each in facts.items())
+        said = ", ".join(f"{label(key)} {each}" for key, each in facts.items())
         yield f"{what.capitalize()}: {said if number in facts else NOT_GIVEN}."
 
 

@@ -110,8 +110,8 @@ def test_what_is_said_names_every_figure(sides: tuple[object, ...], goldens: Gol
         "7,567", "6,083", "(+24.4%)", "(+87.4%)", "35% comes from throughput", "65% from price",
         "cost per token -46.6%",
         "mi355x costs as much per token as b300 if its GPU-hour costs $2.81",
-        "mi355x: 5 of 5 answered", "b300: 3 of 5 answered", "offload_gb_per_gpu: 224.875 / 281",
-        "3 agents (dcp_size 8, draft_tokens 3), 4 agents (dcp_size 1, draft_tokens 0)",
+        "mi355x: 5 of 5 answered", "b300: 3 of 5 answered", "offload gb per gpu: 224.875 / 281",
+        "3 agents (dcp size 8, draft tokens 3), 4 agents (dcp size 1, draft tokens 0)",
     ):  # fmt: skip
         assert figure in words, figure
     goldens.check_text("words/compare-published", said)
