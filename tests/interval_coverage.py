@@ -13,11 +13,10 @@ from itertools import combinations
 from pathlib import Path
 from typing import Literal
 
-from record_cases import recorded
+from record_cases import recorded, summarised
 from virtual_replay import Log
 
 from agentx_replay.analysis.curve import CurvePoint, target_value
-from agentx_replay.analysis.metrics import summarise
 from agentx_replay.analysis.responses import Records, Window
 from agentx_replay.analysis.starts import (
     Interval,
@@ -27,7 +26,6 @@ from agentx_replay.analysis.starts import (
     ratio_interval,
     spread,
 )
-from agentx_replay.analysis.tokens import token_figures
 from agentx_replay.experiment.prompting import Prompting, wording_of
 from agentx_replay.experiment.sessions import SessionSource
 from agentx_replay.plan.plan import GraphLibrary, Plan
@@ -79,7 +77,7 @@ class Setup:
     def measured(self, engine: EngineModel, lanes: int, seed: int) -> tuple[float, float]:
         """Return speed and headline throughput of one level of the start that has this seed."""
         records, window = self.replayed(engine, lanes, seed)
-        summary = summarise(records.responses, window, token_figures(records, window))
+        summary = summarised(records, window)
         assert summary.interactivity is not None
         assert summary.rates.headline is not None
         return summary.interactivity, summary.rates.headline.total_tokens_per_s

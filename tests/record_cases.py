@@ -11,7 +11,14 @@ import numpy as np
 import pyarrow as pa
 
 from agentx_replay.analysis.metrics import PointSummary, summarise
-from agentx_replay.analysis.responses import Events, Records, Window, records_of
+from agentx_replay.analysis.responses import (
+    Events,
+    Records,
+    Window,
+    measured,
+    records_of,
+    sent_in,
+)
 from agentx_replay.analysis.tokens import token_figures
 from agentx_replay.prompts.prompt import Prompt
 from agentx_replay.replay.ports import Dispatch, Phase, PlayRecord, Response, Status
@@ -137,4 +144,6 @@ def events_of(records: Records) -> Events:
 
 def summarised(records: Records, window: Window) -> PointSummary:
     """The numbers of records."""
-    return summarise(records.responses, window, token_figures(records, window))
+    window_set = sent_in(records.responses, window)
+    ok = window_set.where(measured(window_set))
+    return summarise(window_set, ok, window, token_figures(records, window))

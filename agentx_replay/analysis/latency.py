@@ -138,8 +138,11 @@ def full_response_itl_ns(responses: Responses) -> Floats:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gaps:
-    """Gaps with the instant that ends each and how many tokens (or events) it stands for."""
+    """Gaps with the response (row) of each, the instant that ends it and how many tokens (or
+    events) it stands for.
+    """
 
+    row: NDArray[np.int64]
     at_ns: Floats
     gap_ns: Floats
     weight: Floats
@@ -152,7 +155,7 @@ def event_gaps(events: Events) -> Gaps:
     """
     later = ~events.is_first
     gap_ns = np.diff(events.at_ns, prepend=0.0)[later]
-    return Gaps(events.at_ns[later], gap_ns, np.ones(len(gap_ns)))
+    return Gaps(events.row[later], events.at_ns[later], gap_ns, np.ones(len(gap_ns)))
 
 
 def token_gaps(events: Events, tokens: Floats) -> Gaps:
@@ -164,11 +167,11 @@ def token_gaps(events: Events, tokens: Floats) -> Gaps:
     first = events.is_first
     starts = np.flatnonzero(first | begins(events.at_ns))
     if not len(starts):
-        return Gaps(*(np.empty(0) for _ in range(3)))
+        return Gaps(np.empty(0, np.int64), *(np.empty(0) for _ in range(3)))
     at_ns, weight = events.at_ns[starts], np.add.reduceat(tokens, starts)
     kept = ~first[starts] & (weight > 0)
     gap_ns = np.diff(at_ns, prepend=0.0)[kept]
-    return Gaps(at_ns[kept], gap_ns / weight[kept], weight[kept])
+    return Gaps(events.row[starts][kept], at_ns[kept], gap_ns / weight[kept], weight[kept])
 
 
 def usual_tokens(responses: Responses, among: Mask) -> float:

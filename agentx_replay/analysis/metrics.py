@@ -22,7 +22,7 @@ from agentx_replay.analysis.latency import (
     ttft_ns,
 )
 from agentx_replay.analysis.percentiles import Distribution, distribution, percentiles
-from agentx_replay.analysis.responses import Floats, Responses, Window, measured, sent_in
+from agentx_replay.analysis.responses import Floats, Responses, Window, measured
 from agentx_replay.analysis.throughput import (
     Rates,
     cache_hit,
@@ -113,14 +113,16 @@ class PointSummary:
 
 
 def summarise(
-    responses: Responses, window: Window, tokens: TokenFigures, accept_length: float | None = None
+    window_set: Responses,
+    ok: Responses,
+    window: Window,
+    tokens: TokenFigures,
+    accept_length: float | None = None,
 ) -> PointSummary:
-    """Return the summary of a point from all its responses, warm-up included or not.
+    """Return the summary of a point from all responses sent in the window and those ``ok``.
 
     ``accept_length`` is how many tokens a step of the engine commits, where its counters tell.
     """
-    window_set = sent_in(responses, window)
-    ok = window_set.where(measured(window_set))
     itl_ns = response_itl(ok).itl_ns
     itl = distribution(present(itl_ns))
     return PointSummary(
@@ -195,12 +197,8 @@ def _latest_s(at_ns: Floats, window: Window) -> float | None:
     return float(seen_ns.max() - window.open_ns) / _NS if len(seen_ns) else None
 
 
-def speeds(
-    responses: Responses, window: Window, summary: PointSummary, tokens: TokenFigures
-) -> dict[str, float | None]:
+def speeds(ok: Responses, summary: PointSummary, tokens: TokenFigures) -> dict[str, float | None]:
     """Return the speed in tokens/s/user under each definition of ``sensitivity.py``."""
-    window_set = sent_in(responses, window)
-    ok = window_set.where(measured(window_set))
     itl_ns = present(response_itl(ok).itl_ns)
     itl, token, full = summary.response_itl, summary.token_itl, summary.full_response_itl
     normalised = normalised_interactivity(ok)

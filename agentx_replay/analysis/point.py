@@ -33,10 +33,10 @@ from agentx_replay.analysis.responses import (
     Responses,
     Window,
     happened_in,
-    in_window_set,
     measured,
     observed_window,
     records_of,
+    sent_in,
 )
 from agentx_replay.analysis.server import (
     CacheAgreement,
@@ -246,8 +246,9 @@ def measure_point(
     if window is None:
         return Point(status, facts, None, None, fidelity)
     tokens, timeline = token_figures(records, window), timeline_of(responses, window)
-    summary = summarise(responses, window, tokens, facts.accept_length)
-    ok = responses.where(in_window_set(responses, window) & measured(responses))
+    window_set = sent_in(responses, window)
+    ok = window_set.where(measured(window_set))
+    summary = summarise(window_set, ok, window, tokens, facts.accept_length)
     sent = happened_in(responses.send_ns, window)
     return Point(
         status,
@@ -258,7 +259,7 @@ def measure_point(
         agreement=cache_agreement(metrics, timeline, window.length_s) if metrics else None,
         server=server_facts(metrics, timeline, window.length_s) if metrics else None,
         profile=_profile(ok, tokens),
-        speeds=speeds(responses, window, summary, tokens),
+        speeds=speeds(ok, summary, tokens),
         lanes=lane_tokens(responses, window, facts.concurrency),
         mix=mix_of(ok),
         sessions_played=len(np.unique(responses.session[sent])),

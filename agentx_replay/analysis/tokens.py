@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from agentx_replay.analysis.latency import (
+    Gaps,
     end_to_end_ns,
     event_gaps,
     event_weights,
@@ -70,7 +71,7 @@ def token_figures(records: Records, window: Window) -> TokenFigures:
         gaps = token_gaps(mine, tokens)
         token_itl.add(gaps.gap_ns, gaps.weight)
         event_gap.add(event_gaps(mine).gap_ns)
-        within.append(p90_within(mine, tokens))
+        within.append(p90_within(gaps))
         cut_itl.append(itl_of_events(others, tokens_of_events(others, weights)))
         inside = mine.where(happened_in(mine.at_ns, window))
         inside_itl.append(itl_of_events(inside, tokens_of_events(inside, weights)))
@@ -103,23 +104,13 @@ def itl_of_events(events: Events, tokens: Floats) -> Floats:
     return itl_ns
 
 
-def p90_within(events: Events, tokens: Floats) -> Floats:
-    """Return the P90 of the gaps before each later arrival of a response, each divided by the
-    arrival's tokens, in ns, for those responses that have one.
-
-    ``tokens`` (shape ``(events,)``) says how many are in each event. An arrival counts once,
-    whatever its tokens.
+def p90_within(gaps: Gaps) -> Floats:
+    """Return the P90 of the token ITL within each response that has any, in ns. An arrival counts
+    once, whatever its tokens.
     """
-    starts = np.flatnonzero(events.is_first | begins(events.at_ns))
-    if not len(starts):
-        return np.empty(0)
-    weight = np.add.reduceat(tokens, starts)
-    later = ~events.is_first[starts] & (weight > 0)
-    gap_ns = np.diff(events.at_ns[starts], prepend=0.0)[later] / weight[later]
-    row = events.row[starts][later]
-    gap_ns = gap_ns[np.lexsort((gap_ns, row))]
-    first = np.flatnonzero(begins(row))
-    number = np.diff(np.append(first, len(row)))
+    gap_ns = gaps.gap_ns[np.lexsort((gaps.gap_ns, gaps.row))]
+    first = np.flatnonzero(begins(gaps.row))
+    number = np.diff(np.append(first, len(gaps.row)))
     rank = 0.9 * (number - 1)
     below = np.floor(rank).astype(np.int64)
     low, high = gap_ns[first + below], gap_ns[first + np.minimum(below + 1, number - 1)]

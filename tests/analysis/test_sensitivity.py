@@ -3,13 +3,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from record_cases import SECOND, dispatch, events_of, recorded, response
+from record_cases import SECOND, dispatch, events_of, recorded, response, summarised
 
 from agentx_replay.analysis.curve import DEFINITIONS, TargetValue, value_at
 from agentx_replay.analysis.facts import Conduct, Rules
-from agentx_replay.analysis.metrics import speeds, summarise
+from agentx_replay.analysis.metrics import speeds
 from agentx_replay.analysis.point import Point, PointFacts, measure_point
-from agentx_replay.analysis.responses import Records, Window
+from agentx_replay.analysis.responses import Records, Window, in_window_set, measured
 from agentx_replay.analysis.throughput import Throughput
 from agentx_replay.analysis.tokens import itl_of_events, token_figures
 from agentx_replay.replay.ports import Dispatch, Response, Status
@@ -31,8 +31,8 @@ def came(first_s: float, *later_s: float, end_s: float, **more: object) -> Recor
 
 
 def speeds_of(of: Records) -> Mapping[str, float | None]:
-    tokens = token_figures(of, WINDOW)
-    return speeds(of.responses, WINDOW, summarise(of.responses, WINDOW, tokens), tokens)
+    ok = of.responses.where(in_window_set(of.responses, WINDOW) & measured(of.responses))
+    return speeds(ok, summarised(of, WINDOW), token_figures(of, WINDOW))
 
 
 def test_a_level_has_one_speed_for_each_meaning_of_latency() -> None:
