@@ -4,7 +4,7 @@ The same sections stand on the page and under ``report --full``. Not for how far
 relied on (``evidence_sections.py``), nor for the report's first screen (``brief.py``).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby
 from typing import Any
@@ -70,11 +70,12 @@ _SAID = {
 }
 
 
-def finding_lines(findings: Iterable[Finding], kind: Kind) -> list[str]:
-    """Return the findings of a kind, one a line, with the levels that each is of."""
+def finding_lines(findings: Sequence[Finding], *kinds: Kind) -> list[str]:
+    """Return the findings of some kinds, one a line, with the levels that each is of."""
     told: set[str] = set()
     return [
         f"{agents(each.levels)}: {_SAID[kind]}{each.text}{remedy_once(each, told)}"
+        for kind in kinds
         for each in findings
         if each.kind is kind
     ]
@@ -120,7 +121,7 @@ def comparability_lines(points: Sequence[Point]) -> list[str]:
     found = [each for each in point_findings(points) if each.kind is Kind.INCOMPARABLE]
     of_all = [each for each in found if len(each.levels) == len(points)]
     lines = [f"not comparable: {'; '.join(each.text for each in of_all)}"] if of_all else []
-    lines += finding_lines((each for each in found if each not in of_all), Kind.INCOMPARABLE)
+    lines += finding_lines([each for each in found if each not in of_all], Kind.INCOMPARABLE)
     fit = [point for point in points if comparable_and_valid(point)]
     if fit:
         rules = fit[0].facts.rules
@@ -134,9 +135,7 @@ def comparability_lines(points: Sequence[Point]) -> list[str]:
 
 def run_lines(points: Sequence[Point]) -> list[str]:
     """Return every finding of a run, the gravest first, and beside what it may be set."""
-    findings = run_findings(points)
-    kinds = (Kind.INVALID, Kind.BROKEN, Kind.WARNING)
-    lines = [line for kind in kinds for line in finding_lines(findings, kind)]
+    lines = finding_lines(run_findings(points), Kind.INVALID, Kind.BROKEN, Kind.WARNING)
     if any(point.facts.gpus is None for point in points):
         lines.append("throughput is the whole system's: no GPU count was given (--gpus)")
     return lines + comparability_lines(points)
@@ -485,13 +484,13 @@ def sensitivity_section(run: Run, curve: Curve) -> Section:
     if not curve.points:
         return Section(heading)
     targets = [value.target for value in curve.values]
-    untrusted = any(point.has("token-itl-untrusted") for point in run.points)
+    slow = [point.measurement for point in run.points if point.has("token-itl-untrusted")]
     rows, lacking = [], []
     for definition in DEFINITIONS:
         found = [
             value_at(run.points, definition, target, run.levels_by_start) for target in targets
         ]
-        mark = UNTRUSTED if definition.speed == "token" and untrusted else ""
+        mark = UNTRUSTED if definition.speed == "token" and slow else ""
         rows.append([definition.name, *(reading(*value_and_why(each), mark) for each in found)])
         lacking += [f"{definition.name}: {each}." for each in found if isinstance(each, str)][:1]
     unit = throughput_unit(run.gpus, run.headline_is)
@@ -500,7 +499,6 @@ def sensitivity_section(run: Run, curve: Curve) -> Section:
         "slower: not reached, since every valid level is. Comparing two systems, look whether the "
         "order holds in every row (agentx-replay compare)."
     )
-    slow = [each for each in point_findings(run.points) if each.code == "token-itl-untrusted"]
-    lacking += [f"{UNTRUSTED}: {line}." for line in finding_lines(slow, Kind.WARNING)]
+    lacking += [f"{UNTRUSTED}: {agents(slow)}: see the warnings."] if slow else []
     heads = ["definition", *(f"at {speed(target)}\ntok/s/user" for target in targets)]
     return Section(heading, lead=[text], heads=heads, rows=rows, notes=lacking)
