@@ -170,8 +170,14 @@ class Levels(click.ParamType[tuple[int, ...]]):
         self._auto = auto
 
     def convert(self, value: Any, _: _Parameter, ctx: _Context) -> tuple[int, ...]:
-        if self._auto and value == "auto":
-            return ()
+        if value == "auto":
+            if self._auto:
+                return ()
+            raise UsageError(
+                "auto-without-sweep",
+                f"{ctx and ctx.info_name} does not look for levels",
+                "give whole numbers, or use sweep --concurrency auto",
+            )
         numbers = [whole_number(part) for part in _parts(value)]
         found = tuple(level for level in numbers if level is not None and 1 <= level <= MOST_LANES)
         if not found or len(found) < len(numbers):

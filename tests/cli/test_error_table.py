@@ -30,6 +30,7 @@ TABLE: tuple[Row, ...] = (
     ("sweep --concurrency 1_0", 2, "concurrency", "levels-unfit"),
     ("sweep --concurrency ٣", 2, "concurrency", "levels-unfit"),
     ("sweep --concurrency 1,", 2, "concurrency", "levels-unfit"),
+    ("plan --concurrency auto", 2, "sweep", "auto-without-sweep"),
     ("sweep --workers 1_0", 2, "workers", "workers-unfit"),
     (("sweep", "--workers", NINES), 2, "workers", "workers-unfit"),
     ("sweep --virtual --timestamps kernel", 2, "--virtual", "virtual-with-kernel-timestamps"),
