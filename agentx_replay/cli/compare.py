@@ -22,7 +22,13 @@ from agentx_replay.report.compare_sections import (
     compare_rows,
 )
 from agentx_replay.report.page import compare_page, write_page
-from agentx_replay.report.side_sections import side_brief, side_json, side_sections
+from agentx_replay.report.side_sections import (
+    series_json,
+    series_section,
+    side_brief,
+    side_json,
+    side_sections,
+)
 from agentx_replay.report.tables import csv_text, sections_markdown, sections_text
 
 
@@ -101,12 +107,17 @@ def compare(
     \b
     agentx-replay compare results/a results/b --at 30,50,150 --price a=1.50,b=2.26
     agentx-replay compare results/a results/b --html a-b.html
+    agentx-replay compare a=results/a1+results/a2 results/b
     """
     if sum((as_json, as_csv, markdown)) > 1:
         raise UsageError(
             "two-formats", "--json, --csv and --markdown are formats of their own", "choose one"
         )
-    paths = _named(directories)
+    members = _series(directories)
+    paths = {name: path for of in members.values() for name, path in of.items()}
+    price, power, gpus, utilisation = (
+        _of_members(each, members) for each in (price, power, gpus, utilisation)
+    )
     for option, named in (
         ("price", price), ("power", power), ("gpus", gpus), ("utilisation", utilisation)
     ):  # fmt: skip
@@ -122,11 +133,20 @@ def compare(
         runs, at or (), price=price, power=power, utilisation=utilisation, paired=paired
     )
     sides = side_by_side(comparison, objectives)
-    more = side_sections(comparison, sides)
+    more, told = side_sections(comparison, sides), side_json(sides)
+    if len(members) < len(paths):
+        of_runs = {each.name: each.run for each in comparison.contenders}
+        series = {name: {run: of_runs[run] for run in of} for name, of in members.items()}
+        targets = [each.target for each in comparison.targets]
+        unit = "tok/s/GPU" if comparison.per_gpu else "tok/s"
+        more, told = (
+            [series_section(series, targets, unit), *more],
+            told | series_json(series, targets),
+        )
     if html is not None:
         write_page(html, compare_page(comparison, price_source, more))
     if as_json:
-        say_document(compare_json(comparison, price_source) | side_json(sides))
+        say_document(compare_json(comparison, price_source) | told)
     elif markdown:
         say(sections_markdown(whole_comparison(comparison, price_source, more)))
     elif as_csv:
@@ -136,6 +156,8 @@ def compare(
     else:
         say_styled(compare_brief(comparison, width(), price_source))
         say_styled(side_brief(comparison, sides, width()))
+        if len(members) < len(paths):
+            say(sections_text(more[:1], width()))
         say("everything: the same with --full")
     formed = any(ratio.throughput is not None for at in comparison.targets for ratio in at.ratios)
     too_low = _too_low(comparison, fail_below)
@@ -154,9 +176,53 @@ def _too_low(comparison: Comparison, least: float | None) -> str:
     )
 
 
-def _named(directories: tuple[Path, ...]) -> dict[str, Path]:
+def _series(arguments: tuple[Path, ...]) -> dict[str, dict[str, Path]]:
+    """Return the runs by name, by the name of their series: ``NAME=RUN+RUN`` is one of several
+    runs, called NAME/RUN, any other argument one of its own.
+    """
+    split = [_split(each) for each in arguments]
+    alone = [paths[0] for name, paths in split if not name]
+    named = iter(_named(tuple(alone), others=len(split) - len(alone)).items())
+    found: dict[str, dict[str, Path]] = {}
+    for name, paths in split:
+        if not name:
+            own, path = next(named)
+            members = {own: path}
+        elif len(paths) == 1:
+            own, members = name, {name: paths[0]}
+        else:
+            own = name
+            members = {f"{name}/{run}": path for run, path in _named(paths, others=1).items()}
+        if own in found:
+            raise UsageError(
+                "series-named-twice", f"two series are called {own}", "name each of them otherwise"
+            )
+        found[own] = members
+    return found
+
+
+def _split(argument: Path) -> tuple[str, tuple[Path, ...]]:
+    """Return the name and the runs of ``NAME=RUN+RUN``; no name for a path."""
+    name, equals, runs = str(argument).partition("=")
+    if argument.exists() or not equals or not name or "/" in name:
+        return "", (argument,)
+    return name, tuple(Path(each) for each in runs.split("+"))
+
+
+def _of_members(
+    named: Mapping[str, float] | None, members: Mapping[str, Mapping[str, Path]]
+) -> dict[str, float] | None:
+    """Return numbers by the names of runs, those of a series for each of its runs."""
+    if named is None:
+        return None
+    return {
+        run: number for name, number in named.items() for run in members.get(name, {name: None})
+    }
+
+
+def _named(directories: tuple[Path, ...], others: int = 0) -> dict[str, Path]:
     """Return the runs by name: a directory's own, its whole path where two are called the same."""
-    if len(directories) < 2:
+    if len(directories) + others < 2:
         raise UsageError(
             "one-run-to-compare",
             "a comparison needs at least two run directories",

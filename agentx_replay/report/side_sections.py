@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from agentx_replay.analysis.comparison import NOT_TOLD_APART, Comparison
+from agentx_replay.analysis.series import Series, SeriesEnd, series_ratios, series_values
 from agentx_replay.analysis.side_by_side import (
     AtTarget,
     BreakEven,
@@ -16,7 +17,7 @@ from agentx_replay.analysis.side_by_side import (
     SideBySide,
 )
 from agentx_replay.report.brief import Styled, wrapped_lines
-from agentx_replay.report.numerals import ABSENT, agents, bounds, percent, rate, speed
+from agentx_replay.report.numerals import ABSENT, NOT_REACHED, agents, bounds, percent, rate, speed
 from agentx_replay.report.objective_sections import answer
 from agentx_replay.report.tables import Section
 
@@ -183,3 +184,50 @@ def _capacity_ratio(comparison: Comparison, ratio: CapacityRatio) -> str:
         apart = "" if ratio.interval.excludes_one else f", {NOT_TOLD_APART}"
         sure = f" {bounds(ratio.interval, 2)}{apart}"
     return f"{first} / {ratio.over}: {ratio.ratio:.2f}x the {what}{sure}"
+
+
+# --- series --------------------------------------------------------------------------------------
+
+
+def series_section(series: Series, targets: Sequence[float], unit: str) -> Section:
+    """Return what several runs of one name give together at the targets."""
+    rows, notes = [], []
+    for values in series_values(series, targets):
+        for each in values:
+            single = each.single
+            rows.append(
+                [
+                    speed(each.target),
+                    each.name,
+                    NOT_REACHED if each.throughput is None else rate(each.throughput),
+                    ABSENT if single is None else f"{rate(single.throughput)} ({single.run})",
+                ]
+            )
+            if each.ends:
+                mixed = "; mixed: no single configuration reaches this" if each.mixed else ""
+                where = " and ".join(map(_end, each.ends))
+                notes.append(f"at {speed(each.target)}: {each.name}: between {where}{mixed}")
+    notes += [
+        f"at {speed(each.target)}: {next(iter(series))} / {each.over}: {each.ratio:.3f} "
+        f"{bounds(each.interval, 3)}".rstrip()
+        + ("" if each.interval else "; no interval: no winner named")
+        for each in series_ratios(series, targets)
+        if each.ratio is not None
+    ]
+    heads = ("tok/s/user", "series", f"{unit}\nenvelope", "best single\nconfiguration")
+    return Section("Series of several runs", heads=heads, rows=rows, notes=notes)
+
+
+def _end(end: SeriesEnd) -> str:
+    more = f" ({end.configuration})" if end.configuration else ""
+    return f"{end.run} at {agents([end.concurrency])}{more}"
+
+
+def series_json(series: Series, targets: Sequence[float]) -> dict[str, Any]:
+    return {
+        "series": [
+            [asdict(each) | {"mixed": each.mixed} for each in values]
+            for values in series_values(series, targets)
+        ],
+        "series_ratios": [asdict(each) for each in series_ratios(series, targets)],
+    }

@@ -133,3 +133,21 @@ def test_a_ratio_below_a_limit_fails_in_ci(runs: tuple[Path, Path]) -> None:
     failed = finished("compare", b, a, "--at", "50", "--fail-below", "0.95")
     assert (failed.returncode, "0.804" in failed.stderr) == (1, True)
     assert "--fail-below" in refusal("compare", a, b, "--fail-below", "0")
+
+
+def test_several_runs_are_one_series_beside_its_best_run(runs: tuple[Path, Path]) -> None:
+    a, b = runs
+    found = told(f"both={a}+{b}", a, "--at", "50", "--price", "both=2")
+    ((both, alone),) = found["series"]
+    assert (both["name"], alone["name"]) == ("both", "a")
+    assert both["throughput"] == pytest.approx(7567, rel=1e-3)
+    assert both["single"]["run"] == "both/a"
+    assert [run["price_per_gpu_hour"] for run in found["runs"]] == [2, 2, None]
+    assert "Series of several runs" in finished("compare", f"both={a}+{b}", a, "--at", "50").stdout
+
+
+def test_a_series_of_one_run_is_the_run_by_another_name(runs: tuple[Path, Path]) -> None:
+    a, b = runs
+    plain = finished("compare", a, b, "--at", "50", "--full").stdout
+    assert finished("compare", f"a={a}", f"b={b}", "--at", "50", "--full").stdout == plain
+    refusal("compare", f"a={a}", f"a={b}")
