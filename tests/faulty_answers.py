@@ -101,7 +101,7 @@ class Shape:
     ``odd_fields`` adds fields no specification knows and a ``created`` in the year 2100. ``pings``
     are events before every event, ``called`` the content type, ``finish`` the last finish reason.
     Usage of ``zeros`` is one in every event that tells nothing but in the last. An ``unended`` body
-    never ends.
+    never ends. ``coding`` is one that the head claims, and the body does not have.
     """
 
     role: Literal["first_token", "at_once", "null_content", "merged"] = "first_token"
@@ -120,6 +120,7 @@ class Shape:
     called: str = "text/event-stream"
     finish: str = "length"
     unended: bool = False
+    coding: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,8 +281,10 @@ class FaultyWire(Wire):
         self._pass(Point.BEFORE_HEADERS)
         head = stream_head(keep_alive=self.keep_alive)
         head = head.replace(b"text/event-stream; charset=utf-8", self._shape.called.encode())
-        if self._gzip is not None:
-            head = head.replace(b"\r\n\r\n", b"\r\ncontent-encoding: gzip\r\n\r\n")
+        coding = self._shape.coding or ("gzip" if self._gzip is not None else "")
+        if coding:
+            named = f"\r\ncontent-encoding: {coding}\r\n\r\n".encode()
+            head = head.replace(b"\r\n\r\n", named)
         self._write(head, [])
         for payload, tokens in self._shaping.begun():
             self._say(payload, tokens)

@@ -140,12 +140,22 @@ SHAPES: dict[str, tuple[Shape, Expected]] = {
     "a finish reason nobody knows": (Shape(finish="max_new_tokens"), OK),
     "a body that never ends": (Shape(unended=True), OK),
     "a finish reason of abort": (Shape(finish="abort"), failed("stream_error", 5)),
+    "a finish reason of error": (Shape(finish="error"), failed("stream_error", 5)),
+    **{
+        f"a coding of {coding} in name alone": (Shape(coding=coding), failed("malformed", 0))
+        for coding in ("br", "zstd", "x-unknown", "gzip", "deflate")
+    },
 }
 # What a server says of a refusal decides what it is, in a status as in a stream.
 WORDS: dict[str, tuple[str, str, str]] = {
     "a rate limit": ("too many tokens per minute", "failed", "rate_limited"),
     "an overflow": ("maximum context length is 8192 tokens", "overflow", "context_overflow"),
-}
+    "a full queue": ("The request queue is full.", "failed", "rate_limited"),
+    "SGLang's scheduler": ("Input length (9 tokens) exceeds the maximum allowed length (8 tokens).",
+                           "overflow", "context_overflow"),
+    "TensorRT-LLM": ("The sum of prompt length (9.0), query length (0) should not exceed "
+                     "max_num_tokens (8)", "overflow", "context_overflow"),
+}  # fmt: skip
 
 
 def _break(act: Act, at: Point, shape: Shape, stall_s: float = STALL_S) -> Fault:
