@@ -16,6 +16,7 @@ import orjson
 from agentx_replay.errors import UsageError
 from agentx_replay.traces.fields import bad_trace
 
+_BUFFER_BYTES = 2**20
 MOST_SESSION_BYTES = 512 * 2**20
 """Six times a session of 1,000 requests with 894k tokens of context, as large as they come."""
 
@@ -86,7 +87,7 @@ def opened(file: Path) -> BinaryIO:
         import pyarrow as pa  # only this needs it here, and reading traces starts without
 
         return cast("BinaryIO", io.BufferedReader(pa.CompressedInputStream(str(file), "zstd")))
-    return file.open("rb")
+    return file.open("rb", buffering=_BUFFER_BYTES)
 
 
 def _rows(file: Path) -> Iterator[tuple[str, bytes]]:
