@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from agentx_replay.traces.importing.lines import Place, bad_field, rows, tokens
+from agentx_replay.traces.importing.lines import Place, bad_field, rows, span_ms, tokens
 from agentx_replay.traces.importing.record import ImportedSession, Ledger, Notes, Request
 
 MOONCAKE_BLOCK_TOKENS = 512
@@ -68,11 +68,9 @@ def _mooncake_row(place: Place, row: dict[str, Any]) -> _Row | None:
 
 
 def _bailian_row(place: Place, row: dict[str, Any]) -> _Row | None:
-    t_s = row.get("timestamp")
-    if not isinstance(t_s, int | float):
-        raise bad_field(place, "timestamp", t_s, "a number of seconds")
+    start_ms = span_ms(place, "timestamp", row.get("timestamp"), 1000)
     chat, parent = str(row.get("chat_id")), str(row.get("parent_chat_id"))
-    return _block_row(place, row, round(t_s * 1000), 0, BAILIAN_BLOCK_TOKENS, chat, parent)
+    return _block_row(place, row, start_ms, 0, BAILIAN_BLOCK_TOKENS, chat, parent)
 
 
 def _block_row(

@@ -79,7 +79,7 @@ class _Progress(msgspec.Struct, gc=False):
 
 
 class _Line(msgspec.Struct, gc=False):
-    type: Any = None
+    type: str | None = None
     timestamp: Any = None
     uuid: str = ""
     sessionId: Any = None  # noqa: N815

@@ -11,7 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentx_replay.traces.importing.lines import Place, bad_field, record, rows, text, tokens
+from agentx_replay.traces.importing.lines import (
+    Place,
+    bad_field,
+    record,
+    rows,
+    span_ms,
+    text,
+    tokens,
+)
 from agentx_replay.traces.importing.record import (
     BLOCK_TOKENS,
     ImportedSession,
@@ -134,15 +142,13 @@ def _row(place: Place, line: dict[str, Any]) -> _Row | None:
 
 def _times(place: Place, event: dict[str, Any], request: dict[str, Any]) -> tuple[int, int | None]:
     """Return start and end; a request that only says when it ended starts then, without an end."""
-    ended = event.get("event_time_unix_ms")
-    if type(ended) is not int:
-        raise bad_field(place, "event_time_unix_ms", ended, "milliseconds")
+    ended_ms = span_ms(place, "event_time_unix_ms", event.get("event_time_unix_ms"))
     received, took = request.get("request_received_ms"), request.get("total_time_ms")
-    if type(received) is int:
-        return received, ended
-    if isinstance(took, int | float):
-        return ended - round(took), ended
-    return ended, None
+    if received is not None:
+        return span_ms(place, "request_received_ms", received), ended_ms
+    if took is not None:
+        return ended_ms - span_ms(place, "total_time_ms", took), ended_ms
+    return ended_ms, None
 
 
 def _blocks(place: Place, replay: dict[str, Any], whole: int) -> Sequence[int]:

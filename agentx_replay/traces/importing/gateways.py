@@ -20,6 +20,7 @@ from agentx_replay.traces.importing.lines import (
     record,
     records,
     rows,
+    span_ms,
     text,
     tokens,
 )
@@ -82,7 +83,7 @@ def _litellm_row(
 def _instant(place: Place, row: dict[str, Any], key: str) -> int:
     value = row.get(key)
     if isinstance(value, int | float):
-        return round(value * 1000)
+        return span_ms(place, key, value, 1000)
     if (ms := milliseconds(value)) is None:
         raise bad_field(place, key, value, "an instant")
     return ms
@@ -118,8 +119,7 @@ def _copilot_calls(
                 continue
             counts = record(call, "tokens")
             start_ms = _instant(place, call, "timestamp")
-            duration = call.get("duration_ms")
-            duration_ms = round(duration) if isinstance(duration, int | float) else 0
+            duration_ms = span_ms(place, "duration_ms", call.get("duration_ms") or 0)
             prompt = tokens(counts, "prompt", place)
             if prompt:
                 yield (

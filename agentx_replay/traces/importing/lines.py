@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, TypeVar
 import msgspec
 
 from agentx_replay.errors import UsageError, shown
-from agentx_replay.traces.fields import MOST_TOKENS
+from agentx_replay.traces.fields import MOST_SECONDS, MOST_TOKENS
 from agentx_replay.traces.files import opened
 from agentx_replay.traces.importing.record import Ledger
 
@@ -34,7 +34,7 @@ _BEGINNING_BYTES = 512
 _OBJECTS = msgspec.json.Decoder(dict[str, Any])
 
 CUT_OFF = "last line cut off"
-NOT_JSON = "line that is not a JSON object"
+NOT_JSON = "line that is not JSON, or not as its format has it"
 TOO_LONG = f"line longer than {MOST_LINE_BYTES >> 20} MiB"
 
 
@@ -137,6 +137,14 @@ def count(place: Place, key: str, value: Any) -> int:
     if type(value) is not int or not 0 <= value <= MOST_TOKENS:
         raise bad_field(place, key, value, "a number of tokens")
     return value
+
+
+def span_ms(place: Place, key: str, value: Any, ms_per_unit: int = 1) -> int:
+    """Return ``value``, the field ``key``, a span or an instant of any unit, in whole ms."""
+    if type(value) not in (int, float) or not 0 <= value * ms_per_unit <= MOST_SECONDS * 1000:
+        raise bad_field(place, key, value, "a time")
+    whole: int = round(value * ms_per_unit)
+    return whole
 
 
 def bad_field(place: Place, key: str, value: object, wanted: str) -> UsageError:

@@ -16,6 +16,7 @@ from agentx_replay.traces.importing.lines import (
     record,
     records,
     rows,
+    span_ms,
     text,
     tokens,
 )
@@ -41,6 +42,7 @@ _WRITTEN = (
 """Names of one count, the convention's own first, then those of known instrumentations."""
 
 _NS_PER_MS = 1_000_000
+_NS_DIGITS = 20
 _SpanId = tuple[str, str]
 
 
@@ -186,7 +188,7 @@ def _attributes(of: dict[str, Any]) -> dict[str, Any]:
 def _count(place: Place, told: Mapping[str, Any], names: Sequence[str]) -> int:
     for name in names:
         if (value := told.get(name)) is not None:
-            if isinstance(value, str) and value.isdecimal():
+            if isinstance(value, str) and value.isdecimal() and len(value) <= _NS_DIGITS:
                 value = int(value)
             if isinstance(value, float) and value.is_integer():
                 value = int(value)
@@ -196,6 +198,8 @@ def _count(place: Place, told: Mapping[str, Any], names: Sequence[str]) -> int:
 
 def _ms(place: Place, of: dict[str, Any], key: str) -> int:
     value = of.get(key)
-    if isinstance(value, int) or (isinstance(value, str) and value.isdecimal()):
-        return int(value) // _NS_PER_MS
-    raise bad_field(place, key, value, "nanoseconds")
+    if isinstance(value, str) and value.isdecimal() and len(value) <= _NS_DIGITS:
+        value = int(value)
+    if type(value) is not int:
+        raise bad_field(place, key, value, "nanoseconds")
+    return span_ms(place, key, value // _NS_PER_MS)

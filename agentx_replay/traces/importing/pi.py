@@ -4,7 +4,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from agentx_replay.errors import UsageError
-from agentx_replay.traces.importing.lines import milliseconds, objects, record, text, tokens
+from agentx_replay.traces.importing.lines import (
+    milliseconds,
+    objects,
+    record,
+    span_ms,
+    text,
+    tokens,
+)
 from agentx_replay.traces.importing.record import ImportedSession, Ledger, Notes
 from agentx_replay.traces.importing.sharing import Call, by_cache, conversation, standing_tokens
 
@@ -38,14 +45,12 @@ def _calls(file: Path, ledger: Ledger) -> Iterator[Call]:
             continue
         read, written = tokens(usage, "cacheRead", place), tokens(usage, "cacheWrite", place)
         whole = tokens(usage, "input", place) + read + written
-        start_ms, end_ms = message.get("timestamp"), milliseconds(line.get("timestamp"))
+        end_ms = milliseconds(line.get("timestamp"))
         if not whole:
             ledger.leave_out("answer without usage (aborted)")
-        elif type(start_ms) is not int:
-            ledger.leave_out("line without a timestamp", place)
         else:
             yield Call(
-                start_ms=start_ms,
+                start_ms=span_ms(place, "timestamp", message.get("timestamp")),
                 end_ms=end_ms,
                 input_tokens=whole,
                 output_tokens=tokens(usage, "output", place),

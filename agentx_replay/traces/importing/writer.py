@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from agentx_replay.traces.fields import MOST_TOKENS
+from agentx_replay.traces.fields import MOST_SECONDS
 from agentx_replay.traces.files import MOST_SESSION_BYTES
 from agentx_replay.traces.importing.names import is_public_model, public_agent_kind
 from agentx_replay.traces.importing.record import (
@@ -28,8 +28,13 @@ _ID_BYTES = 6
 _REQUEST_BYTES = 256
 """More than the fields of one request take, its block ids left out."""
 
+_MOST_PROMPT_TOKENS = 100_000_000
+"""Ten times the longest context there is; what is longer is a count of something else."""
+
 _TOO_LARGE = f"session of more than {MOST_SESSION_BYTES >> 20} MiB as a trace (use --max-gap)"
-_TOO_LONG_PROMPT = f"session with a prompt of more than {MOST_TOKENS:,} tokens"
+_TOO_LONG_PROMPT = f"session with a prompt of more than {_MOST_PROMPT_TOKENS:,} tokens"
+
+_TOO_LONG_AGO = "session whose requests lie thousands of years apart"
 
 _Ranges = tuple[tuple[int, int], ...]
 """Block ids as runs, each from its first to before its second number."""
@@ -182,6 +187,8 @@ class _Minted:
         self.blocks = 0
         self._child: dict[tuple[int, int], int] = {}
         self._most_tokens = 0
+        instants_ms = [each.start_ms for each in session.all_requests()]
+        self._span_ms = max(instants_ms) - min(instants_ms)
         for request in sorted(session.all_requests(), key=lambda request: request.start_ms):
             whole = request.input_tokens // session.block_tokens
             self._most_tokens = max(self._most_tokens, request.input_tokens)
@@ -195,8 +202,10 @@ class _Minted:
 
     def unfit(self) -> str:
         """Return why no reader would take the session, empty if one would."""
-        if self._most_tokens > MOST_TOKENS:
+        if self._most_tokens > _MOST_PROMPT_TOKENS:
             return _TOO_LONG_PROMPT
+        if self._span_ms > MOST_SECONDS * 1000:
+            return _TOO_LONG_AGO
         most_digits = len(str(self.size)) + 1
         most_bytes = self.blocks * most_digits + len(self.paths) * _REQUEST_BYTES
         return _TOO_LARGE if most_bytes > MOST_SESSION_BYTES else ""
