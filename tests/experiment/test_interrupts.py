@@ -8,14 +8,12 @@ from pathlib import Path
 
 import pytest
 from recording_endpoint import Orders, RecordingEndpoint
+from screens import BlankScreen
 
 from agentx_replay.experiment.interrupts import DRAINING, WHEN_WRITTEN, Interrupts
 from agentx_replay.experiment.settings import Settings, Target
 from agentx_replay.experiment.sweep import Sweep
-from agentx_replay.replay.driver import Progress
-from agentx_replay.replay.instrument import ClientLoad
 from agentx_replay.replay.ports import Clock
-from agentx_replay.results.recent import Snapshot
 from agentx_replay.results.run_directory import read_points
 from agentx_replay.scenario import load_scenario
 from agentx_replay.shipped import shipped_directory
@@ -31,7 +29,7 @@ def signal_ourselves(number: signal.Signals = signal.SIGINT) -> None:
     os.kill(os.getpid(), number)
 
 
-class Screen:
+class Screen(BlankScreen):
     """Sends a signal where a level begins, or where its replay is over."""
 
     def __init__(self, *, begins: bool = False, over: bool = False) -> None:
@@ -42,15 +40,9 @@ class Screen:
     def say(self, line: str) -> None:
         self.said.append(line)
 
-    def levels_left(self, levels: int, window_s: float) -> None:
-        """Nothing is kept of it."""
-
     def level_begins(self, concurrency: int, start: int, starts: int) -> None:
         if self._begins:
             signal_ourselves()
-
-    def show(self, progress: Progress, recent: Snapshot, load: ClientLoad) -> None:
-        """Nothing is kept of it."""
 
     def level_ends(self) -> None:
         if self._over:

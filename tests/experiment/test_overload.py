@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hdrh.log import HistogramLogReader
 from recording_endpoint import Orders, RecordingEndpoint
+from screens import BlankScreen
 
 from agentx_replay.analysis.facts import Conduct, Rules
 from agentx_replay.analysis.point import Point, PointFacts
@@ -30,26 +31,14 @@ SCENARIO = load_scenario("quick").override(
 )
 
 
-class Seen:
+class Seen(BlankScreen):
     """A screen that keeps what it was shown of the client."""
 
     def __init__(self) -> None:
         self.loads: list[ClientLoad] = []
 
-    def say(self, line: str) -> None:
-        """Nothing is kept of it."""
-
-    def levels_left(self, levels: int, window_s: float) -> None:
-        """Nothing is kept of it."""
-
-    def level_begins(self, concurrency: int, start: int, starts: int) -> None:
-        """Nothing is kept of it."""
-
     def show(self, progress: Progress, recent: Snapshot, load: ClientLoad) -> None:
         self.loads.append(load)
-
-    def level_ends(self) -> None:
-        """Nothing is kept of it."""
 
 
 def measured(tmp_path: Path, traces: Path, busy_s: float, workers: int) -> tuple[Point, Seen]:

@@ -9,13 +9,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from refusals import refuses
+from screens import BlankScreen
 
 from agentx_replay.errors import UsageError
 from agentx_replay.experiment.settings import Settings, Target
 from agentx_replay.experiment.sweep import Sweep
-from agentx_replay.replay.driver import Progress
-from agentx_replay.replay.instrument import ClientLoad
-from agentx_replay.results.recent import Snapshot
 from agentx_replay.results.run_directory import StoredPoint, read_points, read_sweep
 from agentx_replay.scenario import load_scenario
 from agentx_replay.shipped import shipped_directory
@@ -30,29 +28,17 @@ TARGET = Target(
 )
 
 
-class Screen:
+class Screen(BlankScreen):
     """Keeps what began; ends the process's part, as it were, where ``stop`` says so."""
 
     def __init__(self, stop: Callable[[int, int], bool] = lambda concurrency, start: False):
         self._stop = stop
         self.begun: list[tuple[int, int, int]] = []
 
-    def say(self, line: str) -> None:
-        """Nothing is kept of it."""
-
-    def levels_left(self, levels: int, window_s: float) -> None:
-        """Nothing is kept of it."""
-
     def level_begins(self, concurrency: int, start: int, starts: int) -> None:
         self.begun.append((concurrency, start, starts))
         if self._stop(concurrency, start):
             raise KeyboardInterrupt
-
-    def show(self, progress: Progress, recent: Snapshot, load: ClientLoad) -> None:
-        """Nothing is kept of it."""
-
-    def level_ends(self) -> None:
-        """Nothing is kept of it."""
 
 
 def sweep(out: Path, screen: Screen, starts: int, *, resume: bool = False) -> None:
