@@ -25,13 +25,18 @@ def read_as_config(path: Path) -> None:
     read_config(run.make_context("run", []), run.params[0], path)
 
 
+def read_as_tokenizer(path: Path) -> None:
+    pytest.importorskip("tokenizers", reason="needs the extra: tokenizers")
+    vocabulary_from_tokenizer(path)
+
+
 READERS: dict[str, Callable[[Path], object]] = {
     "the config file {}": read_as_config,
     "scenario file {}": lambda path: load_scenario(str(path)),
     "the calibration {}": read_calibration,
     "the CA file {}": lambda path: TlsSettings(str(path)).context(),
     "{}": read_json,
-    "{} ": vocabulary_from_tokenizer,
+    "{} ": read_as_tokenizer,
 }
 BY_ANY = pytest.mark.parametrize(("called", "read"), READERS.items(), ids=list(READERS))
 
