@@ -8,21 +8,23 @@ interactivity. Between levels of two configurations the line is one that neither
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 from agentx_replay.analysis.curve import CurvePoint, curve_of, frontier
 from agentx_replay.analysis.run import Run
 from agentx_replay.analysis.starts import Interval, mean_of_starts, ratio_interval
+from agentx_replay.analysis.system import configuration
 
 
 @dataclass(frozen=True, slots=True)
 class SeriesEnd:
-    """A level that a value was read off: its run, its agents, and the ``configuration`` in words as
-    far as facts of the system tell it.
+    """A level that a value was read off: its run, its agents, and the facts of how the system was
+    set up there, by their keys.
     """
 
     run: str
     concurrency: int
-    configuration: str
+    configuration: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +81,15 @@ def series_value(name: str, runs: Mapping[str, Run], target: float) -> SeriesVal
     for slow, fast in pairwise(best) if len(best) > 1 else [(p, p) for p in best]:
         if slow.interactivity <= target <= fast.interactivity:
             ends = tuple(
-                SeriesEnd(of_run[id(p)], p.concurrency, _configuration(runs[of_run[id(p)]], p))
+                _end(of_run[id(p)], runs[of_run[id(p)]], p.concurrency)
                 for p in dict.fromkeys((slow, fast))
             )
             return SeriesValue(name, target, _between(slow, fast, target), ends, single)
     return SeriesValue(name, target, None, (), single)
+
+
+def _end(name: str, run: Run, concurrency: int) -> SeriesEnd:
+    return SeriesEnd(name, concurrency, configuration(run.system.at(concurrency)))
 
 
 def _between(slow: CurvePoint, fast: CurvePoint, target: float) -> float:
@@ -91,16 +97,6 @@ def _between(slow: CurvePoint, fast: CurvePoint, target: float) -> float:
         return slow.throughput
     share = (target - slow.interactivity) / (fast.interactivity - slow.interactivity)
     return slow.throughput + share * (fast.throughput - slow.throughput)
-
-
-def _configuration(run: Run, point: CurvePoint) -> str:
-    facts = run.system.at(point.concurrency)
-    dcp, drafts, kind = (facts.get(k) for k in ("dcp_size", "draft_tokens", "spec_decoding"))
-    said = [
-        f"DCP {dcp}" if dcp else "",
-        "no drafts" if drafts == 0 else f"{drafts} drafts" if drafts else kind or "",
-    ]
-    return ", ".join(filter(None, said))
 
 
 def series_ratios(series: Series, targets: Sequence[float]) -> list[SeriesRatio]:

@@ -61,6 +61,18 @@ def directional_only(questions: Sequence[Question]) -> bool:
     return 2 * answered(questions) < len(questions)
 
 
+_CONFIGURATION = (
+    "hw", "gpus", "framework", "engine_commit", "precision", "kv_precision", "tp", "pp", "ep",
+    "dp_attention", "dcp_size", "pcp_size", "kv_offloading", "kv_offload_backend.name",
+    "offload_gb_per_gpu", "spec_decoding", "draft_tokens", "disagg", "prefill_gpus", "decode_gpus",
+)  # fmt: skip
+
+
+def configuration(system: System) -> dict[str, Any]:
+    """Return the given facts of how a system is set up, by their keys."""
+    return {key: system.get(key) for key in _CONFIGURATION if system.get(key) is not None}
+
+
 _NO_DIFFERENCE = ("name", "notes")
 """What is written about a system, and is nothing of it."""
 

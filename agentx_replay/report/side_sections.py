@@ -19,7 +19,9 @@ from agentx_replay.analysis.side_by_side import (
 from agentx_replay.report.brief import Styled, wrapped_lines
 from agentx_replay.report.numerals import ABSENT, NOT_REACHED, agents, bounds, percent, rate, speed
 from agentx_replay.report.objective_sections import answer
+from agentx_replay.report.system_section import in_short
 from agentx_replay.report.tables import Section
+from agentx_replay.results.system_facts import System
 
 
 def side_sections(comparison: Comparison, sides: SideBySide) -> list[Section]:
@@ -219,8 +221,8 @@ def series_section(series: Series, targets: Sequence[float], unit: str) -> Secti
 
 
 def _end(end: SeriesEnd) -> str:
-    more = f" ({end.configuration})" if end.configuration else ""
-    return f"{end.run} at {agents([end.concurrency])}{more}"
+    given = in_short(System(end.configuration)) or "set up as is not given (--system)"
+    return f"{end.run} at {agents([end.concurrency])} ({given})"
 
 
 def series_json(series: Series, targets: Sequence[float]) -> dict[str, Any]:

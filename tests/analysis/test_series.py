@@ -28,7 +28,8 @@ def test_a_series_is_read_off_the_envelope_of_its_runs(runs: dict[str, Run]) -> 
     found = series_value("s", runs, 50.0)
     assert found.throughput == pytest.approx(4500.0, rel=1e-3)
     assert found.ends == (
-        SeriesEnd("B", 48, "DCP 8, no drafts"), SeriesEnd("A", 12, "DCP 1, 3 drafts"),
+        SeriesEnd("B", 48, {"dcp_size": 8, "draft_tokens": 0}),
+        SeriesEnd("A", 12, {"dcp_size": 1, "draft_tokens": 3}),
     )  # fmt: skip
     assert found.mixed
     assert found.single is not None
