@@ -35,7 +35,7 @@ def measure(settings: Settings, screen: Screen, levels: LevelSource | None = Non
     levels = levels or _search(settings)
     with open_target(settings) as target:
         if not settings.anyway:
-            _refuse_unfit(target)
+            _refuse_unfit(settings, target)
         for warning in target.warnings:
             screen.say(warning.text)
         sweep = _sweep(settings, target, screen, levels)
@@ -77,9 +77,16 @@ def _resumption(sweep: Sweep) -> list[str]:
     return resumption_lines(earlier.planned, earlier.begun, sweep.kept, sweep.ahead)
 
 
-def _refuse_unfit(target: Target) -> None:
-    """Raise ``UsageError`` (exit code 3) for a server on which no run can be valid."""
-    if wrong := invalidating(target.warnings):
+def _refuse_unfit(settings: Settings, target: Target) -> None:
+    """Raise ``UsageError`` (exit code 3) for a server on which no run can be valid. Only one that
+    does not tell its context limit is sent a long prompt: the others leave out what does not fit.
+    """
+    wrong = invalidating(target.warnings)
+    if not wrong and target.max_context is None:
+        from agentx_replay.experiment.cut_prompts import cut_prompts
+
+        wrong = cut_prompts(target, settings.max_context)
+    if wrong:
         raise UsageError(
             "server-unfit",
             "; ".join(each.text for each in wrong),

@@ -66,11 +66,12 @@ def _asked(settings: Settings, tell: Callable[..., None]) -> dict[str, Any]:
     """Ask a server all that a run needs of it, and tell it; ``valid`` says whether a run on it
     can be.
     """
+    from agentx_replay.experiment.cut_prompts import cut_prompts
     from agentx_replay.report.check_lines import invalidating, server_lines, verdict_lines
 
     try:
         with open_target(settings) as target:
-            warnings = [*target.warnings, *_cut_prompts(target)]
+            warnings = [*target.warnings, *cut_prompts(target, target.max_context)]
             told = dict(target.facts)
             tell(*server_lines(told, tuple(warnings)))
             told |= _calibrated(target, tell) if settings.tool_messages else {}
@@ -82,15 +83,6 @@ def _asked(settings: Settings, tell: Callable[..., None]) -> dict[str, Any]:
         tell(f"server {settings.url[0]}", *verdict_lines(warnings))
     valid = not invalidating(warnings)
     return told | {"warnings": list(map(asdict, warnings)), "valid": valid}
-
-
-def _cut_prompts(target: Target) -> list[Reason]:
-    import uvloop
-
-    from agentx_replay.endpoint.long_prompt import prompt_cut
-
-    asked = target.endpoint and uvloop.run(prompt_cut(target.endpoint, target.max_context))
-    return [asked] if asked else []
 
 
 def _calibrated(target: Target, tell: Callable[..., None]) -> dict[str, Any]:

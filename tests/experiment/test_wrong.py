@@ -11,6 +11,7 @@ import pytest
 from refusals import refuses
 
 from agentx_replay import library
+from agentx_replay.experiment import cut_prompts as asking
 from agentx_replay.experiment.settings import Settings, Target
 from agentx_replay.experiment.wrong import all_wrong
 from agentx_replay.reason import Reason
@@ -70,6 +71,18 @@ def test_a_server_without_usage_is_refused_before_the_first_level(
         measured(monkeypatch, target, tmp_path / "out", anyway=False)
     assert not (tmp_path / "out").exists()
     assert measured(monkeypatch, target, tmp_path / "out", anyway=True)[0] == [1, 2]
+
+
+def test_a_server_that_cuts_prompts_is_refused_and_one_that_tells_its_limit_is_not_asked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cut = [Reason("server-cuts-prompts", "cut to 4,096 tokens")]
+    monkeypatch.setattr(asking, "cut_prompts", lambda *_: cut)
+    untold = Target(open=cutting, facts={"kind": "test"}, virtual=True)
+    with refuses("server-unfit", "cut to 4,096 tokens", "OLLAMA_CONTEXT_LENGTH"):
+        measured(monkeypatch, untold, tmp_path / "out", anyway=False)
+    told = dataclasses.replace(untold, max_context=200_000)
+    assert measured(monkeypatch, told, tmp_path / "out", anyway=False)[0] == [1]
 
 
 @pytest.mark.parametrize(
