@@ -239,7 +239,6 @@ class Asker:
 
 
 def unusable(code: str, what: str, what_to_do: str, secrets: Sequence[str] = ()) -> UsageError:
-    """Return the error of a server that no run is possible on."""
     return UsageError(code, short(what, secrets), what_to_do, exit_code=_UNUSABLE)
 
 

@@ -68,7 +68,6 @@ class Client:
     # --- the port -----------------------------------------------------------------------------
 
     async def send(self, dispatch: Dispatch) -> Response:
-        """Send one request and return its response when it has ended, in whatever way."""
         request = self._requests.request(dispatch)
         self.wire.ahead.sent(dispatch.conversation_id)
         return await self.request(dispatch.conversation_id, request)
@@ -129,7 +128,6 @@ class Client:
     # --- one request --------------------------------------------------------------------------
 
     async def request(self, conversation_id: str, request: Pieces) -> Response:
-        """Send the bytes of one request on the stream's connection; return the response."""
         asked_ns = self._now_ns()
         try:
             return response_of(await self.exchange(conversation_id, request), self._secrets)

@@ -325,7 +325,6 @@ class AnswerParts:
         self._said_more = False
 
     def add(self, delta: dict[str, Any]) -> None:
-        """Take in one event's delta."""
         content = delta.get("content")
         if isinstance(content, str) and content:
             self._contents.append(content)
@@ -434,7 +433,6 @@ def read_json(data: bytes) -> Any:
 
 
 def is_error(body: dict[str, Any]) -> bool:
-    """Whether a server's JSON object is an error."""
     return bool(body.get("error")) or body.get("object") == "error"
 
 

@@ -139,7 +139,6 @@ class Connection:
             self.closed.set_result(None)
 
     def usable(self, now_ns: int, idle_limit_s: float | None) -> bool:
-        """Whether the connection is alive, and has not been idle for too long."""
         if not self._reusable:
             return False
         return idle_limit_s is None or now_ns - self._idle_since_ns < idle_limit_s * _NS

@@ -101,7 +101,6 @@ class HttpResponse:
 
     @property
     def done(self) -> bool:
-        """Whether ``[DONE]`` has come."""
         return self._stream is not None and self._stream.done
 
     @property
