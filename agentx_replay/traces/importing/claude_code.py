@@ -51,7 +51,9 @@ def read_claude_code(files: Sequence[Path], ledger: Ledger) -> Iterator[Imported
         except UsageError as error:
             ledger.refused.append(error.what)
             continue
-        if session is not None:
+        if session is None:
+            ledger.leave_out("log without a request of its own")
+        else:
             yield session
 
 
@@ -125,6 +127,7 @@ class _Session:
         for transcript in (self._main, *self._agents.values()):
             self._spawns |= transcript.spawns
             self._results |= transcript.results
+        self._main.compactions_ms.sort()
         self._find_missing_agents()
         self._drop(seen)
 

@@ -294,3 +294,30 @@ def test_a_clock_that_goes_backwards_is_held_at_the_start_ahead(tmp_path: Path) 
     )
     assert rows(session.requests) == [(10, 2, 1_002, 100, 0), (10, 0, 1_052, 100, 1_000)]
     assert session.notes.assumed == {"starts before the request ahead (moved to its start)": 1}
+
+
+def test_an_agent_whose_session_is_gone_is_a_session_of_its_own(tmp_path: Path) -> None:
+    agent = tmp_path / "s" / "subagents" / "agent-a.jsonl"
+    (session,), _ = imported(write_log(agent, told(0), answer(2, "a1", usage(0, 900))))
+    assert rows(session.requests) == [(0, 2, 902, 100, 0)]
+
+
+def test_a_suggestion_is_of_the_main_list_unless_it_overlaps_a_main_request(tmp_path: Path) -> None:
+    main = write_log(
+        tmp_path / "s.jsonl",
+        told(0),
+        answer(2, "m1", usage(0, 900)),
+        told(30),
+        answer(40, "m2", usage(900, 50)),
+    )
+    folder = tmp_path / "s" / "subagents"
+    write_log(folder / "agent-aprompt_suggestion-1.jsonl", told(5), answer(6, "p", usage(900, 9)))
+    write_log(folder / "agent-aside_question-1.jsonl", told(31), answer(35, "q", usage(900, 7)))
+    (session,), _ = imported(main)
+    assert rows(session.requests) == [
+        (0, 2, 902, 100, 0),
+        (5, 1, 911, 100, 900),
+        (30, 10, 952, 100, 900),
+    ]
+    (beside,) = session.subagents
+    assert (rows(beside.requests), beside.join_ms) == ([(31, 4, 909, 100, 900)], None)
