@@ -187,24 +187,21 @@ def recognised(
 ) -> dict[str, list[Path]]:
     """Return the files of each format, by its name; others below a directory are counted.
 
-    Raises ``UsageError`` for one of the ``given`` paths that is a file of no known format.
+    Raises ``UsageError`` if one of the others is among the ``given`` paths.
     """
     by_format: dict[str, list[Path]] = {}
     for file in files:
-        if found := _format_of(file):
-            by_format.setdefault(found.name, []).append(file)
-        elif file in given:
-            raise UsageError(
-                "import-format-unrecognised",
-                f"{file} is in none of the formats {_listed()}",
-                "name the format, or see docs/importing.md",
-            )
-        else:
-            ledger.leave_out("file of no known format", str(file))
+        try:
+            by_format.setdefault(_format_of(file).name, []).append(file)
+        except UsageError as error:
+            if file in given:
+                raise
+            ledger.leave_out("file that is no log of a known format", error.what)
     return by_format
 
 
-def _format_of(file: Path) -> Format | None:
+def _format_of(file: Path) -> Format:
+    """Return a file's format. Raises ``UsageError`` for one that is not known or not imported."""
     for _, (_, line) in zip(range(_LINES_THAT_TELL), objects(file, Ledger()), strict=False):
         if {"requests", "block_size"} <= line.keys():
             raise UsageError(
@@ -217,7 +214,11 @@ def _format_of(file: Path) -> Format | None:
         for each in FORMATS:
             if each.shows(line):
                 return each
-    return None
+    raise UsageError(
+        "import-format-unrecognised",
+        f"{file} is in none of the formats {_listed()}",
+        "name the format, or see docs/importing.md",
+    )
 
 
 def _listed() -> str:

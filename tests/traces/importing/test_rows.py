@@ -313,3 +313,6 @@ def test_known_formats_that_are_not_for_importing_are_told_apart(tmp_path: Path,
     code = "import-already-trace" if "requests" in line else "import-format-refused"
     with refuses(code):
         recognised([file], [file], Ledger())
+    ledger = Ledger()
+    assert recognised([file], [tmp_path], ledger) == {}
+    assert list(ledger.left_out.values()) == [1]
