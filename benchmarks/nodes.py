@@ -144,6 +144,8 @@ def main() -> None:
             one, two = beside(cluster, simulator.url, asked.rounds)
             without, with_ray = ([s.worker_us_per_token for s in each] for each in (one, two))
             figures |= {
+                "parent_share_of_a_core_without_ray": _median([s.driver_share for s in one]),
+                "driver_share_of_a_core": _median([s.driver_share for s in two]),
                 "worker_us_per_token": _median(without),
                 "worker_us_per_token_on_two_raylets": _median(with_ray),
                 "ratio": _median([b / a for a, b in zip(without, with_ray, strict=True)]),

@@ -102,7 +102,7 @@ class Agent:
         self._scratch = Path(tempfile.mkdtemp(prefix="agentx-replay-"))
         self._directory = self._scratch
         self._ahead_ns = 0
-        self._level = LevelState()
+        self._level = self._level_here = LevelState()
         self._state = self._told = MachineState()
         self._news = asyncio.Event()
         self._silent_looks = 0
@@ -150,7 +150,8 @@ class Agent:
         for file, body in files.items():
             (self._directory / file).write_bytes(body)
         self._ahead_ns = ahead_ns
-        self._level, self._state, self._told = LevelState(), MachineState(), MachineState()
+        self._level = self._level_here = LevelState()
+        self._state = self._told = MachineState()
         self._silent_looks = 0
         self._crew = self._make_crew(list(parts), self._clock, self._looked)
         self._playing = asyncio.create_task(self._crew.play(list(parts.values())))
@@ -159,7 +160,8 @@ class Agent:
     async def tell(self, level: LevelState) -> None:
         """Take what holds for all machines. Calls may overtake one another."""
         self._silent_looks = 0
-        self._level = self._level.and_also(level)
+        self._level = self._level.merged(level)
+        self._level_here = self._level.at_clock(-self._ahead_ns)
 
     async def report(self) -> Report:
         """Return how it stands as soon as that has changed, and after a second at the latest."""
@@ -231,13 +233,13 @@ class Agent:
     def _looked(self, state: MachineState) -> LevelState:
         """Take this machine's state at a look; return what its workers are to be told."""
         self._state = state
-        if state.says_more_than(self._told):
+        if state.differs_beyond_counts(self._told):
             self._news.set()
         self._silent_looks += 1
         if self._silent_looks * LOOK_EVERY_NS == round(SILENT_S * _NS) and self._crew is not None:
             self._crew.coordinator.stop(lost(socket.gethostname(), f"no word for {SILENT_S:g} s"))
             self._crew.leave()
-        return self._level.at_clock(-self._ahead_ns)
+        return self._level_here
 
 
 def _ray_version() -> str:

@@ -25,8 +25,8 @@ from agentx_replay.experiment.nodes import (
     Machines,
     PlayedLevel,
     RemoteAgent,
+    answered,
     lost_before,
-    word_from,
 )
 from agentx_replay.experiment.part import Part, framed
 from agentx_replay.experiment.sessions import SessionSource
@@ -111,7 +111,7 @@ class Fleet:
         async def ship(machine: Machine) -> str:
             call = machine.agent.call("corpus", packed, fingerprint, skip_bad=source.skip_bad)
             try:
-                return str(await word_from(call, _CORPUS_S))
+                return str(await answered(call, _CORPUS_S))
             except MachineLostError as error:
                 raise lost_before(machine.about.host, error) from None
 
@@ -120,7 +120,7 @@ class Fleet:
     async def close(self) -> None:
         """Have the agents delete what they wrote down, but for what was not handed over."""
         left = [machine for index, machine in enumerate(self.met) if index not in self._lost]
-        closing = (word_from(machine.agent.call("close")) for machine in left)
+        closing = (answered(machine.agent.call("close")) for machine in left)
         await asyncio.gather(*closing, return_exceptions=True)
 
 
@@ -132,7 +132,7 @@ async def meet(machines: Machines, *, insecure: bool = False) -> Fleet:
 
     async def met(agent: RemoteAgent) -> Machine:
         try:
-            about: About = await word_from(agent.call("about"), _START_S)
+            about: About = await answered(agent.call("about"), _START_S)
         except MachineLostError as error:
             raise UsageError(
                 "machine-without-agent",

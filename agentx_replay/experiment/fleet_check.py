@@ -19,9 +19,9 @@ from agentx_replay.experiment.nodes import (
     ClockEstimate,
     Machine,
     MachineLostError,
+    answered,
     estimate_clock,
     lost_before,
-    word_from,
 )
 from agentx_replay.replay.clock import LoopClock
 
@@ -58,7 +58,7 @@ async def _check(
     try:
         took_s = [await _connected(machine, server) for server in servers]
         asking = machine.agent.call("command", "check", "--json", *arguments)
-        told = await word_from(asking, _CHECK_S)
+        told = await answered(asking, _CHECK_S)
     except MachineLostError as error:
         raise lost_before(host, error) from None
     client = orjson.loads(told)["client"]
@@ -82,7 +82,7 @@ async def _connected(machine: Machine, server: BaseUrl) -> float:
     """Return the median time to connect, in s."""
     asking = machine.agent.call("connect", server.host, server.port, _CONNECTIONS)
     try:
-        return float(np.median(await word_from(asking, _CHECK_S)))
+        return float(np.median(await answered(asking, _CHECK_S)))
     except OSError as error:
         raise UsageError(
             "server-unreachable-from-machine",

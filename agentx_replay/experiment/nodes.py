@@ -28,6 +28,8 @@ _MS = 1_000_000
 _EXCHANGES = 32
 _TRIES = 5
 _PULL_EVERY_S = 5.0
+_LONG_CALL_S = 60.0
+"""For a call that moves megabytes or ends processes: who follows the machine asks it meanwhile."""
 RELEASE_AHEAD_NS = 250 * _MS
 _RELEASE_ROUND_TRIPS = 4
 """So many are added to ``RELEASE_AHEAD_NS``, before each machine knows of a barrier."""
@@ -127,7 +129,7 @@ async def estimate_clock(agent: RemoteAgent, clock: Clock) -> ClockEstimate:
     exchanges = []
     for _ in range(_EXCHANGES):
         asked_ns = clock.now_ns()
-        there_ns = await word_from(agent.call("now_ns"))
+        there_ns = await answered(agent.call("now_ns"))
         exchanges.append((clock.now_ns() - asked_ns, asked_ns, there_ns))
     took_ns, asked_ns, there_ns = min(exchanges)
     took_s = np.array([each[0] for each in exchanges]) / 1e9
@@ -135,8 +137,8 @@ async def estimate_clock(agent: RemoteAgent, clock: Clock) -> ClockEstimate:
     return ClockEstimate(asked_ns + took_ns // 2 - there_ns, -(-took_ns // 2), p50_s, p99_s)
 
 
-async def word_from(call: Awaitable[_T], within_s: float = SILENT_S) -> _T:
-    """Return what a call does. Raises ``MachineLostError`` if there is no word for so long."""
+async def answered(call: Awaitable[_T], within_s: float = SILENT_S) -> _T:
+    """Return the answer to a call. Raises ``MachineLostError`` if there is none for so long."""
     try:
         return await asyncio.wait_for(call, within_s)
     except TimeoutError:
@@ -230,7 +232,7 @@ class Level:
         machine = self._machines[index]
         ended = asyncio.Event()
         try:
-            await word_from(self._begin(index, machine, ahead_ns))
+            await answered(self._begin(index, machine, ahead_ns))
             tasks = [
                 asyncio.create_task(self._follow(index, machine.agent, ended)),
                 asyncio.create_task(self._pull(machine, ended)),
@@ -240,7 +242,7 @@ class Level:
             finally:
                 for task in tasks:
                     task.cancel()
-            await word_from(machine.agent.call("end"))
+            await answered(machine.agent.call("end"), _LONG_CALL_S)
             return await estimate_clock(machine.agent, self._clock)
         except MachineLostError as error:
             left = f"; what it had not handed over is in {machine.about.scratch} there"
@@ -255,7 +257,7 @@ class Level:
 
     async def _follow(self, index: int, agent: RemoteAgent, ended: asyncio.Event) -> None:
         while self._reports[index].results is None:
-            self._reports[index] = await word_from(agent.call("report"))
+            self._reports[index] = await answered(agent.call("report"))
             self._decider(*(report.state for report in self._reports))
             self._tell()
             self._show([each for report in self._reports for each in report.progress])
@@ -274,7 +276,7 @@ class Level:
 
     async def _tell_one(self, agent: RemoteAgent, level: LevelState) -> None:
         with suppress(MachineLostError):  # who follows it will hear
-            await word_from(agent.call("tell", level))
+            await answered(agent.call("tell", level))
 
     async def _pull(self, machine: Machine, ended: asyncio.Event) -> None:
         """Fetch the closed parts every 5 s, and what is left when the machine has ended."""
@@ -282,7 +284,8 @@ class Level:
         last = False
         while kept or not last:
             last = ended.is_set()
-            kept = self._write(await word_from(machine.agent.call("parts", kept)))
+            parts = await answered(machine.agent.call("parts", kept), _LONG_CALL_S)
+            kept = self._write(parts)
             with suppress(TimeoutError):
                 await asyncio.wait_for(ended.wait(), _PULL_EVERY_S)
 

@@ -44,9 +44,10 @@ class MachineState:
         idle = self.idle and at_clock(self.idle, ahead_ns)
         return replace(self, arrivals=tuple(arrivals), idle=idle)
 
-    def says_more_than(self, other: "MachineState") -> bool:
-        """Whether anything but the counts differs, of which nothing is decided at once."""
-        return replace(self, ended=0, failed=0) != replace(other, ended=0, failed=0)
+    def differs_beyond_counts(self, other: "MachineState") -> bool:
+        """Whether anything but the counts differs, which decide nothing at once."""
+        own = self.arrivals, self.idle, self.stopped
+        return own != (other.arrivals, other.idle, other.stopped)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class LevelState:
         )
         return replace(self, released=tuple(released))
 
-    def and_also(self, other: "LevelState") -> "LevelState":
+    def merged(self, other: "LevelState") -> "LevelState":
         """Return what holds when both have been told, in whichever order."""
         return LevelState(
             released=max(self.released, other.released, key=len),

@@ -134,3 +134,21 @@ def test_a_machine_with_a_gpu_gets_no_agent(tmp_path: Path, server: str) -> None
         assert "[too-few-machines]" in none.stderr
         cluster.command(*asked)
         assert len(json.loads((out / "sweep.json").read_text())["machines"]) == 1
+
+
+@pytest.mark.long
+def test_a_run_goes_on_with_another_number_of_machines(
+    tmp_path: Path, cluster: Cluster, server: str
+) -> None:
+    out = tmp_path / "run"
+    short = ("--window", "1s", "--override", "warmup_requests=1")
+    asked = ("--ray", cluster.address, "--out", str(out))
+    first = cluster.command(
+        "sweep", *asked, "--nodes", "2", "--url", server, "--concurrency", "2", *short
+    )
+    assert first.returncode == 0, first.stderr
+    again = cluster.command("sweep", *asked, "--nodes", "1", "--resume", "--concurrency", "2,4")
+    assert again.returncode == 0, again.stderr
+    for level, machines in (("c0002", 2), ("c0004", 1)):
+        facts = json.loads((out / level / "point.json").read_text())["facts"]
+        assert len(facts["machines"]) == machines
