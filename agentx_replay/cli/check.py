@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentx_replay.cli.options import GroupedCommand, options_of
-from agentx_replay.cli.output import say, say_document
+from agentx_replay.cli.output import say, say_document, width
 from agentx_replay.errors import UsageError
 from agentx_replay.experiment.settings import Settings, Target
 from agentx_replay.reason import Reason
 from agentx_replay.target import open_machines, open_target, timestamps_of
+from agentx_replay.wording import wrapped
 
 if TYPE_CHECKING:
     from agentx_replay.endpoint.kernel_stamps import Timestamps
@@ -46,7 +47,7 @@ def check(streams: int, rate: float, as_json: bool, **options: Any) -> None:
     def tell(*lines: str) -> None:
         """Say each thing as soon as it is known: all of it takes half a minute."""
         if not as_json:
-            say("\n".join(lines))
+            say("\n".join(piece for line in lines for piece in wrapped(line, width())))
 
     here = replace(settings, ray=None, nodes=None)
     servers = [_asked(replace(here, url=(url,)), tell) for url in settings.url]

@@ -24,7 +24,8 @@ def server_lines(facts: dict[str, Any], warnings: tuple[Reason, ...]) -> list[st
     )
     lines = [f"server {facts['url']} ({facts['server'] or 'does not name itself'})"]
     lines += [f"  {name + ':':20}{value}" for name, value in said]
-    lines += [f"  warning: {warning.text}" for warning in warnings]
+    fatal = invalidating(warnings)
+    lines += [f"  warning: {each.text}" for each in warnings if each not in fatal]
     return lines + verdict_lines(warnings)
 
 
