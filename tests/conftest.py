@@ -4,6 +4,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Generator, Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -125,6 +126,30 @@ def _bundled_sessions_are_read_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(sessions, "read_corpus", read)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _levels_on_disk_are_measured_once() -> Iterator[None]:
+    """Give a level's numbers again for the same files, and for copies of them: a run that many
+    tests report or compare is read each time, and reading it is most of that.
+    """
+    from agentx_replay.analysis import run
+    from agentx_replay.analysis.point import Point, stored_point
+    from agentx_replay.results.run_directory import StoredPoint
+
+    found: dict[object, Point] = {}
+
+    def measured(stored: StoredPoint) -> Point:
+        files = sorted(path for path in stored.directory.rglob("*") if path.is_file())
+        stats = ((file.name, (stat := file.stat()).st_size, stat.st_mtime_ns) for file in files)
+        key = (stored.concurrency, stored.start, str(stored.document), *stats)
+        if key not in found:
+            found[key] = stored_point(stored)
+        return replace(found[key], stored=stored)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(run, "stored_point", measured)
         yield
 
 
