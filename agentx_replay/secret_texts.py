@@ -55,15 +55,21 @@ def hidden_header(header: str) -> str:
 
 
 def hidden_body(text: str) -> str:
-    """Return a JSON text with its secrets hidden, as it stands if it has none; all of a text that
-    is no JSON.
+    """Return a JSON text with its secrets hidden, unchanged if it has none; ``***`` for a text that
+    is not JSON.
     """
+    hidden = hidden_json(text)
+    return HIDDEN if hidden is None else hidden
+
+
+def hidden_json(text: str) -> str | None:
+    """Return a JSON text with its secrets hidden, unchanged if it has none; None if not JSON."""
     try:
-        body = orjson.loads(text)
+        value = orjson.loads(text)
     except orjson.JSONDecodeError:
-        return HIDDEN
-    hidden = hidden_fields(body)
-    return text if hidden == body else orjson.dumps(hidden).decode()
+        return None
+    hidden = hidden_fields(value)
+    return text if hidden == value else orjson.dumps(hidden).decode()
 
 
 def secret_fields(value: Any) -> list[str]:

@@ -14,10 +14,10 @@ from agentx_replay.analysis.curve import (
     DEFINITIONS,
     NOT_REACHED,
     Curve,
-    Definition,
+    DefinedValue,
     TargetValue,
     curve_of,
-    value_and_why,
+    defined_value,
     value_at,
 )
 from agentx_replay.analysis.run import Run
@@ -112,15 +112,16 @@ class MixPart:
 
 @dataclass(frozen=True, slots=True)
 class SensitivityRow:
-    """One definition at one target: a value a run, ``why`` there is none (None where there is),
-    and who wins. A winner's ratio to every other run has a 95 % interval that excludes 1; where
-    there is no winner ``undecided`` says why. ``untrusted`` names the runs whose client was too
-    slow for their values to be believed.
+    """One definition at one target: the fields of a ``DefinedValue`` for each run, and who wins.
+
+    A winner's ratio to every other run has a 95 % interval that excludes 1; if there is no winner,
+    ``undecided`` says why. ``untrusted`` names the runs whose client was too slow.
     """
 
     definition: str
     values: tuple[float | None, ...]
     why: tuple[str | None, ...]
+    sides: tuple[str | None, ...]
     winner: str | None
     undecided: str | None
     untrusted: tuple[str, ...] = ()
@@ -400,11 +401,18 @@ def _sensitivity(
         for each in contenders
         if any(point.has("token-itl-untrusted") for point in each.run.points)
     )
-    rows = []
-    for each in DEFINITIONS:
-        untrusted = slow if each.speed == "token" else ()
-        found = _values(contenders, each, target)
-        rows.append(sensitivity_row(each.name, names, *found, spreads, untrusted))
+    by_definition = {
+        definition: [
+            defined_value(value_at(x.run.points, definition, target, x.run.levels_by_start))
+            for x in contenders
+        ]
+        for definition in DEFINITIONS
+    }
+    rows = [
+        sensitivity_row(each.name, names, found, spreads, slow if each.speed == "token" else ())
+        for each, found in by_definition.items()
+    ]
+    headline = by_definition[DEFINITIONS[0]]
     for unit, what, divisors in (
         (
             "per dollar: tokens/$",
@@ -414,41 +422,34 @@ def _sensitivity(
         ("per watt: tokens/s/W", "power", [x.power for x in contenders]),
     ):
         if any(divisors):
-            pairs = list(zip(rows[0].values, divisors, strict=True))
-            values = [None if x is None or d is None else x / d for x, d in pairs]
-            reasons = zip(rows[0].why, divisors, strict=True)
-            why = [f"no {what} given" if d is None else reason for reason, d in reasons]
-            rows.append(sensitivity_row(unit, names, values, why, spreads))
+            found = [
+                DefinedValue(None, f"no {what} given")
+                if divisor is None
+                else replace(each, value=None if each.value is None else each.value / divisor)
+                for each, divisor in zip(headline, divisors, strict=True)
+            ]
+            rows.append(sensitivity_row(unit, names, found, spreads))
     winner = rows[0].winner
     changes = [row.definition for row in rows[1:] if winner and row.winner not in (None, winner)]
     return Sensitivity(target, tuple(rows), tuple(changes))
 
 
-def _values(
-    contenders: Sequence[Contender], definition: Definition, target: float
-) -> tuple[list[float | None], list[str | None]]:
-    found = [
-        value_and_why(value_at(each.run.points, definition, target, each.run.levels_by_start))
-        for each in contenders
-    ]
-    return [value for value, _ in found], [why for _, why in found]
-
-
 def sensitivity_row(
     definition: str,
     names: Sequence[str],
-    values: Sequence[float | None],
-    why: Sequence[str | None],
+    found: Sequence[DefinedValue],
     spreads: _Spreads,
     untrusted: tuple[str, ...] = (),
 ) -> SensitivityRow:
     """Return a row with its winner: the highest value, if its ratio to every other one, less its
     spread, is above 1, and no client was too slow to measure them (``untrusted``).
     """
+    values = tuple(each.value for each in found)
     winner, undecided = _decide(names, values, spreads)
     if untrusted and winner is not None:
         winner, undecided = None, UNTRUSTED_ITL
-    return SensitivityRow(definition, tuple(values), tuple(why), winner, undecided, untrusted)
+    why, sides = tuple(each.why for each in found), tuple(each.side for each in found)
+    return SensitivityRow(definition, values, why, sides, winner, undecided, untrusted)
 
 
 def _decide(

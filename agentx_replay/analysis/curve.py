@@ -149,15 +149,22 @@ def curves_by_start(points: Sequence[Point]) -> dict[int, list[CurvePoint]]:
     """Return the curve of the valid points of each start, by start: per GPU where every point has a
     GPU count, else per system.
     """
+    return _curves(points, [point.on_curve for point in points])
+
+
+def _curves(
+    points: Sequence[Point], found: Sequence[tuple[float, float] | None]
+) -> dict[int, list[CurvePoint]]:
+    """Return the curves through the (speed, throughput of the system) found of each point."""
     per_gpu = all(point.facts.gpus is not None for point in points)
-    found: dict[int, list[CurvePoint]] = {}
-    for point in sorted(points, key=lambda each: each.measurement):
-        if (at := point.on_curve) is not None:
+    curves: dict[int, list[CurvePoint]] = {}
+    for point, at in sorted(zip(points, found, strict=True), key=lambda each: each[0].measurement):
+        if at is not None:
             gpus = (point.facts.gpus or 1) if per_gpu else 1
-            found.setdefault(point.facts.start, []).append(
+            curves.setdefault(point.facts.start, []).append(
                 CurvePoint(point.concurrency, at[0], at[1] / gpus)
             )
-    return dict(sorted(found.items()))
+    return dict(sorted(curves.items()))
 
 
 def _intervals(starts: Sequence[CurvePoint]) -> PointInterval | None:
@@ -343,26 +350,38 @@ def value_at(
     """Return throughput, per GPU where every point has a GPU count, at the target interactivity
     under a definition, of the ``points`` on a curve; or why a level has nothing to compute it from.
     """
-    per_gpu = all(point.facts.gpus is not None for point in points)
-    curves: dict[int, list[CurvePoint]] = {}
-    for point in sorted(points, key=lambda each: each.measurement):
+    found: list[tuple[float, float] | None] = []
+    for point in points:
         if point.summary is None or point.on_curve is None:
+            found.append(None)
             continue
         speed = point.speeds[definition.speed]
         throughput = _throughput(point.summary.rates, definition.throughput)
         if speed is None or throughput is None:
             lacking = "speed" if speed is None else "throughput"
             return f"concurrency {point.concurrency} has no such {lacking}"
-        at = CurvePoint(
-            point.concurrency, speed, throughput / ((point.facts.gpus or 1) if per_gpu else 1)
-        )
-        curves.setdefault(point.facts.start, []).append(at)
-    return target_value(dict(sorted(curves.items())), target, levels_by_start)
+        found.append((speed, throughput))
+    return target_value(_curves(points, found), target, levels_by_start)
 
 
-def value_and_why(found: TargetValue | str) -> tuple[float | None, str | None]:
-    """Return what ``value_at`` found, or why it found nothing."""
-    return (None, found) if isinstance(found, str) else (found.throughput, found.why_not_reached)
+@dataclass(frozen=True, slots=True)
+class DefinedValue:
+    """A throughput under a definition, or ``why`` there is none. ``side`` is None unless the target
+    is not reached: the side of it on which every level lies, or ``both``.
+    """
+
+    value: float | None
+    why: str | None = None
+    side: Side | Literal["both"] | None = None
+
+
+def defined_value(found: TargetValue | str) -> DefinedValue:
+    """Return what ``value_at`` found."""
+    if isinstance(found, str):
+        return DefinedValue(None, found)
+    if found.throughput is not None:
+        return DefinedValue(found.throughput)
+    return DefinedValue(None, found.why_not_reached, found.every_level_is or "both")
 
 
 def _throughput(rates: Rates, key: str) -> float | None:

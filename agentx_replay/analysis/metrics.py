@@ -198,7 +198,7 @@ def _latest_s(at_ns: Floats, window: Window) -> float | None:
 
 
 def speeds(ok: Responses, summary: PointSummary, tokens: TokenFigures) -> dict[str, float | None]:
-    """Return the speed in tokens/s/user under each definition of ``sensitivity.py``."""
+    """Return the speed in tokens/s/user under each definition of ``curve.py``."""
     itl_ns = present(response_itl(ok).itl_ns)
     itl, token, full = summary.response_itl, summary.token_itl, summary.full_response_itl
     normalised = normalised_interactivity(ok)

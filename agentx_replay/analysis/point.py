@@ -101,7 +101,7 @@ class Point:
 
     What comes from the responses of the window is None where it never opened; ``fidelity`` also
     where the run was killed. ``agreement`` is None where the server does not tell of its cache.
-    ``speeds`` are those under the definitions of ``sensitivity.py``. ``sessions_played`` counts the
+    ``speeds`` are those under the definitions of ``curve.py``. ``sessions_played`` counts the
     different recorded sessions of which a request was sent in the window. ``contradicted`` are
     facts of the system, each with its value and the one that the server tells. ``requests`` and
     ``jobs`` are what objectives are judged by. ``stored`` is where it is on disk, None until it has

@@ -2,7 +2,7 @@
 
 Millions of events are never held together: they come a batch at a time and go into tallies and
 sums of bounded size, or one number a response. What the definitions mean is in ``latency.py``,
-``throughput.py`` and ``sensitivity.py``.
+``throughput.py`` and ``curve.py``.
 """
 
 from collections.abc import Iterator

@@ -46,7 +46,7 @@ _OF_STREAM = _RECORDED & {each.name for each in fields(ParsedStream)}
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a response is none."""
+    """Why a request has no usable response."""
 
     status: Status
     category: ErrorCategory | None

@@ -138,7 +138,7 @@ class Crew:
         self._file.close()
 
     async def dismissed(self) -> None:
-        """Do so in a thread, since who waits has others to answer."""
+        """``dismiss`` in a thread: the caller's loop goes on answering other machines."""
         await asyncio.to_thread(self.dismiss)
 
     async def _start(self, row: int, part: bytes) -> _Worker:

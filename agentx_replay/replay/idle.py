@@ -15,14 +15,14 @@ _GOLDEN = 0x9E3779B97F4A7C15
 
 @dataclass(frozen=True, slots=True)
 class WorkerState:
-    """How it stands in one worker of a level; instants are wall time.
+    """The idle state of one worker of a level; instants are wall time, in ns.
 
-    ``idle_since_ns`` to ``idle_until_ns`` is the last time in which no request of its lanes was in
-    flight; while it lasts, it lasts until then unless a timer is due before (None: no session's cap
-    will end it). So a state stays true, however late it is read. A request that is due and being
-    issued is in flight, else the cap would fire its siblings too. ``next_due_ns`` is when its next
-    timer was due in that time (None where it had none), after ``skipped_ns`` of idle time.
-    ``ended`` and ``failed`` count the window's requests.
+    From ``idle_since_ns`` to ``idle_until_ns`` none of the worker's requests is in flight. The end
+    is a promise: the first session cap that will fire (None: none will), unless a timer is due
+    earlier. So the state stays true however late it is read. ``next_due_ns`` is the worker's next
+    timer in that interval (None: no timer), with ``skipped_ns`` of idle time already skipped. A
+    request counts as in flight while it is being issued, or the cap would fire its siblings too.
+    ``ended`` and ``failed`` count requests of the window.
     """
 
     idle_since_ns: int

@@ -31,7 +31,6 @@ from agentx_replay.report.cost_section import (
 )
 from agentx_replay.report.numerals import (
     ABSENT,
-    NOT_REACHED,
     UNTRUSTED,
     agents,
     between,
@@ -364,8 +363,8 @@ def _sensitivity_section(comparison: Comparison, sensitivity: Sensitivity) -> Se
     rows = []
     for row in sensitivity.rows:
         values = [
-            reading(value, why, UNTRUSTED if name in row.untrusted else "")
-            for name, value, why in zip(names, row.values, row.why, strict=True)
+            reading(value, side, UNTRUSTED if name in row.untrusted else "")
+            for name, value, side in zip(names, row.values, row.sides, strict=True)
         ]
         ratios = [_value_ratio(row.values[0], other) for other in row.values[1:]]
         rows.append([row.definition, *values, *ratios, _ahead(row)])
@@ -398,8 +397,8 @@ def _lacking(names: Sequence[str], sensitivity: Sensitivity) -> list[str]:
     why = [
         f"{name}: {why}."
         for row in sensitivity.rows
-        for name, why in zip(names, row.why, strict=True)
-        if why is not None and not why.startswith(NOT_REACHED)
+        for name, why, side in zip(names, row.why, row.sides, strict=True)
+        if why is not None and side is None
     ]
     return list(dict.fromkeys(why))
 

@@ -86,12 +86,13 @@ def throughput_unit(gpus: int | None, headline_is: "Headline" = "overall") -> st
     return f"{unit} (window)" if headline_is == "windowed" else unit
 
 
-def reading(value: float | None, why: str | None, mark: str) -> str:
+def reading(value: float | None, side: str | None, mark: str) -> str:
     """A throughput under some definition, else on which side of the target all levels are."""
     if value is not None:
         return mark + rate(value)
-    reached, _, side = (why or "").partition(": every valid level is ")
-    return ABSENT if not reached.startswith(NOT_REACHED) else f"all {side}" if side else NOT_REACHED
+    if side is None:
+        return ABSENT
+    return NOT_REACHED if side == "both" else f"all {side}"
 
 
 def target_text(value: "TargetValue") -> str:

@@ -15,7 +15,7 @@ from agentx_replay.analysis.curve import (
     CurvePoint,
     TargetValue,
     curves_by_start,
-    value_and_why,
+    defined_value,
     value_at,
 )
 from agentx_replay.analysis.findings import FAR_APART, FEW_RESPONSES, Finding, Kind
@@ -491,7 +491,8 @@ def sensitivity_section(run: Run, curve: Curve) -> Section:
             value_at(run.points, definition, target, run.levels_by_start) for target in targets
         ]
         mark = UNTRUSTED if definition.speed == "token" and slow else ""
-        rows.append([definition.name, *(reading(*value_and_why(each), mark) for each in found)])
+        values = [defined_value(each) for each in found]
+        rows.append([definition.name, *(reading(each.value, each.side, mark) for each in values)])
         lacking += [f"{definition.name}: {each}." for each in found if isinstance(each, str)][:1]
     unit = throughput_unit(run.gpus, run.headline_is)
     text = (

@@ -8,11 +8,9 @@ import re
 import shlex
 from collections.abc import Iterator
 
-import orjson
-
 from agentx_replay.secret_texts import (
     HIDDEN,
-    hidden_fields,
+    hidden_json,
     is_secret_field,
     without_credentials,
 )
@@ -52,12 +50,8 @@ def _hidden(words: list[str]) -> Iterator[str]:
 
 
 def _hidden_word(word: str) -> str:
-    try:
-        fields = orjson.loads(word)
-    except orjson.JSONDecodeError:
-        return _hidden_text(word)
-    hidden = hidden_fields(fields)
-    return word if hidden == fields else orjson.dumps(hidden).decode()
+    hidden = hidden_json(word)
+    return _hidden_text(word) if hidden is None else hidden
 
 
 def _hidden_text(word: str) -> str:

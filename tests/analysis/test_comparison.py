@@ -16,7 +16,7 @@ from agentx_replay.analysis.comparison import (
     sensitivity_row,
 )
 from agentx_replay.analysis.cost import advantage
-from agentx_replay.analysis.curve import DEFINITIONS
+from agentx_replay.analysis.curve import DEFINITIONS, DefinedValue
 from agentx_replay.analysis.run import read_run
 from agentx_replay.analysis.same_work import Fact, PlansAgainst
 from agentx_replay.analysis.starts import Interval
@@ -361,8 +361,8 @@ def test_a_run_wins_where_the_interval_of_its_ratio_excludes_1(
     winner: str | None,
     undecided: str | None,
 ) -> None:
-    why = [None if value is not None else "not reached" for value in values]
-    row = sensitivity_row("d", "abc", values, why, lambda best, other: spread)
+    found = [DefinedValue(value) for value in values]
+    row = sensitivity_row("d", "abc", found, lambda best, other: spread)
     assert (row.winner, row.undecided) == (winner, undecided)
 
 
