@@ -211,7 +211,7 @@ def _search_figure(judged: Judged) -> str:
     interval = capacity.interval
     if interval is not None:
         inside = [min(max(x, chart.x.low), chart.x.high) for x in (interval.low, interval.high)]
-        chart.band(inside[0], inside[1], "drain")
+        chart.band(inside[0], inside[1], "s1")
     chart.line(np.array([chart.x.low, chart.x.high]), np.ones(2), "target", "the bound")
     for start in capacity.starts:
         own = [n for n, each in enumerate(known) if each.measurement.start == start.start]
