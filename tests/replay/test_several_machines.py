@@ -118,7 +118,7 @@ def test_a_clock_that_is_known_too_badly_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "second", [7.0, *(pytest.param(n * 2.3, marks=pytest.mark.long) for n in range(20))]
+    "second", [7.0, *(pytest.param(n * 2.3, marks=pytest.mark.long) for n in range(1, 21))]
 )
 @pytest.mark.parametrize("link", [Link, DeadLink])
 def test_a_machine_that_is_lost_ends_the_level_and_the_others_drain(
@@ -138,6 +138,14 @@ def test_a_machine_that_is_lost_ends_the_level_and_the_others_drain(
         elif link is Link:  # of one that died, the workers here would die with it
             assert response.send_ns / S < second + 11.1
     assert [result and result.window and result.window.stopped for result in run.played.results]
+
+
+@pytest.mark.parametrize("link", [Link, DeadLink])
+def test_a_machine_that_is_lost_before_the_level_is_refused(
+    tmp_path: Path, link: type[Link]
+) -> None:
+    with refuses("machine-lost-between-levels"):
+        played(tmp_path, 3, 1, lost=(1, 0.0), link=link)
 
 
 def test_a_machine_is_told_of_changes_alone(tmp_path: Path) -> None:
