@@ -6,6 +6,7 @@ as the run did.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +96,7 @@ class Profile:
     tokens_per_event: float | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Point:
     """A level, or one start of it, as measured.
 
@@ -154,7 +155,7 @@ class Point:
             return None
         return summary.interactivity, summary.rates.headline.total_tokens_per_s
 
-    @property
+    @cached_property
     def findings(self) -> tuple[Finding, ...]:
         """Every judgement on the point: what makes it invalid first, then what keeps it from being
         compared, then warnings and what the replay broke. A point that was not played to its end

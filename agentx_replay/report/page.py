@@ -6,6 +6,7 @@ text, so what a server or a trace may have smuggled into a text stays a text.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -82,8 +83,9 @@ _OF_ANOTHER_PAGE: dict[str, Any] = {"verdicts": (), "busy": "", "findings": (), 
 """What one kind of page has and another has not."""
 
 
-def _rendered(begin: Callable[[str], str], **parts: Any) -> str:
-    """Return a page of which ``begin`` writes the beginnings of sentences."""
+@cache
+def _template(begin: Callable[[str], str]) -> Any:
+    """Return the template of a page of which ``begin`` writes the beginnings of sentences."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -94,8 +96,11 @@ def _rendered(begin: Callable[[str], str], **parts: Any) -> str:
         undefined=StrictUndefined,
     )
     environment.filters["capital"] = begin
-    template = environment.get_template("page.html.j2")
-    return template.render(_OF_ANOTHER_PAGE | parts, style=stylesheet())
+    return environment.get_template("page.html.j2")
+
+
+def _rendered(begin: Callable[[str], str], **parts: Any) -> str:
+    return str(_template(begin).render(_OF_ANOTHER_PAGE | parts, style=stylesheet()))
 
 
 def write_page(path: Path, text: str) -> Path:
