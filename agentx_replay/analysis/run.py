@@ -24,7 +24,13 @@ from agentx_replay.analysis.responses import (
 from agentx_replay.analysis.throughput import Headline, headline_of
 from agentx_replay.analysis.told_facts import contradictions
 from agentx_replay.errors import UsageError
-from agentx_replay.results.layout import Measurement, measurement_of, point_file, sweep_file
+from agentx_replay.results.layout import (
+    Measurement,
+    measurement_named,
+    measurement_of,
+    point_file,
+    sweep_file,
+)
 from agentx_replay.results.run_directory import StoredPoint, check_place, read_points, read_sweep
 from agentx_replay.results.system_facts import System, system_on_record
 
@@ -107,22 +113,26 @@ class Run:
         return headline_of(self.points[0].facts.rules.window_s)
 
     @property
+    def _asked(self) -> set[Measurement]:
+        """What ``sweep.json`` says was to be measured: of a search what it came to."""
+        plans = self.sweep.get("plans")
+        if self.searched and isinstance(plans, dict):
+            return {of for name in plans if (of := measurement_named(name)) is not None}
+        starts, levels = range(1, self.starts + 1), self.sweep.get("levels", [])
+        return {Measurement(level, start) for level in levels for start in starts}
+
+    @property
     def unmeasured(self) -> dict[Measurement, str]:
         """Why each level that was asked for, or has a directory, has no point, or none that can be
         read; by level and start.
         """
-        asked = {
-            Measurement(level, start)
-            for level in self.sweep.get("levels", [])
-            for start in range(1, self.starts + 1)
-        }
         found = {
             of: f"{directory.name} has no {point_file(directory).name}"
             for directory in self.path.glob("c*")
             if directory.is_dir() and (of := measurement_of(directory)) is not None
         }
         shown = {point.measurement for point in self.points}
-        missing = {of: found.get(of, NOT_BEGUN) for of in (asked | found.keys()) - shown}
+        missing = {of: found.get(of, NOT_BEGUN) for of in (self._asked | found.keys()) - shown}
         return dict(sorted({**missing, **self.refused}.items()))
 
     @property
