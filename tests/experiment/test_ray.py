@@ -124,19 +124,6 @@ def test_a_wrong_token_is_refused(tmp_path: Path, cluster: Cluster, server: str)
 
 
 @pytest.mark.long
-def test_a_machine_with_a_gpu_gets_no_agent(tmp_path: Path, server: str) -> None:
-    with two_raylets(({"GPU": 1.0}, {})) as cluster:
-        out = tmp_path / "run"
-        asked = ("sweep", "--ray", cluster.address, "--url", server, "--concurrency", "2",
-                 "--window", "1s", "--out", str(out))  # fmt: skip
-        none = cluster.command(*asked, "--nodes", "2")
-        assert none.returncode == 2
-        assert "[too-few-machines]" in none.stderr
-        cluster.command(*asked)
-        assert len(json.loads((out / "sweep.json").read_text())["machines"]) == 1
-
-
-@pytest.mark.long
 def test_a_run_goes_on_with_another_number_of_machines(
     tmp_path: Path, cluster: Cluster, server: str
 ) -> None:
