@@ -229,8 +229,11 @@ def on_machines(
             virtual_clock(),
             keep=scratch,
         )
-        played = await level.play(steered)
-        return Outcome(log, played, links)
+        try:
+            return Outcome(log, await level.play(steered), links)
+        finally:
+            for link in links:
+                await link.agent.close()
 
     return run_virtual(main())
 
