@@ -18,7 +18,10 @@ def options(command: click.Command, directory: Path, text: str) -> dict[str, obj
     """What the command would be called with, the file's options alone."""
     file = directory / "mine.toml"
     file.write_text(text, encoding="utf-8")
-    context = command.make_context("agentx-replay", ["--config", str(file)])
+    names = ["-h", "--help"]  # as the group has them: a command keeps those it was first asked for
+    context = command.make_context(
+        "agentx-replay", ["--config", str(file)], help_option_names=names
+    )
     return context.params
 
 
