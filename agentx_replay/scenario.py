@@ -17,7 +17,7 @@ import orjson
 from agentx_replay.errors import UsageError, shown
 from agentx_replay.given_files import read_given
 from agentx_replay.shipped import shipped_directory
-from agentx_replay.wording import UNITS_S, in_units
+from agentx_replay.text_format import UNITS_S, in_units
 
 Reading = Literal["official", "faithful"]
 SharedPrefix = Literal["session", "corpus"]

@@ -214,6 +214,7 @@ def _endpoint_settings(settings: Settings, url: str) -> "EndpointSettings":
         tls=TlsSettings(str(settings.ca_file) if settings.ca_file else None, settings.insecure),
         keepalive_s=settings.keepalive,
         timeout_s=settings.timeout,
+        wait_s=settings.wait,
         timestamps=timestamps_of(settings.timestamps),
         keeps_answers=settings.live_history,
     )

@@ -1,4 +1,4 @@
-"""What tests of every room share."""
+"""What tests of every layer share."""
 
 import gc
 import os
@@ -14,10 +14,8 @@ sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 import pytest  # noqa: E402
-from _pytest.assertion import rewrite  # noqa: E402
 from golden_files import Goldens  # noqa: E402
 from hypothesis import settings  # noqa: E402
-from hypothesis.internal.conjecture import providers  # noqa: E402
 
 # How long an example takes says what else the machine does. .ci/long draws the many.
 settings.register_profile("few", deadline=None, max_examples=25)
@@ -32,14 +30,6 @@ def pytest_xdist_auto_num_workers() -> int:
     return len(os.sched_getaffinity(0)) + 1
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Unless many examples are asked for, draw none from literals: each worker would parse every
-    module for them.
-    """
-    if not config.getoption("--hypothesis-profile"):
-        providers._get_local_constants = lambda: providers._local_constants
-
-
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Import nothing of what the marks leave out whole."""
     left_out = "not engine" in config.getoption("markexpr")
@@ -47,33 +37,14 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+def pytest_collection() -> Generator[None, object, object]:
     """Collect without looking for garbage: what is loaded stays, and would be walked each time."""
     gc.disable()
-    _rewrite_a_share(session.config)
     try:
         return (yield)
     finally:
         gc.freeze()
         gc.enable()
-
-
-def _rewrite_a_share(config: pytest.Config) -> None:
-    """In the first run of a checkout, rewrite the assertions of every n-th file for all workers.
-
-    Each would rewrite all, since all import the same files at the same time: half of what
-    collecting takes.
-    """
-    worker = getattr(config, "workerinput", None)
-    if worker is None or config.args != config.getini("testpaths"):
-        return
-    files = sorted(Path(__file__).parent.rglob("test_*.py"))
-    for file in files[int(worker["workerid"][2:]) :: worker["workercount"]]:
-        cached = rewrite.get_cache_dir(file) / f"{file.stem}{rewrite.PYC_TAIL}"
-        if not cached.exists():
-            read, code = rewrite._rewrite_test(file, config)
-            cached.parent.mkdir(exist_ok=True)
-            rewrite._write_pyc(config.stash[rewrite.assertstate_key], code, read, cached)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

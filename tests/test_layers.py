@@ -1,4 +1,4 @@
-"""The one-way road: which room may import which, read from the source."""
+"""Which layer may import which, read from the source."""
 
 import ast
 from functools import cache
@@ -6,8 +6,8 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "agentx_replay"
 
-# Modules at the top that any room may use.
-SHARED = {"errors", "given_files", "reason", "secret_texts", "shipped", "wording"}
+# Modules at the top that any layer may use.
+SHARED = {"errors", "given_files", "reason", "secret_texts", "shipped", "text_format", "units"}
 
 MAY_IMPORT = {
     "traces": set(),
@@ -36,7 +36,7 @@ WITHOUT_EVENT_LOOP = {"analysis", "plan", "prompts", "scenario", "traces"}
 EVENT_LOOP_MODULES = {"aiohttp", "asyncio", "uvloop"}
 
 
-def room_of(path: Path) -> str:
+def layer_of(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
@@ -55,22 +55,24 @@ def imported_modules(path: Path) -> set[str]:
 SOURCES = sorted(p for p in PACKAGE.rglob("*.py") if p.name != "__init__.py" or "cli" in p.parts)
 
 
-def test_a_room_imports_only_rooms_before_it_on_the_road() -> None:
+def test_a_layer_imports_only_layers_below_it() -> None:
     wrong = []
     for path in SOURCES:
-        room = room_of(path)
+        layer = layer_of(path)
         names = [name for name in imported_modules(path) if name.startswith("agentx_replay.")]
-        rooms = {name.split(".")[1] for name in names} - SHARED - {room}
-        if room not in SHARED and not rooms <= MAY_IMPORT[room]:
-            wrong.append(f"{path.relative_to(PACKAGE)} imports {sorted(rooms - MAY_IMPORT[room])}")
+        layers = {name.split(".")[1] for name in names} - SHARED - {layer}
+        if layer not in SHARED and not layers <= MAY_IMPORT[layer]:
+            wrong.append(
+                f"{path.relative_to(PACKAGE)} imports {sorted(layers - MAY_IMPORT[layer])}"
+            )
     assert not wrong, "\n".join(wrong)
 
 
-def test_pure_rooms_know_no_event_loop() -> None:
+def test_pure_layers_know_no_event_loop() -> None:
     wrong = []
     for path in SOURCES:
         loops = {name.split(".")[0] for name in imported_modules(path)} & EVENT_LOOP_MODULES
-        if room_of(path) in WITHOUT_EVENT_LOOP and loops:
+        if layer_of(path) in WITHOUT_EVENT_LOOP and loops:
             wrong.append(f"{path.relative_to(PACKAGE)} imports {sorted(loops)}")
     assert not wrong, "\n".join(wrong)
 

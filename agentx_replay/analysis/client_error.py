@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from agentx_replay.analysis.findings import MAX_CPU_SHARE, MAX_SHIFT
 from agentx_replay.analysis.instrument import Timestamps
+from agentx_replay.units import NS_PER_S
 
-_NS = 1_000_000_000
 MIN_ACHIEVED_SHARE = 0.97
 """Of the planned tokens/s, by the server's own log; below it the server was not fast enough."""
 
@@ -37,7 +37,7 @@ class Load:
     @property
     def every_ns(self) -> int:
         """The gap between a stream's tokens."""
-        return round(_NS / self.rate)
+        return round(NS_PER_S / self.rate)
 
     @property
     def tokens(self) -> int:
@@ -122,7 +122,7 @@ def compare(
     them have a timestamp that is only an upper bound.
     """
     sent = [stamps for _, stamps in truth]
-    tokens_per_s = sum(_NS * (len(s) - 1) / int(s[-1] - s[0]) for s in sent)
+    tokens_per_s = sum(NS_PER_S * (len(s) - 1) / int(s[-1] - s[0]) for s in sent)
     known = Driven(
         streams=load.streams,
         burst=load.burst,
@@ -137,9 +137,9 @@ def compare(
     if failed:
         return known
     arrivals = [stamps for _, stamps in seen]
-    stamp_error_s = (np.concatenate(arrivals) - np.concatenate(sent)) / _NS
-    ttft_s = np.array([stamps[0] - send_ns for send_ns, stamps in seen]) / _NS
-    true_ttft_s = np.array([stamps[0] - received_ns for received_ns, stamps in truth]) / _NS
+    stamp_error_s = (np.concatenate(arrivals) - np.concatenate(sent)) / NS_PER_S
+    ttft_s = np.array([stamps[0] - send_ns for send_ns, stamps in seen]) / NS_PER_S
+    true_ttft_s = np.array([stamps[0] - received_ns for received_ns, stamps in truth]) / NS_PER_S
     p50, p99, p999 = np.percentile(stamp_error_s, (50, 99, 99.9)).tolist()
     ttft_p50, ttft_p99 = np.percentile(ttft_s - true_ttft_s, (50, 99)).tolist()
     return replace(

@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from agentx_replay.analysis.responses import MEASURED_STATUSES, Window
-
-_NS_PER_MS = 1_000_000
+from agentx_replay.units import NS_PER_MS
 
 COLUMNS: tuple[str, ...] = (
     "phase",
@@ -247,9 +246,9 @@ def excess(late_ns: NDArray[np.int64]) -> Excess | None:
     return Excess(
         count=len(late_ns),
         early=int((late_ns < 0).sum()),
-        p50_ms=float(p50_ns) / _NS_PER_MS,
-        p99_ms=float(p99_ns) / _NS_PER_MS,
-        greatest_ms=float(late_ns.max()) / _NS_PER_MS,
+        p50_ms=float(p50_ns) / NS_PER_MS,
+        p99_ms=float(p99_ns) / NS_PER_MS,
+        greatest_ms=float(late_ns.max()) / NS_PER_MS,
     )
 
 

@@ -22,7 +22,7 @@ from agentx_replay.analysis.server import CacheAgreement
 from agentx_replay.analysis.throughput import SHORT_WINDOW_S
 from agentx_replay.results.layout import Measurement
 from agentx_replay.results.run_directory import PointStatus
-from agentx_replay.wording import beyond, counted
+from agentx_replay.text_format import beyond, counted
 
 
 class Kind(StrEnum):

@@ -31,8 +31,8 @@ from agentx_replay.analysis.responses import (
     sent_in,
 )
 from agentx_replay.analysis.throughput import cached_tokens, headline_of, tokens_inside
+from agentx_replay.units import NS_PER_S
 
-_NS = 1_000_000_000
 _LEAST_RATIO = 0.01
 """A share of 0 has no logarithm: no value is taken to be better than its bound by more."""
 DEPTHS = ((0, 9), (10, 29), (30, 99), (100, None))
@@ -86,10 +86,10 @@ def sent_requests(responses: Responses, window: Window) -> SentRequests:
         lane=sent.lane,
         play_number=sent.play_number,
         depth=sent.turn,
-        itl_s=of_well(response_itl(sent).itl_ns / _NS),
-        full_itl_s=of_well(full_response_itl_ns(sent) / _NS),
-        ttft_s=of_well(ttft_ns(sent) / _NS),
-        e2e_s=of_well(end_to_end_ns(sent) / _NS),
+        itl_s=of_well(response_itl(sent).itl_ns / NS_PER_S),
+        full_itl_s=of_well(full_response_itl_ns(sent) / NS_PER_S),
+        ttft_s=of_well(ttft_ns(sent) / NS_PER_S),
+        e2e_s=of_well(end_to_end_ns(sent) / NS_PER_S),
         prompt=prompt,
         cached=None if cached is None else np.nan_to_num(sent.cached_tokens),
         tokens=tokens,
@@ -235,9 +235,9 @@ def jobs_of(
         for t_star_s, start_ns, end_ns in plays
         if end_ns is not None and window.open_ns <= end_ns < window.close_ns
     ]
-    whole_s = [(end - start) / _NS for start, end, t_star_s in ended if t_star_s is None]
+    whole_s = [(end - start) / NS_PER_S for start, end, t_star_s in ended if t_star_s is None]
     lanes = len(np.unique(responses.lane))
-    busy_s = _busy_ns(sent_in(responses, window), window) / _NS
+    busy_s = _busy_ns(sent_in(responses, window), window) / NS_PER_S
     return Jobs(
         finished=len(ended),
         per_hour=len(ended) / window.length_s * 3600.0,

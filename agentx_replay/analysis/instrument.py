@@ -24,8 +24,8 @@ from agentx_replay.analysis.responses import (
     sent_in,
 )
 from agentx_replay.results.histograms import Series
+from agentx_replay.units import NS_PER_S
 
-_NS = 1_000_000_000
 PERIOD_NS = 10_000_000
 """Between two timers of a worker; one that is later than this has kept others from being due."""
 CPU_SPAN_S = 10
@@ -96,8 +96,8 @@ def examine(
     inside = samples.within(window)
     loop_lag_ns, events = lag_p99_ns(inside), int(ok.event_counts.sum())
     return InstrumentReport(
-        send_lag_p99_s=percentiles(lags, (0.99,))[0] / _NS if len(lags) else None,
-        loop_lag_p99_s=None if loop_lag_ns is None else loop_lag_ns / _NS,
+        send_lag_p99_s=percentiles(lags, (0.99,))[0] / NS_PER_S if len(lags) else None,
+        loop_lag_p99_s=None if loop_lag_ns is None else loop_lag_ns / NS_PER_S,
         itl_shift=itl_shift(ok),
         busiest_cpu_share=busiest_cpu_share(inside),
         ttft_shift=ttft_shift(ok),
@@ -171,7 +171,7 @@ def lag_p99_by_second(samples: Samples) -> dict[int, float]:
     highest: dict[int, float] = {}
     for own in samples.by_worker():
         of, lag_ns = _every_timer(own.loop_lag_ns)
-        seconds, starts = np.unique((own.at_ns // _NS)[of], return_index=True)
+        seconds, starts = np.unique((own.at_ns // NS_PER_S)[of], return_index=True)
         for second, group in zip(seconds.tolist(), np.split(lag_ns, starts[1:]), strict=True):
             highest[second] = max(percentiles(group, (0.99,))[0], highest.get(second, 0.0))
     return dict(sorted(highest.items()))
@@ -204,10 +204,10 @@ def busiest_cpu_share(samples: Samples) -> float | None:
 
 def _cpu_shares(own: Samples) -> list[float]:
     at_ns, cpu_ns = own.at_ns, own.cpu_ns
-    if at_ns[-1] - at_ns[0] <= CPU_SPAN_S * _NS:
+    if at_ns[-1] - at_ns[0] <= CPU_SPAN_S * NS_PER_S:
         starts, stops = np.array([0]), np.array([len(at_ns) - 1])
     else:
-        stops = np.searchsorted(at_ns, at_ns + CPU_SPAN_S * _NS)
+        stops = np.searchsorted(at_ns, at_ns + CPU_SPAN_S * NS_PER_S)
         starts = np.flatnonzero(stops < len(at_ns))
         stops = stops[starts]
     spans = at_ns[stops] - at_ns[starts]

@@ -20,8 +20,8 @@ from agentx_replay.analysis.latency import (
 )
 from agentx_replay.analysis.percentiles import percentiles
 from agentx_replay.analysis.responses import Floats, Mask, Responses
+from agentx_replay.units import NS_PER_S
 
-_NS = 1_000_000_000
 REGULAR_VARIATION = 0.2
 REGULAR_EVENTS = 8
 ACCIDENTAL_SHARE = 0.1
@@ -102,7 +102,7 @@ def itl_error(ok: Responses, accept_length: float | None) -> ItlError:
     fewest, most = _later_tokens(some, later, accept_length)
     proved, is_by_text = _proved_by_text(some, later, accept_length)
     p90, low, high, fast, slow, hidden_slow = (
-        percentiles(values, (0.9,))[0] / _NS
+        percentiles(values, (0.9,))[0] / NS_PER_S
         for values in (
             itl_ns,
             itl_ns * (1.0 - np.minimum(error, 1.0)),

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from agentx_replay.analysis.responses import Counts, Events, Floats, Mask, Responses, TimedTokens
 from agentx_replay.results.sums import begins
+from agentx_replay.units import NS_PER_S
 
 
 def ttft_ns(responses: Responses) -> Floats:
@@ -39,7 +40,7 @@ def end_to_end_ns(responses: Responses) -> Floats:
 
 def normalised_interactivity(responses: Responses) -> Floats:
     """Completion tokens / end-to-end latency, in tokens/s; NaN where it took no time."""
-    took_s = end_to_end_ns(responses) / 1e9
+    took_s = end_to_end_ns(responses) / NS_PER_S
     return responses.completion_tokens / np.where(took_s > 0, took_s, np.nan)
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from agentx_replay.analysis.instrument import Samples, busiest_cpu_share
 from agentx_replay.analysis.latency import response_itl, ttft_ns
 from agentx_replay.analysis.responses import Responses
+from agentx_replay.units import NS_PER_S
 
 MAX_DRIFT_NS = 10_000_000
 MAX_APART = 0.025
@@ -101,7 +102,8 @@ def _busiest(samples: Samples | None, index: int, machines: int) -> float | None
 def interval(values_ns: NDArray[np.float64], lanes: NDArray[np.int64]) -> Interval | None:
     """Return the P90 of values and its interval; None if they are of fewer than 8 lanes."""
     there = ~np.isnan(values_ns)
-    values_s, (names, lane) = values_ns[there] / 1e9, np.unique(lanes[there], return_inverse=True)
+    values_s = values_ns[there] / NS_PER_S
+    names, lane = np.unique(lanes[there], return_inverse=True)
     if len(names) < MIN_LANES:
         return None
     order = np.argsort(values_s)

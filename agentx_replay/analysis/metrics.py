@@ -31,8 +31,8 @@ from agentx_replay.analysis.throughput import (
 )
 from agentx_replay.analysis.tokens import TokenFigures
 from agentx_replay.analysis.workload import Halves, PlayWeights, halves, play_weights
+from agentx_replay.units import NS_PER_S
 
-_NS = 1_000_000_000
 _MAX_QUOTED = 200
 
 
@@ -194,7 +194,7 @@ def prompt_lengths(ok: Responses) -> PromptLengths | None:
 
 def _latest_s(at_ns: Floats, window: Window) -> float | None:
     seen_ns = present(at_ns)
-    return float(seen_ns.max() - window.open_ns) / _NS if len(seen_ns) else None
+    return float(seen_ns.max() - window.open_ns) / NS_PER_S if len(seen_ns) else None
 
 
 def speeds(ok: Responses, summary: PointSummary, tokens: TokenFigures) -> dict[str, float | None]:
@@ -212,7 +212,7 @@ def speeds(ok: Responses, summary: PointSummary, tokens: TokenFigures) -> dict[s
         "agentx": _speed(present(agentx_itl_ns(ok))),
         "within": _speed(tokens.within_p90_ns, 0.5),
         "full": _inverse(full.p90_s if full else None),
-        "with_ttft": _speed(_NS / normalised[normalised > 0]),
+        "with_ttft": _speed(NS_PER_S / normalised[normalised > 0]),
         "with_cut": _speed(np.concatenate((itl_ns, tokens.cut_itl_ns))),
         "in_window": _speed(tokens.inside_itl_ns),
     }
@@ -223,9 +223,9 @@ def _inverse(seconds: float | None) -> float | None:
 
 
 def _speed(itl_ns: Floats, share: float = 0.9) -> float | None:
-    return _inverse(percentiles(itl_ns, (share,))[0] / _NS) if len(itl_ns) else None
+    return _inverse(percentiles(itl_ns, (share,))[0] / NS_PER_S) if len(itl_ns) else None
 
 
 def _by_index_s(itl_ns: Floats, share: float) -> float | None:
     """The simplified rule of many a script: the value at place int(n · share), counted from 0."""
-    return float(np.sort(itl_ns)[int(len(itl_ns) * share)]) / _NS if len(itl_ns) else None
+    return float(np.sort(itl_ns)[int(len(itl_ns) * share)]) / NS_PER_S if len(itl_ns) else None

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from agentx_replay.errors import UsageError, shown
-from agentx_replay.wording import UNITS_S
+from agentx_replay.text_format import UNITS_S
 
 Metric = Literal["itl", "full-itl", "ttft", "e2e", "play", "failed", "cut", "hit"]
 

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentx_replay.results.sums import Sums
+from agentx_replay.units import NS_PER_S
 
-_NS = 1_000_000_000
 _SHARES = (0.5, 0.9, 0.95, 0.99)
 MOST_VALUES = 1 << 20
 """Different values that a tally holds exactly."""
@@ -64,12 +64,12 @@ def distribution(
     p50, p90, p95, p99 = percentiles(values_ns, _SHARES, weights)
     return Distribution(
         count=round(total),
-        mean_s=float(np.average(values_ns, weights=weights)) / _NS,
-        p50_s=p50 / _NS,
-        p90_s=p90 / _NS,
-        p95_s=p95 / _NS,
-        p99_s=p99 / _NS,
-        max_s=float(np.max(values_ns)) / _NS,
+        mean_s=float(np.average(values_ns, weights=weights)) / NS_PER_S,
+        p50_s=p50 / NS_PER_S,
+        p90_s=p90 / NS_PER_S,
+        p95_s=p95 / NS_PER_S,
+        p99_s=p99 / NS_PER_S,
+        max_s=float(np.max(values_ns)) / NS_PER_S,
     )
 
 
@@ -94,7 +94,7 @@ def spread(
     finest = min(_FINEST, float(np.log10(max(total, 2.0))))
     shares = 1.0 - 10.0 ** -np.linspace(0.0, finest, _STEPS)
     values = np.array(percentiles(values_ns, tuple(shares.tolist()), weights))
-    return Spread(shares, values / _NS)
+    return Spread(shares, values / NS_PER_S)
 
 
 class Tally:

@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from agentx_replay.results.sums import begins
+from agentx_replay.units import NS_PER_S
 
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
-_NS = 1_000_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +107,7 @@ def arrivals_of(
         text_bytes=whole(text_bytes),
         gap_after_first_ns=at(first + 1, two, gap_ns),
         gap_before_last_ns=at(last, two, gap_ns),
-        gap_variation=_variation(of[is_inner], gap_ns[is_inner] / _NS, responses),
+        gap_variation=_variation(of[is_inner], gap_ns[is_inner] / NS_PER_S, responses),
         longest_gap=_longest(of[is_later], gap_ns[is_later], wants_longest_gap),
         largest_share=_greatest(by_arrival(weights), first, some) / np.maximum(whole(weights), 1.0),
     )
@@ -454,7 +454,7 @@ class Window:
 
     @property
     def length_s(self) -> float:
-        return (self.close_ns - self.open_ns) / _NS
+        return (self.close_ns - self.open_ns) / NS_PER_S
 
 
 def in_window_set(responses: Requests, window: Window) -> Mask:
@@ -488,4 +488,4 @@ def observed_window(responses: Responses, nominal_s: float) -> Window | None:
     last_ns = int(responses.end_ns[in_phase].max())
     if last_ns <= open_ns:
         return None
-    return Window(open_ns, min(open_ns + round(nominal_s * _NS), last_ns), nominal_s)
+    return Window(open_ns, min(open_ns + round(nominal_s * NS_PER_S), last_ns), nominal_s)

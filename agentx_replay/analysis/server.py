@@ -19,8 +19,8 @@ from agentx_replay.analysis.responses import Floats, Window
 from agentx_replay.analysis.timeline import Timeline
 from agentx_replay.results.server_metrics import GREATEST_VALUE
 from agentx_replay.results.server_names import NEEDS, RANK, Metric
+from agentx_replay.units import NS_PER_S
 
-_NS = 1_000_000_000
 _POSITION = re.compile(r'position="(\d+)"')  # of token_position too
 _SUMMED = (Metric.RUNNING, Metric.WAITING, Metric.WAITING_FOR)
 _BY_LABEL = (Metric.ACCEPTED_AT, Metric.CACHED_FROM, Metric.WAITING_FOR)
@@ -79,7 +79,7 @@ def _told(table: pa.Table, window: Window) -> dict[_Told, dict[str, Samples]]:
     for *line, at_ns, value in zip(*columns, strict=True):
         page, metric, name, labels = (each.as_py() for each in line)
         if (metric, name) in RANK:
-            at_s = (at_ns.values.to_numpy() - window.open_ns) / _NS
+            at_s = (at_ns.values.to_numpy() - window.open_ns) / NS_PER_S
             samples = Samples(labels, at_s, value.values.to_numpy(), name)
             told.setdefault((page, metric, name), {})[labels] = samples
     return told

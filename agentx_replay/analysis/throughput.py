@@ -15,8 +15,8 @@ import numpy as np
 
 from agentx_replay.analysis.responses import Floats, Mask, Responses, Window, happened_in, measured
 from agentx_replay.analysis.tokens import TokenFigures
+from agentx_replay.units import NS_PER_S
 
-_NS = 1_000_000_000
 WORTH_EXPLAINING = 0.03
 SHORT_WINDOW_S = 900.0
 """Under it the drain is so much of the time from the first send to the last end (9 to 40 % of a
@@ -123,7 +123,7 @@ def rates(window_set: Responses, window: Window, arrived: TokenFigures) -> Rates
     told = not np.isnan(usage.prompt_tokens + usage.completion_tokens).any()
     if not len(usage) or not told:
         return nothing
-    span_s = float(usage.end_ns.max() - usage.send_ns.min()) / _NS
+    span_s = float(usage.end_ns.max() - usage.send_ns.min()) / NS_PER_S
     total = float((usage.prompt_tokens + usage.completion_tokens).sum())
     if min(span_s, window.length_s, total) <= 0:
         return nothing
@@ -136,8 +136,8 @@ def rates(window_set: Responses, window: Window, arrived: TokenFigures) -> Rates
     )
     inside = _tokens(prompt, cached, came, arrived.output_inside + arrived.cut_output_inside)
     cut_tokens = float(prompt[came & ~ok].sum()) + arrived.cut_output_inside
-    open_s, close_s = window.open_ns / _NS, window.close_ns / _NS
-    phase_s = max(close_s, float(window_set.end_ns.max()) / _NS) - open_s
+    open_s, close_s = window.open_ns / NS_PER_S, window.close_ns / NS_PER_S
+    phase_s = max(close_s, float(window_set.end_ns.max()) / NS_PER_S) - open_s
     overall, windowed = whole.per(span_s), inside.per(window.length_s)
     windowed_per_s = inside.total_tokens_per_s / window.length_s
     return Rates(
@@ -150,8 +150,8 @@ def rates(window_set: Responses, window: Window, arrived: TokenFigures) -> Rates
             relative=windowed_per_s / (total / span_s) - 1.0,
             drained_tokens=total - (inside.total_tokens_per_s - cut_tokens),
             cut_tokens=cut_tokens,
-            ramp_s=float(usage.send_ns.min()) / _NS - open_s,
-            drain_s=float(usage.end_ns.max()) / _NS - close_s,
+            ramp_s=float(usage.send_ns.min()) / NS_PER_S - open_s,
+            drain_s=float(usage.end_ns.max()) / NS_PER_S - close_s,
         ),
     )
 

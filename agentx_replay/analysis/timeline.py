@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentx_replay.analysis.responses import Floats, Mask, Requests, Window, measured
-
-_NS = 1_000_000_000
+from agentx_replay.units import NS_PER_S
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,7 +38,7 @@ class Timeline:
 def timeline_of(requests: Requests, window: Window) -> Timeline:
     first_ns = requests.first_token_ns
     send_s, first_s, end_s = (
-        (at_ns - window.open_ns) / _NS
+        (at_ns - window.open_ns) / NS_PER_S
         for at_ns in (
             requests.send_ns,
             np.where(np.isnan(first_ns), requests.end_ns, first_ns),

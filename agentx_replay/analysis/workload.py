@@ -18,12 +18,12 @@ from agentx_replay.analysis.percentiles import percentiles
 from agentx_replay.analysis.responses import Floats, Responses, Window, measured, sent_in
 from agentx_replay.analysis.throughput import headline_of, tokens_inside
 from agentx_replay.results.sums import begins
+from agentx_replay.units import NS_PER_S
 
 LEAST_IN_A_HALF = 30
 """Responses with an ITL, under which the P90 of a half is one or two of them."""
 SETTLED_WITHIN = 0.05
 _QUARTERS = (0.25, 0.5, 0.75)
-_NS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def _tokens_until(window_set: Responses, window: Window, share: float) -> float:
 
 
 def _p90_s(itl_ns: Floats) -> float:
-    return float(percentiles(itl_ns, (0.9,))[0]) / _NS
+    return float(percentiles(itl_ns, (0.9,))[0]) / NS_PER_S
 
 
 def _alike(value: float, whole: float) -> bool:

@@ -13,7 +13,7 @@ from agentx_replay.errors import UsageError
 from agentx_replay.experiment.settings import Settings, Target
 from agentx_replay.reason import Reason
 from agentx_replay.target import open_machines, open_target, timestamps_of
-from agentx_replay.wording import wrapped
+from agentx_replay.text_format import wrapped
 
 if TYPE_CHECKING:
     from agentx_replay.endpoint.kernel_stamps import Timestamps

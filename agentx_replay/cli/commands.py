@@ -15,7 +15,7 @@ from agentx_replay import __version__
 from agentx_replay.cli import loaded
 from agentx_replay.cli.output import reader_gone, say_document, silence
 from agentx_replay.errors import UsageError
-from agentx_replay.wording import escaped
+from agentx_replay.text_format import escaped
 
 _COMMANDS = {
     "run": "measure.run",

@@ -22,7 +22,7 @@ from agentx_replay.results.resume_command import going_on, options_hidden
 from agentx_replay.results.run_directory import read_points, read_sweep
 from agentx_replay.results.schema import REQUESTS
 from agentx_replay.scenario import load_scenario, with_overrides
-from agentx_replay.wording import escaped
+from agentx_replay.text_format import escaped
 
 _DEMO = "demo"
 """With no server and nothing else said: three short levels, under a minute in all."""

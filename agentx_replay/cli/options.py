@@ -177,6 +177,8 @@ _TABLE = {
              help="Close connections idle for this long, as in 4s."),
         _row(_RUN, "--timeout", type=Seconds(), metavar="DURATION",
              help="Give up on a response, after 6h at least. Default: never."),
+        _row(_SERVER, "--wait", type=Seconds(), default=10.0, metavar="DURATION",
+             help="Wait for a server that refuses connections. Default: 10s."),
         _row(_SERVER, "--timestamps", type=click.Choice(["auto", "kernel", "process"]),
              default="auto", metavar="WHO",
              help="kernel or process. Default: auto."),

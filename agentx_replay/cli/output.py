@@ -16,7 +16,7 @@ from typing import Any
 import click
 import orjson
 
-from agentx_replay.wording import escaped
+from agentx_replay.text_format import escaped
 
 _NARROWEST, _WIDEST = 20, 100
 """Columns between which texts are wrapped: a wider line is hard to read."""

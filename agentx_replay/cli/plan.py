@@ -25,9 +25,9 @@ from agentx_replay.report.plan_lines import (
 from agentx_replay.report.tables import sections_text
 from agentx_replay.scenario import Scenario, load_scenario, with_overrides
 from agentx_replay.shipped import shipped_directory
+from agentx_replay.text_format import wrapped
 from agentx_replay.traces.model import Corpus
 from agentx_replay.traces.statistics import duplicate_families
-from agentx_replay.wording import wrapped
 
 if TYPE_CHECKING:
     from agentx_replay.analysis.point import Point

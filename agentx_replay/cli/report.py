@@ -18,7 +18,7 @@ from agentx_replay.errors import UsageError
 from agentx_replay.experiment.late_fidelity import with_late_fidelity
 from agentx_replay.report.rebuild import Report
 from agentx_replay.results.system_facts import System
-from agentx_replay.wording import wrapped
+from agentx_replay.text_format import wrapped
 
 Form = Literal["brief", "full", "csv", "json"]
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -23,7 +23,7 @@ from agentx_replay.results.system_facts import (
     system_toml,
 )
 from agentx_replay.scenario import MOST_TOML_BYTES, parsed_toml
-from agentx_replay.wording import counted
+from agentx_replay.text_format import counted
 
 
 def facts_of_run(base: Settings, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,9 +16,9 @@ from agentx_replay.cli.values import Lengths, NamedPath, Real, Seconds, Text, Wh
 from agentx_replay.errors import UsageError
 from agentx_replay.results.durable import disk_faults_explained, write_durably
 from agentx_replay.shipped import shipped_directory
+from agentx_replay.text_format import counted
 from agentx_replay.traces.corpus import read_corpus
 from agentx_replay.traces.model import RecordedRequest, Session
-from agentx_replay.wording import counted
 
 if TYPE_CHECKING:
     from agentx_replay.traces.importing.importing import Wanted

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from agentx_replay.errors import UsageError, shown
-from agentx_replay.wording import UNITS_S, UNITS_TOKENS, in_units
+from agentx_replay.text_format import UNITS_S, UNITS_TOKENS, in_units
 
 MOST_LANES = 10_000
 """Lanes of one level: five times what one machine was ever shown to drive."""

@@ -40,8 +40,8 @@ _log = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Seconds: until a person is told of the wait, that ``/v1/models`` may take, that any other
-    request may, which a server may have to queue, and for which one that is not ready is asked
-    again.
+    request may, which a server may have to queue, and for which one that says that it is not ready
+    is asked again (one that refuses connections: ``EndpointSettings.wait_s``).
     """
 
     told_after_s: float = 5.0
@@ -54,12 +54,15 @@ LIMITS = Limits()
 
 
 class _NotReadyError(Exception):
-    """A server may answer later: its ``words``, and the ``refusal`` to raise if it never does."""
+    """A server may answer later: its ``words``, and the ``refusal`` to raise after ``limit_s``."""
 
-    def __init__(self, words: str, refusal: UsageError, retry_after: bytes | None = None) -> None:
+    def __init__(
+        self, words: str, refusal: UsageError, limit_s: float, retry_after: bytes | None = None
+    ) -> None:
         super().__init__(words)
         self.words = words
         self.refusal = refusal
+        self.limit_s = limit_s
         self.pause_s = wait_s(retry_after)
 
 
@@ -116,13 +119,13 @@ class Asker:
         head = head_start(settings, "GET" if body is None else "POST", path)
         request = head + b"\r\n" if body is None else post(head, {}, (orjson.dumps(body),))
         streamed = bool(body and body.get("stream"))
-        limit_s = self.limits.busy_s
-        until_s = time.monotonic() + limit_s
+        begun_s = time.monotonic()
         while True:
             try:
                 return await self._ready(connection, request, streamed=streamed, get=body is None)
             except _NotReadyError as not_ready:
-                if time.monotonic() + not_ready.pause_s > until_s:
+                limit_s = not_ready.limit_s
+                if time.monotonic() + not_ready.pause_s > begun_s + limit_s:
                     raise not_ready.refusal from None
                 self._tell(f"waiting up to {limit_s:g} s for {settings.url}: {not_ready.words}")
                 await asyncio.sleep(not_ready.pause_s)
@@ -136,13 +139,16 @@ class Asker:
         try:
             exchange = await self._once(connection, request, streamed=streamed, get=get)
         except ConnectError as error:
-            refusal = unusable("server-unreachable", error.text, error.way_out)
-            if error.refused and not self._answered:
-                raise _NotReadyError(error.text, refusal) from None
+            may_start = error.refused and not self._answered
+            way_out = error.way_out + ("; --wait 10m waits longer for it" if may_start else "")
+            refusal = unusable("server-unreachable", error.text, way_out)
+            if may_start:
+                raise _NotReadyError(error.text, refusal, self.settings.wait_s) from None
             raise refusal from error
         if exchange.unanswered and not self._answered:
             refusal = await self._no_answer(exchange)
-            raise _NotReadyError("it closes connections without an answer", refusal)
+            words = "it closes connections without an answer"
+            raise _NotReadyError(words, refusal, self.settings.wait_s)
         if is_busy(exchange):
             raise self._busy(exchange)
         self._answered = True
@@ -156,7 +162,8 @@ class Asker:
             "try again when the server is ready",
             self.settings.secrets,
         )
-        return _NotReadyError(said, refusal, exchange.headers.get(b"retry-after"))
+        retry_after = exchange.headers.get(b"retry-after")
+        return _NotReadyError(said, refusal, self.limits.busy_s, retry_after)
 
     async def _once(
         self, connection: str, request: bytes | tuple[bytes, ...], *, streamed: bool, get: bool

@@ -12,8 +12,7 @@ from enum import StrEnum
 from agentx_replay.endpoint.http_response import Body, HttpResponse
 from agentx_replay.endpoint.stamped_socket import Pieces, StampedSocket, Wire
 from agentx_replay.endpoint.timing import ReadTimes
-
-_NS = 1_000_000_000
+from agentx_replay.units import NS_PER_S
 
 
 class Ending(StrEnum):
@@ -141,7 +140,7 @@ class Connection:
     def usable(self, now_ns: int, idle_limit_s: float | None) -> bool:
         if not self._reusable:
             return False
-        return idle_limit_s is None or now_ns - self._idle_since_ns < idle_limit_s * _NS
+        return idle_limit_s is None or now_ns - self._idle_since_ns < idle_limit_s * NS_PER_S
 
     # --- what the socket says -----------------------------------------------------------------
 
@@ -165,7 +164,7 @@ class Connection:
         """End the response: properly where a close is its proper end, else as lost."""
         lost_ns = time.monotonic_ns()
         if self._passage is None and self._reusable:
-            self.closed_after_idle_s = (lost_ns - self._idle_since_ns) / _NS
+            self.closed_after_idle_s = (lost_ns - self._idle_since_ns) / NS_PER_S
         fault = None if error is None else str(error) or type(error).__name__
         self._stop(Ending.LOST, lost_ns, fault)
         self.abort()

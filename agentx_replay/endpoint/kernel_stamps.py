@@ -14,6 +14,8 @@ import time
 from functools import cache
 from typing import Literal
 
+from agentx_replay.units import NS_PER_S
+
 Timestamps = Literal["kernel", "process"]
 """Who says when bytes arrived: the kernel, or the process that reads them."""
 
@@ -110,4 +112,4 @@ def _stamps(reader: socket.socket, writer: socket.socket) -> bool:
 def stamp_ns(stamp: bytes | bytearray) -> int:
     """Return the CLOCK_REALTIME ns of a control message's ``timespec``."""
     seconds, ns = TIMESPEC.unpack(stamp)
-    return int(seconds * 1_000_000_000 + ns)
+    return int(seconds * NS_PER_S + ns)

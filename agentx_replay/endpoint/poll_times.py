@@ -14,6 +14,8 @@ from bisect import bisect_left
 import numpy as np
 from numpy.typing import NDArray
 
+from agentx_replay.units import NS_PER_S
+
 TICK_NS = 2_000_000
 _SPARSE_TICK_NS = 50_000_000
 _BUSY = 128
@@ -106,7 +108,7 @@ class PollTimes:
         dense = self._awaited or self._in_flight <= self._most_dense
         self._period_ns = TICK_NS if dense else _SPARSE_TICK_NS
         self._due_ns = time.monotonic_ns() + self._period_ns
-        self._timer = self._loop.call_later(self._period_ns / 1e9, self._wake)
+        self._timer = self._loop.call_later(self._period_ns / NS_PER_S, self._wake)
 
     def _wake(self) -> None:
         self.late_ns += max(0, time.monotonic_ns() - self._due_ns - SLACK_NS)

@@ -68,7 +68,8 @@ class EndpointSettings:
     pass through; a null in the body leaves a field out. ``session_headers`` adds what routers keep
     a session together by (``requests.id_headers``). ``keepalive_s`` is how long
     an idle connection may be used again where neither the server's announcement nor a measurement
-    says less. ``timeout_s`` limits one response; None is no limit. ``continuous_usage`` asks for
+    says less. ``timeout_s`` limits one response; None is no limit. ``wait_s`` is how long a server
+    that refuses connections before a run is asked again. ``continuous_usage`` asks for
     usage in every event, which costs the server time. ``keeps_answers`` keeps what is said, to be
     fed back. ``timestamps`` says who stamps what arrives; None: the kernel where it can.
     """
@@ -85,6 +86,7 @@ class EndpointSettings:
     tls: TlsSettings = TlsSettings()
     keepalive_s: float | None = None
     timeout_s: float | None = None
+    wait_s: float = 10.0
     continuous_usage: bool = False
     api: Api = "chat"
     keeps_answers: bool = False

@@ -26,6 +26,7 @@ from agentx_replay.endpoint.kernel_stamps import (
     prepare,
 )
 from agentx_replay.endpoint.poll_times import PollTimes
+from agentx_replay.units import NS_PER_S
 
 READ_BYTES = 65_536
 LOOK_BYTES = 65_536
@@ -343,7 +344,7 @@ class StampedSocket:
     def _stamp_now(self) -> bytes:
         """Return what the kernel would say of this instant."""
         wall_ns = time.monotonic_ns() + self._wire.polls.offset_ns
-        return TIMESPEC.pack(*divmod(wall_ns, 1_000_000_000))
+        return TIMESPEC.pack(*divmod(wall_ns, NS_PER_S))
 
     # --- sending --------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from agentx_replay.endpoint.kernel_stamps import NS, TIMESPEC
 from agentx_replay.endpoint.poll_times import LATE_NS, MAX_STEP_NS, TICK_NS, Times
+from agentx_replay.units import NS_PER_S
 
 _NONE = np.empty(0, np.int64)
 
@@ -58,7 +59,7 @@ class ReadTimes:
         if not self.stamped:
             return np.frombuffer(bytes(self.stamps), np.int64)
         stamps = np.frombuffer(bytes(self.stamps), np.int64).reshape(-1, 2)
-        ns = stamps[:, 0] * 1_000_000_000 + (stamps[:, 1] - self.offset_ns)
+        ns = stamps[:, 0] * NS_PER_S + (stamps[:, 1] - self.offset_ns)
         in_order: Times = np.maximum.accumulate(np.maximum(ns, self.sent_ns))
         return in_order
 

@@ -34,8 +34,8 @@ from agentx_replay.replay.peers import LOOK_EVERY_NS
 from agentx_replay.replay.ports import Clock
 from agentx_replay.results.schema import LEVEL_TABLES
 from agentx_replay.traces.corpus import read_corpus
+from agentx_replay.units import NS_PER_S
 
-_NS = 1_000_000_000
 LOOK_S = 1.0
 """A report with nothing new in it is made this late: counts and the screen's figures."""
 SILENT_S = 10.0
@@ -236,7 +236,8 @@ class Agent:
         if state.differs_beyond_counts(self._told):
             self._news.set()
         self._silent_looks += 1
-        if self._silent_looks * LOOK_EVERY_NS == round(SILENT_S * _NS) and self._crew is not None:
+        silent_ns = self._silent_looks * LOOK_EVERY_NS
+        if silent_ns == round(SILENT_S * NS_PER_S) and self._crew is not None:
             self._crew.coordinator.stop(lost(socket.gethostname(), f"no word for {SILENT_S:g} s"))
             self._crew.leave()
         return self._level_here

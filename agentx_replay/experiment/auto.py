@@ -20,6 +20,7 @@ from agentx_replay.experiment.sweep import Prepared, Sweep
 from agentx_replay.results.layout import Measurement
 from agentx_replay.results.run_directory import RunDirectory
 from agentx_replay.scenario import Scenario
+from agentx_replay.units import NS_PER_S
 
 MOST_AGENTS = 2048
 """What one machine was shown to drive (``benchmarks/many_streams.py``: 4,096 streams at most)."""
@@ -33,7 +34,6 @@ _WINDOWS = 60
 _DRAIN_S = 5.0
 _MOST_ADDED = 2
 """Levels that are added if the ones found leave a target outside."""
-_NS = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def probe_of(point: Point, rules: Scenario) -> Probe:
     """Return what a probe says; if its window never opened, its warm-up took all its time."""
     speed = point.speeds.get("with_cut")  # long answers are cut, and slow ones are long
     window = point.facts.window
-    warmup_s = rules.warmup_timeout_s if window is None else window.open_ns / _NS
+    warmup_s = rules.warmup_timeout_s if window is None else window.open_ns / NS_PER_S
     return Probe(point.concurrency, speed, warmup_s + _window_and_drain_s(rules))
 
 

@@ -19,10 +19,10 @@ from agentx_replay.errors import UsageError
 from agentx_replay.experiment.levels import Done, SearchRange
 from agentx_replay.experiment.settings import Settings
 from agentx_replay.results.layout import Measurement
+from agentx_replay.units import NS_PER_S
 
 NARROW = 1.3
 _MOST_FURTHER = 6
-_NS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +193,7 @@ class CapacityLevels:
 
     def _seen(self, point: Point) -> Seen:
         window = point.facts.window
-        took_s = self.level_s if window is None else window.close_ns / _NS
+        took_s = self.level_s if window is None else window.close_ns / NS_PER_S
         return Seen(tuple(outcome_of(point, each) for each in self.objectives), took_s)
 
 

@@ -18,8 +18,8 @@ from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.endpoint.url import parse_base_url
 from agentx_replay.experiment.open_files import SPARE_FILES, raise_open_files
 from agentx_replay.replay.ports import Status
+from agentx_replay.units import NS_PER_S
 
-_NS = 1_000_000_000
 _MESSAGES = b'[{"role":"user","content":"x"}]'
 _LEAD_S = 0.2
 """From the first request to the first token: every stream has asked by then."""
@@ -34,7 +34,7 @@ async def drive(url: str, load: Load) -> Driven:
     client = Client(settings)
     try:
         lead_s = _LEAD_S + _LEAD_A_STREAM_S * load.streams
-        base_ns = time.monotonic_ns() + round(lead_s * _NS)
+        base_ns = time.monotonic_ns() + round(lead_s * NS_PER_S)
         asked = [
             client.request(str(stream), _request(settings, load, base_ns, stream))
             for stream in range(load.streams)
@@ -63,9 +63,9 @@ def _request(settings: EndpointSettings, load: Load, base_ns: int, stream: int) 
 
 async def _cpu_between(from_ns: int, to_ns: int) -> float:
     """Return the share of a core this process used between two instants."""
-    await asyncio.sleep((from_ns - time.monotonic_ns()) / _NS)
+    await asyncio.sleep((from_ns - time.monotonic_ns()) / NS_PER_S)
     begun = time.process_time_ns(), time.monotonic_ns()
-    await asyncio.sleep((to_ns - time.monotonic_ns()) / _NS)
+    await asyncio.sleep((to_ns - time.monotonic_ns()) / NS_PER_S)
     return (time.process_time_ns() - begun[0]) / (time.monotonic_ns() - begun[1])
 
 

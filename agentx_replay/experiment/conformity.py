@@ -35,8 +35,8 @@ from agentx_replay.replay.ports import Phase, Status
 from agentx_replay.replay.sent_blocks import common_blocks
 from agentx_replay.results.schema import PLAYS, REQUESTS
 from agentx_replay.traces.model import RecordedRequest, Session, Subagent
+from agentx_replay.units import NS_PER_S
 
-_NS = 1_000_000_000
 _PLAY_COLUMNS = ("play_id", "lane", "play_number", "session_id", "start_ns", "end_ns")
 
 
@@ -226,7 +226,7 @@ class _LivePlay:
         before = self.sent.get(TurnId(row.conversation, row.turn - 1))
         if before is None or before.phase != Phase.WINDOW or turn.joins:
             return []
-        earliest_ns = before.end_ns + round(turn.gap_s * _NS) - row.skipped_ns
+        earliest_ns = before.end_ns + round(turn.gap_s * NS_PER_S) - row.skipped_ns
         followed = [self.sent[each].end_ns for each in turn.after if each in self.sent]
         return [row.send_ns - max((earliest_ns, *followed))]
 

@@ -18,8 +18,7 @@ from agentx_replay.experiment.live_view import live_itls_s
 from agentx_replay.plan.plan import Plan
 from agentx_replay.replay.driver import Replay
 from agentx_replay.replay.ports import Dispatch, Phase, PlayRecord, Recorder, Response, Status
-
-_NS = 1_000_000_000
+from agentx_replay.units import NS_PER_S
 
 
 class EarlyWatch:
@@ -42,9 +41,9 @@ class EarlyWatch:
         opened_ns = None if self.replay is None else self.replay.opened_ns
         if self._rule is None or dispatch.phase is not Phase.WINDOW or opened_ns is None:
             return
-        if response.send_ns - opened_ns >= SKIPPED * self._window_s * _NS:
+        if response.send_ns - opened_ns >= SKIPPED * self._window_s * NS_PER_S:
             self._count(dispatch.lane, response)
-        self._look((response.end_ns - opened_ns) / _NS)
+        self._look((response.end_ns - opened_ns) / NS_PER_S)
 
     def record_play(self, play: PlayRecord) -> None:
         self._recorder.record_play(play)
@@ -76,16 +75,16 @@ def _full_itl_s(response: Response) -> float:
     later = (response.completion_tokens or 0) - 1
     if later < 1 or response.first_token_ns is None:
         return np.nan
-    return (response.end_ns - response.first_token_ns) / later / _NS
+    return (response.end_ns - response.first_token_ns) / later / NS_PER_S
 
 
 def _ttft_s(response: Response) -> float:
     first_ns = response.first_token_ns
-    return np.nan if first_ns is None else (first_ns - response.send_ns) / _NS
+    return np.nan if first_ns is None else (first_ns - response.send_ns) / NS_PER_S
 
 
 def _e2e_s(response: Response) -> float:
-    return (response.end_ns - response.send_ns) / _NS
+    return (response.end_ns - response.send_ns) / NS_PER_S
 
 
 _VALUES: dict[str, Callable[[Response], float]] = {

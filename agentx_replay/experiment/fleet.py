@@ -36,8 +36,8 @@ from agentx_replay.replay.driver import ReplayResult
 from agentx_replay.replay.ports import Clock
 from agentx_replay.results.layout import point_file
 from agentx_replay.traces.corpus import pack_corpus
+from agentx_replay.units import NS_PER_S
 
-_NS = 1_000_000_000
 _START_S = 60.0
 _CORPUS_S = 600.0
 
@@ -88,7 +88,7 @@ class Fleet:
             return framed(own)
 
         plan = part.plan
-        cap_ns = round(plan.scenario.system_idle_cap_s * _NS)
+        cap_ns = round(plan.scenario.system_idle_cap_s * NS_PER_S)
         level = Level(
             self.met,
             part.workers,

@@ -16,9 +16,9 @@ from agentx_replay.replay.instrument import ClientLoad
 from agentx_replay.replay.ports import Response
 from agentx_replay.replay.warmup import Warmed
 from agentx_replay.results.recent import Glimpse, Snapshot, snapshot_of
+from agentx_replay.units import NS_PER_S
 
 Floats = NDArray[np.float64]
-_NS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def live_itls_s(responses: Sequence[Response]) -> list[float]:
         reasoning_tokens=_floats([each.reasoning_tokens for each in some]),
         reasoning_pieces=_floats([each.reasoning_pieces for each in some]),
     )
-    return list(map(float, present(response_itl(timed).itl_ns) / _NS))
+    return list(map(float, present(response_itl(timed).itl_ns) / NS_PER_S))
 
 
 def _floats(values: Sequence[int | None]) -> Floats:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from agentx_replay.endpoint.between_polls import MAX_HELD_BYTES
 from agentx_replay.plan.selection import Selection
 from agentx_replay.results.recorder import BACKLOG_EVENTS, EVENT_BYTES
-from agentx_replay.wording import counted
+from agentx_replay.text_format import counted
 
 PROGRAM_BYTES = 130_000_000
 """Most that ``agentx-replay run`` on the bundled sessions ever held, all it loads included: it came

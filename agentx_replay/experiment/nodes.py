@@ -22,18 +22,18 @@ from agentx_replay.replay.driver import ReplayResult
 from agentx_replay.replay.ports import Clock
 from agentx_replay.replay.window import INTERRUPTED
 from agentx_replay.results.durable import disk_faults_explained, write_bytes_durably
+from agentx_replay.units import NS_PER_MS, NS_PER_S
 
 _T = TypeVar("_T")
-_MS = 1_000_000
 _EXCHANGES = 32
 _TRIES = 5
 _PULL_EVERY_S = 5.0
 _LONG_CALL_S = 60.0
 """For a call that moves megabytes or ends processes: who follows the machine asks it meanwhile."""
-RELEASE_AHEAD_NS = 250 * _MS
+RELEASE_AHEAD_NS = 250 * NS_PER_MS
 _RELEASE_ROUND_TRIPS = 4
 """So many are added to ``RELEASE_AHEAD_NS``, before each machine knows of a barrier."""
-MOST_BOUND_NS = 5 * _MS
+MOST_BOUND_NS = 5 * NS_PER_MS
 """A machine whose clock is known no better than this does not play."""
 
 
@@ -132,7 +132,7 @@ async def estimate_clock(agent: RemoteAgent, clock: Clock) -> ClockEstimate:
         there_ns = await answered(agent.call("now_ns"))
         exchanges.append((clock.now_ns() - asked_ns, asked_ns, there_ns))
     took_ns, asked_ns, there_ns = min(exchanges)
-    took_s = np.array([each[0] for each in exchanges]) / 1e9
+    took_s = np.array([each[0] for each in exchanges]) / NS_PER_S
     p50_s, p99_s = map(float, np.quantile(took_s, (0.5, 0.99)))
     return ClockEstimate(asked_ns + took_ns // 2 - there_ns, -(-took_ns // 2), p50_s, p99_s)
 
@@ -200,7 +200,7 @@ class Level:
         known well enough.
         """
         before = await asyncio.gather(*map(self._clock_of, self._machines))
-        longest_ns = max(round(each.round_trip_p99_s * 1e9) for each in before)
+        longest_ns = max(round(each.round_trip_p99_s * NS_PER_S) for each in before)
         ahead_ns = self._rules.release_ahead_ns + _RELEASE_ROUND_TRIPS * longest_ns
         self._decider = Decider(replace(self._rules, release_ahead_ns=ahead_ns), self._clock)
         with steered(lambda: self.stop(INTERRUPTED)):
@@ -313,7 +313,7 @@ def refuse_unknown_clock(host: str, found: ClockEstimate) -> None:
     if found.bound_ns > MOST_BOUND_NS:
         raise UsageError(
             "machine-clock-unknown",
-            f"the clock of machine {host} is known to {found.bound_ns / _MS:.1f} ms only, over "
-            f"{MOST_BOUND_NS / _MS:g} ms: the shortest round trip to it takes twice that",
+            f"the clock of machine {host} is known to {found.bound_ns / NS_PER_MS:.1f} ms only, "
+            f"over {MOST_BOUND_NS / NS_PER_MS:g} ms: the shortest round trip takes twice that",
             "stop what else runs there and here, or leave the machine out",
         )

@@ -38,10 +38,10 @@ class Settings:
     """One sweep, as it was asked for: the options of the command line by their names.
 
     ``scenario`` has its overrides applied. ``max_context`` is in tokens (None: the server's own
-    limit, if it reports one), ``keepalive`` and ``timeout`` in seconds; ``workers`` is a number of
-    processes a machine (None: by lanes and cores). ``ray`` is the address of a cluster of client
-    machines, of which ``nodes`` play (None: all that are fit). ``salt`` decides the words of every
-    prompt; ``command`` is what was typed. ``anyway`` measures a server on which no run can be
+    limit, if it reports one), ``keepalive``, ``timeout`` and ``wait`` in seconds; ``workers`` is a
+    number of processes a machine (None: by lanes and cores). ``ray`` is the address of a cluster of
+    client machines, of which ``nodes`` play (None: all that are fit). ``salt`` decides the words of
+    every prompt; ``command`` is what was typed. ``anyway`` measures a server on which no run can be
     valid. ``slo`` are objectives as typed; ``search`` looks for the capacity under them. ``resume``
     goes on with the run in ``out``, with ``accept_differences`` even as another experiment;
     ``again`` measures what is complete and not valid once more. ``at`` are the speeds that its
@@ -71,6 +71,7 @@ class Settings:
     insecure: bool = False
     keepalive: float | None = None
     timeout: float | None = None
+    wait: float = 10.0
     timestamps: Literal["auto", "kernel", "process"] = "auto"
     metrics_url: tuple[str, ...] = ()
     virtual: bool = False

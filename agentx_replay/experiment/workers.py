@@ -27,12 +27,12 @@ from agentx_replay.replay.driver import ReplayResult
 from agentx_replay.replay.page import page_bytes
 from agentx_replay.replay.ports import Clock
 from agentx_replay.replay.window import INTERRUPTED, WindowResult
+from agentx_replay.units import NS_PER_S
 
 LANES_A_WORKER: dict[Timestamps, int] = {"kernel": 128, "process": 64}
 """With the kernel's timestamps, a quarter of what a core's CPU could carry: what counts is then how
 long requests that are due at one instant wait for each other. A process's own get later, too."""
 _LEAVE_TIMEOUT_S = 10.0
-_NS = 1_000_000_000
 
 
 def workers_for(
@@ -189,7 +189,7 @@ async def play_on_workers(
     one that hangs for ``hang_after_s``, which is killed. Raises the ``UsageError`` of a worker.
     """
     plan = parts[0].plan
-    cap_ns = round(plan.scenario.system_idle_cap_s * _NS)
+    cap_ns = round(plan.scenario.system_idle_cap_s * NS_PER_S)
     crew = Crew(
         range(len(parts)),
         clock,

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from agentx_replay.analysis.findings import MAX_PROMPT_LENGTH_ERROR
-from agentx_replay.wording import counted
+from agentx_replay.text_format import counted
 
 WRONG_BY = ("status", "prompt_length_error", "recorded_input_tokens")
 """The columns of ``requests.parquet`` that tell."""

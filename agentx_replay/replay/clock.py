@@ -12,8 +12,7 @@ from contextlib import contextmanager
 
 from agentx_replay.replay.ports import Clock
 from agentx_replay.replay.timerfd import TimerFdClock, kernel_has_timerfd
-
-_NS = 1_000_000_000
+from agentx_replay.units import NS_PER_S
 
 
 class _Timer:
@@ -31,7 +30,7 @@ class _Timer:
         late_by_ns = self._clock.now_ns() - self._when_ns
         if late_by_ns >= 0:
             return self._clock.loop.call_soon(self._fire)
-        return self._clock.loop.call_later(-late_by_ns / _NS, self._fire)
+        return self._clock.loop.call_later(-late_by_ns / NS_PER_S, self._fire)
 
     def _fire(self) -> None:
         if self._clock.now_ns() < self._when_ns:

@@ -12,8 +12,8 @@ from agentx_replay.replay.idle import WorkerState, joint_state
 from agentx_replay.replay.page import Page, rows_of
 from agentx_replay.replay.peers import LOOK_EVERY_NS
 from agentx_replay.replay.ports import Clock, TimerHandle
+from agentx_replay.units import NS_PER_S
 
-_NS = 1_000_000_000
 RELEASE_AHEAD_NS = 4 * LOOK_EVERY_NS
 """A barrier opens this long after it is released, so that every worker has seen it by then."""
 
@@ -105,7 +105,7 @@ class Coordinator:
             self.stop(level.stopped)
 
     def _watch(self) -> None:
-        limit = round(self._hang_after_s * _NS) // LOOK_EVERY_NS
+        limit = round(self._hang_after_s * NS_PER_S) // LOOK_EVERY_NS
         for index, row in enumerate(self._workers):
             beats = row.beats
             silent = 0 < beats == self._beats[index]  # who is not looping is not silent

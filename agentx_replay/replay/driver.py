@@ -16,9 +16,8 @@ from agentx_replay.replay.timers import TimerQueue
 from agentx_replay.replay.traffic import Traffic
 from agentx_replay.replay.warmup import Warmed, WarmUp, WarmupError, longest_lead_s
 from agentx_replay.replay.window import INTERRUPTED, Window, WindowResult, earliest_offset_s
-from agentx_replay.wording import counted
-
-_NS = 1_000_000_000
+from agentx_replay.text_format import counted
+from agentx_replay.units import NS_PER_S
 
 
 class Stage(StrEnum):
@@ -82,7 +81,7 @@ class Replay:
     ) -> None:
         self._scenario = plan.scenario
         self._clock = clock
-        cap_ns = round(plan.scenario.system_idle_cap_s * _NS)
+        cap_ns = round(plan.scenario.system_idle_cap_s * NS_PER_S)
         self._peers = peers or Alone(clock, cap_ns, plan.concurrency)
         self._traffic = Traffic(clock, endpoint, recorder)
         self._timers: TimerQueue[tuple[Lane, TurnId]] = TimerQueue()
@@ -106,7 +105,7 @@ class Replay:
                 self._traffic.recorder.record_play(lane.record(None))
 
     async def _run(self, start_ns: int) -> ReplayResult:
-        limit_ns = start_ns + round(self._scenario.warmup_timeout_s * _NS)
+        limit_ns = start_ns + round(self._scenario.warmup_timeout_s * NS_PER_S)
         timeout = self._clock.call_at(limit_ns, self._warmup_timed_out)
         try:
             barrier = await self._warm_up()
@@ -194,7 +193,7 @@ class Replay:
         stage, left_s = self._stage, None
         if stage is Stage.WINDOW and self._window is not None:
             stage = Stage.WINDOW if self._window.is_open else Stage.DRAIN
-            left_s = max(0.0, (self._window.ends_ns() - self._clock.now_ns()) / _NS)
+            left_s = max(0.0, (self._window.ends_ns() - self._clock.now_ns()) / NS_PER_S)
         return Progress(
             stage=stage,
             left_s=left_s,

@@ -10,6 +10,7 @@ from agentx_replay.replay.play import Play
 from agentx_replay.replay.ports import Dispatch, Phase, PlayRecord, PromptSource
 from agentx_replay.replay.sent_blocks import SentBlocks
 from agentx_replay.replay.timers import TimerGroup, TimerQueue
+from agentx_replay.units import NS_PER_S
 
 PromptSources = Callable[[PlannedPlay, int, int], PromptSource]
 """Makes the prompts of a play, given the play, its lane and its play number."""
@@ -136,6 +137,6 @@ class Lane:
             end_ns=end_ns,
             requests_sent=self._sent,
             requests_skipped=sum(self.planned.start.turns),
-            system_skipped_s=skipped_ns / 1e9,
-            session_skipped_s=self.timers.skipped_ns / 1e9,
+            system_skipped_s=skipped_ns / NS_PER_S,
+            session_skipped_s=self.timers.skipped_ns / NS_PER_S,
         )

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from agentx_replay.plan.graph import SessionGraph, Spawn, Turn, TurnId
 from agentx_replay.plan.start import StartPosition
+from agentx_replay.units import NS_PER_S
 
-_NS = 1_000_000_000
 _LONG_AGO_NS = -(1 << 62)
 
 
@@ -32,7 +32,7 @@ class Head(NamedTuple):
 
 
 def _ns(seconds: float) -> int:
-    return round(seconds * _NS)
+    return round(seconds * NS_PER_S)
 
 
 @dataclass(slots=True)

@@ -13,7 +13,8 @@ import time
 from collections.abc import Callable
 from itertools import count
 
-_NS = 1_000_000_000
+from agentx_replay.units import NS_PER_S
+
 _ABSOLUTE = 1
 _FLAGS = os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -89,7 +90,7 @@ class TimerFdClock:
         self._armed_ns = when_ns
         # An instant of 0 would disarm the timer; the past fires at once.
         value = self._setting.value
-        value.s, value.ns = divmod(max(when_ns, 1), _NS)
+        value.s, value.ns = divmod(max(when_ns, 1), NS_PER_S)
         if self._set_time(self._fd, _ABSOLUTE, self._setting_at, None) < 0:
             raise OSError(ctypes.get_errno(), "timerfd_settime failed")
 

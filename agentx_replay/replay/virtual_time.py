@@ -10,9 +10,9 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from agentx_replay.replay.clock import LoopClock
+from agentx_replay.units import NS_PER_S
 
 _T = TypeVar("_T")
-_NS = 1_000_000_000
 
 
 class _JumpingSelector(selectors.SelectSelector):
@@ -23,7 +23,7 @@ class _JumpingSelector(selectors.SelectSelector):
     def select(self, timeout: float | None = None) -> list[Any]:
         if timeout is None:
             raise RuntimeError("virtual time stands still: no timer is pending, nothing can happen")
-        self.now_ns += max(0, round(timeout * _NS))
+        self.now_ns += max(0, round(timeout * NS_PER_S))
         return []
 
 
@@ -35,7 +35,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         super().__init__(self._jumping)
 
     def time(self) -> float:
-        return self._jumping.now_ns / _NS
+        return self._jumping.now_ns / NS_PER_S
 
     def now_ns(self) -> int:
         return self._jumping.now_ns

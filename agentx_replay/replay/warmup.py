@@ -15,8 +15,7 @@ from agentx_replay.replay.peers import too_many_failed
 from agentx_replay.replay.play import Due
 from agentx_replay.replay.ports import Dispatch, Phase, Response, Status
 from agentx_replay.replay.traffic import Traffic
-
-_NS = 1_000_000_000
+from agentx_replay.units import NS_PER_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,7 @@ def longest_lead_s(lanes: list[Lane]) -> float:
 
 def primer_offset_ns(lead_s: float, longest_s: float) -> int:
     """Return when a primer fires, in ns from the one with the longest lead of all."""
-    return round((longest_s - lead_s) * _NS)
+    return round((longest_s - lead_s) * NS_PER_S)
 
 
 class WarmUp:

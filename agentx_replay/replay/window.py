@@ -19,8 +19,8 @@ from agentx_replay.replay.ports import Dispatch, Phase, Response, Status
 from agentx_replay.replay.timers import Alarm, TimerGroup, TimerQueue
 from agentx_replay.replay.traffic import Traffic
 from agentx_replay.scenario import Scenario
+from agentx_replay.units import NS_PER_S
 
-_NS = 1_000_000_000
 PREPARE_AHEAD_NS = 500_000_000
 """How long before its timer a conversation's connection is seen to (metrics.md), and its prompt
 composed: a thousand prompts of 60 kB take 0.2 s."""
@@ -115,8 +115,8 @@ class Window:
         self._clock = traffic.clock
         self._scenario = scenario
         self._timers = timers
-        self._grace_ns = round(scenario.grace_s * _NS)
-        self._session_cap_ns = round(scenario.session_idle_cap_s * _NS)
+        self._grace_ns = round(scenario.grace_s * NS_PER_S)
+        self._session_cap_ns = round(scenario.session_idle_cap_s * NS_PER_S)
         self._session_deadlines: list[tuple[int, int, int]] = []
         self._idle_since_ns = 0
         self._left_idle: _LeftIdle | None = None
@@ -140,7 +140,7 @@ class Window:
             close_ns=self._close_ns,
             drained_ns=self._clock.now_ns(),
             nominal_close_ns=self._nominal_close_ns,
-            system_skipped_s=self._timers.skipped_ns / _NS,
+            system_skipped_s=self._timers.skipped_ns / NS_PER_S,
             stopped=self._stopped,
         )
 
@@ -159,12 +159,12 @@ class Window:
     def _open(self, earliest_s: float) -> None:
         self.is_open = True
         self._idle_since_ns = self.open_ns
-        self._nominal_close_ns = self.open_ns + round(self._scenario.window_s * _NS)
+        self._nominal_close_ns = self.open_ns + round(self._scenario.window_s * NS_PER_S)
         self._clock.call_at(self._nominal_close_ns, self._traffic.guard(self._close))
         for lane in self._lanes.values():
             self._lane_is_idle(lane, self._idle_from_ns(lane))
             due_ns = {
-                offset.turn: self.open_ns + max(0, round((offset.offset_s - earliest_s) * _NS))
+                offset.turn: self.open_ns + max(0, round((offset.offset_s - earliest_s) * NS_PER_S))
                 for offset in resume_offsets(lane)
             }
             self._file(lane, lane.play.resume(due_ns, lane.own_time_ns(self.open_ns)))

@@ -37,7 +37,7 @@ from agentx_replay.report.run_sections import (
 )
 from agentx_replay.report.tables import tables_side_by_side
 from agentx_replay.results.layout import Measurement
-from agentx_replay.wording import wrapped
+from agentx_replay.text_format import wrapped
 
 Styled = tuple[str, str]
 _MOST_WARNINGS = 3

@@ -5,7 +5,7 @@ from typing import Any
 
 from agentx_replay.analysis.client_error import Ceiling, Driven
 from agentx_replay.reason import Reason
-from agentx_replay.wording import counted
+from agentx_replay.text_format import counted
 
 
 def server_lines(facts: dict[str, Any], warnings: tuple[Reason, ...]) -> list[str]:

@@ -40,7 +40,7 @@ from agentx_replay.report.run_sections import (
     unmeasured_lines,
 )
 from agentx_replay.report.tables import Section, tables_side_by_side
-from agentx_replay.wording import counted
+from agentx_replay.text_format import counted
 
 _MOST_LINES = 19
 """Lines of the first screen but for the last, which says how to see the rest."""

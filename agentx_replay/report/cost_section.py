@@ -13,7 +13,7 @@ from agentx_replay.report.disclosure import differing_facts
 from agentx_replay.report.numerals import ABSENT, agents, rate, speed
 from agentx_replay.report.system_section import fact, label, questions_line
 from agentx_replay.report.tables import Section
-from agentx_replay.wording import counted
+from agentx_replay.text_format import counted
 
 _KINDS = {
     "total": "of all tokens",

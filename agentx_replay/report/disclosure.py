@@ -6,7 +6,7 @@ from typing import Any
 
 from agentx_replay.analysis.run import Run
 from agentx_replay.report.tables import Section
-from agentx_replay.wording import counted
+from agentx_replay.text_format import counted
 
 BUILT_IN = "built-in simulator"
 """The kind of a target that a sweep without ``--url`` starts by itself."""

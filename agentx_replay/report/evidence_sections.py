@@ -33,7 +33,7 @@ from agentx_replay.report.numerals import (
     share,
 )
 from agentx_replay.report.tables import Section
-from agentx_replay.wording import counted
+from agentx_replay.text_format import counted
 
 SPECULATION_FROM = 1.05
 """Tokens an event above which drafting (or batched events) is worth a section."""

@@ -3,8 +3,8 @@
 from dataclasses import asdict
 
 from agentx_replay.report.tables import Section
+from agentx_replay.text_format import counted
 from agentx_replay.traces.importing.importing import Import
-from agentx_replay.wording import counted
 
 
 def import_dict(done: Import, out: str) -> dict[str, object]:

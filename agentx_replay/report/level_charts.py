@@ -28,9 +28,9 @@ from agentx_replay.analysis.timeline import (
 from agentx_replay.report.chart import Axis, Chart, linear_axis, log_axis
 from agentx_replay.results.run_directory import StoredPoint
 from agentx_replay.results.server_names import Metric
-from agentx_replay.wording import counted
+from agentx_replay.text_format import counted
+from agentx_replay.units import NS_PER_S
 
-_NS = 1_000_000_000
 _MOST_BINS = 180
 _FEWEST_BINS = 10
 _LEAST_BIN_S = 2.0
@@ -154,7 +154,7 @@ def _lanes(stored: StoredPoint, requests: Timeline, window: Window, stage: _Stag
 def _restarts(chart: Chart, stored: StoredPoint, window: Window, lanes: int) -> None:
     plays = stored.plays()
     again = plays["play_number"].to_numpy() > 0
-    start_s = (plays["start_ns"].to_numpy()[again] - window.open_ns) / _NS
+    start_s = (plays["start_ns"].to_numpy()[again] - window.open_ns) / NS_PER_S
     lane = plays["lane"].to_numpy()[again]
     chart.uprights(start_s, lanes - lane - 1.0, 1.0, "restart")
 
@@ -252,7 +252,7 @@ def _client(level: Point, stored: StoredPoint, window: Window, stage: _Stage) ->
     if samples is None:
         return ""
     lag_ns = lag_p99_by_second(samples)
-    at_s = np.array([second + 0.5 - window.open_ns / _NS for second in lag_ns])
+    at_s = np.array([second + 0.5 - window.open_ns / NS_PER_S for second in lag_ns])
     lag_ms = np.array(list(lag_ns.values())) / 1e6
     kept = (at_s >= stage.x.low) & (at_s <= stage.x.high)
     at_s, lag_ms = at_s[kept], np.maximum(lag_ms[kept], 1e-3)

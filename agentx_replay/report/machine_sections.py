@@ -9,7 +9,7 @@ from agentx_replay.analysis.machines import Interval, MachineFacts
 from agentx_replay.analysis.point import Point
 from agentx_replay.report.numerals import ABSENT, percent
 from agentx_replay.report.tables import Section
-from agentx_replay.wording import counted
+from agentx_replay.text_format import counted
 
 _NOTE = (
     "Clock: by how much the driver's and the machine's could disagree at most, and how far they "

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from agentx_replay.analysis.ladder import level_toward
 from agentx_replay.results.layout import Measurement
-from agentx_replay.wording import counted
+from agentx_replay.text_format import counted
 
 if TYPE_CHECKING:  # a plan in text needs no analysis, which takes long to import
     from agentx_replay.analysis.curve import StartValue, TargetValue

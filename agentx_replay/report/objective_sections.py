@@ -21,7 +21,7 @@ from agentx_replay.report.brief import Styled, wrapped_lines
 from agentx_replay.report.chart import Chart, linear_axis, log_axis
 from agentx_replay.report.numerals import ABSENT, agents, bounds, percent, rate, throughput_unit
 from agentx_replay.report.tables import Section
-from agentx_replay.wording import counted
+from agentx_replay.text_format import counted
 
 _MORE_STARTS = 5
 

@@ -54,7 +54,7 @@ from agentx_replay.report.run_sections import (
 from agentx_replay.report.system_section import system_sections
 from agentx_replay.report.tables import Section
 from agentx_replay.results.durable import disk_faults_explained, write_bytes_durably
-from agentx_replay.wording import escaped
+from agentx_replay.text_format import escaped
 
 _READING = (
     "Speed is how fast each agent feels: the tokens a second that nine in ten responses reach, "

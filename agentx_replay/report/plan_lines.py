@@ -14,9 +14,9 @@ from agentx_replay.report.numerals import agents, rate
 from agentx_replay.report.tables import Section
 from agentx_replay.results.layout import Measurement
 from agentx_replay.scenario import Scenario
+from agentx_replay.text_format import counted, lasting
 from agentx_replay.traces.model import Corpus, RecordedRequest, Session
 from agentx_replay.traces.statistics import duplicate_families
-from agentx_replay.wording import counted, lasting
 
 _TEXT_BYTES_PER_TOKEN = 5
 _COPIES_IN_USE = 3

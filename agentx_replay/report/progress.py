@@ -13,7 +13,7 @@ from typing import TextIO
 from agentx_replay.replay.driver import Progress, Stage
 from agentx_replay.replay.instrument import ClientLoad
 from agentx_replay.results.recent import Snapshot
-from agentx_replay.wording import counted, lasting, wrapped
+from agentx_replay.text_format import counted, lasting, wrapped
 
 PLAIN_EVERY_S = 30.0
 PLAIN_AT_FIRST_S = 5.0

@@ -37,7 +37,7 @@ from agentx_replay.report.tables import Section, csv_text, sections_text
 from agentx_replay.results.layout import report_file
 from agentx_replay.results.run_directory import RunDirectory
 from agentx_replay.results.system_facts import System
-from agentx_replay.wording import wrapped
+from agentx_replay.text_format import wrapped
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -58,7 +58,7 @@ from agentx_replay.report.plan_lines import ONE_START_AHEAD
 from agentx_replay.report.tables import Section
 from agentx_replay.results.resume_command import resume_command, typed_again
 from agentx_replay.results.run_directory import PointStatus
-from agentx_replay.wording import counted
+from agentx_replay.text_format import counted
 
 # --- findings ------------------------------------------------------------------------------------
 

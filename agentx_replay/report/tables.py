@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentx_replay.wording import wrapped
+from agentx_replay.text_format import wrapped
 
 _GAP = "  "
 

@@ -8,9 +8,9 @@ from dataclasses import asdict
 
 from agentx_replay.report.landmarks_section import landmarks_sections
 from agentx_replay.report.tables import Section
+from agentx_replay.text_format import counted
 from agentx_replay.traces.landmarks import Landmarks
 from agentx_replay.traces.statistics import CorpusStatistics
-from agentx_replay.wording import counted
 
 _NAME_COLUMNS = 23
 _ODDITIES = {

@@ -17,14 +17,13 @@ from numpy.typing import NDArray
 
 from agentx_replay.results.durable import disk_faults_explained, write_bytes_durably
 from agentx_replay.results.sums import Sums, begins
+from agentx_replay.units import NS_PER_MS, NS_PER_S
 
 LOWEST_NS = 1_000
 HIGHEST_NS = 3_600_000_000_000
 SIGNIFICANT_DIGITS = 3
 INTERVAL_S = 10
 
-_NS = 1_000_000_000
-_NS_PER_MS = 1_000_000
 # An HdrHistogram with these bounds keeps a value's leading 11 bits, but nothing finer than 512 ns.
 _LEADING_BITS = 11
 _UNIT_NS = 512
@@ -73,7 +72,7 @@ class _Counts:
         self._running = 0.0
 
     def add(self, piece: Series) -> None:
-        interval = piece.at_ns // (INTERVAL_S * _NS)
+        interval = piece.at_ns // (INTERVAL_S * NS_PER_S)
         cells = interval * _MOST_UNITS + lowest_equal_ns(piece.value_ns) // _UNIT_NS
         self._cells.add(cells, None if piece.count is None else self._whole(piece.count))
 
@@ -127,6 +126,6 @@ def write_log(path: Path, pieces: Iterable[Series], origin_unix_s: float) -> Non
 
 
 def _line(tag: str, interval: int, histogram: HdrHistogram) -> str:
-    maximum_ms = histogram.get_max_value() / _NS_PER_MS
+    maximum_ms = histogram.get_max_value() / NS_PER_MS
     payload = histogram.encode().decode()
     return f"Tag={tag},{interval * INTERVAL_S:.3f},{INTERVAL_S:.3f},{maximum_ms:.3f},{payload}"

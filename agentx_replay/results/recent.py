@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from agentx_replay.replay.ports import Dispatch, Phase, PlayRecord, Recorder, Response, Status
+from agentx_replay.units import NS_PER_S
 
 RECENT_S = 30.0
 FIRST_LENGTHS = 20
 """How many usage figures are looked at as they come: enough to prove prompt lengths live."""
-_NS = 1_000_000_000
 _MOST_EVENTS = 4096
 """Token events to look at in one go: a fraction of a millisecond."""
 
@@ -135,7 +135,7 @@ class Recent:
         self._forget()
         begun_ns = self._first_end_ns if self._first_end_ns is not None else self._now_ns()
         return Glimpse(
-            span_s=min(RECENT_S, max(1.0, (self._now_ns() - begun_ns) / _NS)),
+            span_s=min(RECENT_S, max(1.0, (self._now_ns() - begun_ns) / NS_PER_S)),
             tokens=sum(ended.tokens for ended in self._ended),
             prompt_tokens=sum(ended.prompt_tokens for ended in self._ended),
             cached_tokens=sum(ended.cached_tokens for ended in self._ended),
@@ -153,7 +153,7 @@ class Recent:
             self._unmeasured, self._unmeasured_events = [], 0
 
     def _forget(self) -> None:
-        horizon_ns = self._now_ns() - round(RECENT_S * _NS)
+        horizon_ns = self._now_ns() - round(RECENT_S * NS_PER_S)
         while self._ended and self._ended[0].end_ns < horizon_ns:
             self._ended.popleft()
         while self._itls_s and self._itls_s[0][0] < horizon_ns:

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from agentx_replay.errors import UsageError
 from agentx_replay.simulator.prefix_cache import Ids, Lease, PrefixCache
+from agentx_replay.units import NS_PER_MS
 
-_NS_PER_MS = 1_000_000
 MOST = 1_000_000_000
 """No parameter of the model may be larger, nor be no number at all."""
 _TRIM_STEPS = 1 << 17
@@ -72,7 +72,7 @@ class EngineModel:
     def step_ns(self, sequences: int, context_tokens: int, prefill_tokens: int) -> int:
         """Return how long a step over such a batch takes, in ns."""
         return round(
-            _NS_PER_MS
+            NS_PER_MS
             * (
                 self.step_base_ms
                 + self.per_sequence_ms * sequences

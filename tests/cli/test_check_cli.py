@@ -95,5 +95,5 @@ def test_it_can_be_asked_for_the_processs_own_timestamps_alone(as_measured: None
 
 def test_tool_messages_are_asked_of_a_server_that_is_there() -> None:
     assert "[tool-messages-without-url]" in refusal("check", "--tool-messages")
-    nobody = ("check", "--url", "http://127.0.0.1:9")
+    nobody = ("check", "--url", "http://127.0.0.1:9", "--wait", "0s")
     assert "[server-unreachable]" in refusal(*nobody, exit_code=3)

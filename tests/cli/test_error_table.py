@@ -14,7 +14,7 @@ from command_line import finished
 from golden_files import Goldens
 
 NINES = "9" * 5000
-AT_NOBODY = ("--url", "http://127.0.0.1:9")
+AT_NOBODY = ("--url", "http://127.0.0.1:9", "--wait", "0s")
 
 Row = tuple[str | tuple[str, ...], int, str, str | None]
 

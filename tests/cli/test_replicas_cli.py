@@ -67,7 +67,7 @@ def test_each_server_is_held_to_what_one_is(
     tmp_path: Path, urls: tuple[str, str], second: str, exit_code: int, code: str
 ) -> None:
     other = second.format(urls[0], urls[0].rpartition(":")[2])
-    run = ("run", "--url", urls[0], "--url", other, "--out", tmp_path / "out")
+    run = ("run", "--url", urls[0], "--url", other, "--wait", "0s", "--out", tmp_path / "out")
     said = refusal(*run, exit_code=exit_code)
     assert f"[{code}]" in said
     assert "secret" not in said
@@ -75,6 +75,6 @@ def test_each_server_is_held_to_what_one_is(
 
 def test_a_config_file_may_name_one_server_as_a_plain_string(tmp_path: Path) -> None:
     config = tmp_path / "run.toml"
-    config.write_text('url = "http://127.0.0.1:9"\n')
+    config.write_text('url = "http://127.0.0.1:9"\nwait = 0\n')
     said = refusal("run", "--config", config, "--out", tmp_path / "out", exit_code=3)
     assert "[server-unreachable]" in said

@@ -304,7 +304,7 @@ def test_a_server_that_no_run_is_possible_on_is_refused(
     scripts: list[Sequence[Answer]], more: dict[str, Any], code: str, named: tuple[str, ...]
 ) -> None:
     with refuses(code, *named) as raised:
-        ask(*scripts, limits=NOT_WAITING, **more)
+        ask(*scripts, limits=NOT_WAITING, wait_s=0.0, **more)
     assert raised.value.exit_code == 3
 
 
@@ -340,7 +340,7 @@ async def _asked_before_it_listens(told: pytest.LogCaptureFixture) -> ServerFact
 def test_a_server_that_does_not_listen_yet_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
     assert uvloop.run(_asked_before_it_listens(caplog)).model == "tiny"
     (waiting,) = caplog.messages
-    assert "waiting up to 600 s" in waiting
+    assert "waiting up to 10 s" in waiting
     assert "cannot connect" in waiting
 
 
@@ -354,19 +354,14 @@ def test_a_proxy_that_closes_until_its_server_is_up_is_waited_for(
 
 
 def test_a_server_that_never_listens_or_listens_no_more_is_refused() -> None:
-    async def ask_nobody(limits: Limits | None, *, answered: bool) -> None:
+    async def ask_nobody(wait_s: float, *, answered: bool) -> None:
         async with scripted([ONE]) as server:
-            port = server.port
-        asker = Asker(
-            EndpointSettings(BaseUrl("http", "127.0.0.1", port, "/v1"), ""),
-            limits,
-            answered=answered,
-        )
-        await asker.ask("/models")
+            url = BaseUrl("http", "127.0.0.1", server.port, "/v1")
+        await Asker(EndpointSettings(url, "", wait_s=wait_s), answered=answered).ask("/models")
 
-    for limits, answered in ((NOT_WAITING, False), (None, True)):
+    for wait_s, answered in ((0.0, False), (600.0, True)):
         with refuses("server-unreachable", "127.0.0.1"):
-            uvloop.run(ask_nobody(limits, answered=answered))
+            uvloop.run(ask_nobody(wait_s, answered=answered))
 
 
 # --- TLS ----------------------------------------------------------------------------------------

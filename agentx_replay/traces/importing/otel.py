@@ -22,6 +22,7 @@ from agentx_replay.traces.importing.lines import (
 )
 from agentx_replay.traces.importing.record import ImportedSession, ImportedSubagent, Ledger, Notes
 from agentx_replay.traces.importing.sharing import Call, Rule, by_cache, by_turns, conversation
+from agentx_replay.units import NS_PER_MS
 
 _CALLS = ("chat", "text_completion", "generate_content")
 _AGENT = "invoke_agent"
@@ -41,7 +42,6 @@ _WRITTEN = (
 )
 """Names of one count, the convention's own first, then those of known instrumentations."""
 
-_NS_PER_MS = 1_000_000
 _NS_DIGITS = 20
 _SpanId = tuple[str, str]
 
@@ -202,4 +202,4 @@ def _ms(place: Place, of: dict[str, Any], key: str) -> int:
         value = int(value)
     if type(value) is not int:
         raise bad_field(place, key, value, "nanoseconds")
-    return span_ms(place, key, value // _NS_PER_MS)
+    return span_ms(place, key, value // NS_PER_MS)

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from agentx_replay.report.page import write_page
-from agentx_replay.wording import beyond, counted, escaped, lasting, wrapped
+from agentx_replay.text_format import beyond, counted, escaped, lasting, wrapped
 
 UNSEEN = {
     "\0": "\\x00",
