@@ -30,6 +30,7 @@ from agentx_replay.report.run_sections import (
     busy_line,
     comparable_and_valid,
     go_on_lines,
+    passed_over,
     per_gpu,
     remedy_once,
     unmeasured_lines,
@@ -65,7 +66,7 @@ def run_brief(run: Run, curve: Curve, heading: str, width: int) -> Iterator[Styl
     for line in go_on_lines(run):
         yield line, ""
     yield "", ""
-    yield from _targets(curve, width)
+    yield from _targets(run.points, curve, width)
     yield "", ""
     yield from _findings(run.points, Kind.BROKEN, told, width)
     yield from _findings(run.points, Kind.WARNING, told, width)
@@ -165,7 +166,7 @@ def _with_unit(text: str, unit: str) -> str:
 # --- targets -------------------------------------------------------------------------------------
 
 
-def _targets(curve: Curve, width: int) -> Iterator[Styled]:
+def _targets(points: Sequence[Point], curve: Curve, width: int) -> Iterator[Styled]:
     if not curve.points:
         yield "no level is valid, so there is no throughput at any speed", ""
         return
@@ -175,7 +176,8 @@ def _targets(curve: Curve, width: int) -> Iterator[Styled]:
     widest = max(map(len, names), default=0)
     for number, (name, (value, _)) in enumerate(zip(names, told, strict=True)):
         named = "" if number else " tok/s/user"
-        yield from wrapped_lines(f"at {name:>{widest}}{named}: {target_line(value, unit)}", width)
+        said = "; ".join([target_line(value, unit), *passed_over(value, points)])
+        yield from wrapped_lines(f"at {name:>{widest}}{named}: {said}", width)
 
 
 # --- what to mind --------------------------------------------------------------------------------

@@ -141,15 +141,24 @@ def run_lines(points: Sequence[Point]) -> list[str]:
     return lines + comparability_lines(points)
 
 
+def passed_over(value: TargetValue, points: Sequence[Point]) -> list[str]:
+    """Return across which levels that are not valid a value at a target was read off."""
+    low, high = min(value.between or (0,)), max(value.between or (0,))
+    valid = {point.concurrency for point in points if point.valid}
+    found = {each.concurrency for each in points if low < each.concurrency < high} - valid
+    return [f"across {agents(sorted(found))}, not valid"] if found else []
+
+
 def warned_at(value: TargetValue, points: Sequence[Point]) -> list[str]:
-    """Return that a value at a target was read off levels with warnings, naming them."""
+    """Return what to mind of the levels that a value at a target was read off, naming them."""
     read_off = value.between or ()
     found = [
         point.measurement
         for point in points
         if point.valid and point.concurrency in read_off and point.texts(Kind.WARNING)
     ]
-    return [f"mind the warnings on {agents(found)}"] if found else []
+    warned = [f"mind the warnings on {agents(found)}"] if found else []
+    return passed_over(value, points) + warned
 
 
 # --- levels without a point ----------------------------------------------------------------------

@@ -82,6 +82,12 @@ def test_a_target_is_read_off_or_names_the_level_to_add(
     assert said in lines(tmp_path / "r", FAST, SLOW, at=(at,))
 
 
+def test_a_value_read_off_across_a_level_that_is_not_valid_names_it(tmp_path: Path) -> None:
+    bad = Level(14, 55.0, 7000.0, status=Status.FAILED)
+    (at,) = [line for line in lines(tmp_path / "r", FAST, bad, SLOW, width=120) if "at 50" in line]
+    assert at.endswith("between 12 and 16 agents (1 start); across 14 agents, not valid")
+
+
 def test_targets_beyond_one_end_for_which_one_level_comes_next_are_told_together(
     tmp_path: Path,
 ) -> None:
