@@ -48,6 +48,7 @@ def measure(settings: Settings, screen: Screen, levels: LevelSource | None = Non
                 sweep.due,
                 settings.out,
                 servers=1 + len(target.replicas),
+                searched_starts=settings.starts if settings.search else None,
             ),
             *_resumption(sweep),
         ):

@@ -19,6 +19,7 @@ from agentx_replay.errors import UsageError
 from agentx_replay.experiment.levels import Done, SearchRange
 from agentx_replay.experiment.settings import Settings
 from agentx_replay.results.layout import Measurement
+from agentx_replay.text_format import lasting
 from agentx_replay.units import NS_PER_S
 
 NARROW = 1.3
@@ -67,8 +68,8 @@ def next_level(within: SearchRange, starts: int, level_s: float, seen: Seens) ->
         next_s = max((each.took_s for each in seen.values()), default=level_s)
         if within.budget_s is not None and spent_s + next_s > within.budget_s:
             return Done(
-                f"budget spent: {spent_s / 60:.0f} min measured, and {lacking.wanted.level} agents "
-                f"would take {next_s / 60:.0f} more"
+                f"budget spent: {lasting(spent_s)} measured, and {lacking.wanted.level} agents "
+                f"would take {lasting(next_s)} more"
             )
         return lacking.wanted
     return Done()

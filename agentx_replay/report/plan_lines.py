@@ -238,6 +238,10 @@ def _turn_line(what: str, conversation: str, turn: int, tokens: int) -> str:
 
 # --- before a sweep ------------------------------------------------------------------------------
 
+_SEARCHED_FIRST = 7
+"""Levels that a search measures of its first start, and 2 or 3 of each further one: three starts
+took 11.85 in the mean of 200 searches (benchmarks/results/capacity.json)."""
+
 ONE_START_AHEAD = "1 start has no interval, so compare will name no winner (--starts 3)"
 
 _NAMED = 4
@@ -294,14 +298,15 @@ def sweep_lines(
     plans: Sequence[Plan],
     out: Path,
     servers: int = 1,
+    searched_starts: int | None = None,
 ) -> list[str]:
     """Return what is said before a sweep of these ``plans`` on so many servers, wrapped sessions
-    included.
+    included. Of a search for the capacity over ``searched_starts`` they are its first.
     """
     return [
         *corpus_lines(corpus, selection, scenario),
         *(line for plan in plans for line in _plan_lines(plan, servers)),
-        *time_lines(plans),
+        *time_lines(plans, searched_starts),
         f"results in {out}",
     ]
 
@@ -330,17 +335,19 @@ def resumption_lines(
     return [f"  {agents([level])}: {fate}" for levels, fate in fates for level in levels]
 
 
-def time_lines(plans: Sequence[Plan]) -> list[str]:
+def time_lines(plans: Sequence[Plan], searched_starts: int | None = None) -> list[str]:
     """Return how long the levels take, and that one start names no winner."""
     if not plans:
         return []
-    rules = plans[0].scenario
-    window = f"{counted(len(plans), 'window')} of {lasting(rules.window_s)}"
-    whole = lasting(len(plans) * rules.window_s)
-    several = f", {whole} in all" if len(plans) > 1 else ""
+    rules, levels = plans[0].scenario, len(plans)
+    starts, about = searched_starts or max(plan.start for plan in plans), ""
+    if searched_starts is not None:
+        levels, about = _SEARCHED_FIRST + 5 * (starts - 1) // 2, "a search: about "
+    window = f"{about}{counted(levels, 'window')} of {lasting(rules.window_s)}"
+    several = f", {lasting(levels * rules.window_s)} in all" if levels > 1 else ""
     return [
         f"{window}{several}; before each a warm-up, which takes as long as the server needs",
-        *([ONE_START_AHEAD] if max(plan.start for plan in plans) == 1 else ()),
+        *([ONE_START_AHEAD] if starts == 1 else ()),
     ]
 
 

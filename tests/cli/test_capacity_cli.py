@@ -132,3 +132,9 @@ def test_what_cannot_be_searched_is_refused_before_anything_is_measured(
 ) -> None:
     assert code in refusal(*SEARCH, *more, "--out", tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_before_a_search_its_time_is_told_for_all_of_its_starts(tmp_path: Path) -> None:
+    search = finished(*SEARCH, "--slo", SLO, "--budget", "9s", "--out", tmp_path / "run")
+    # 7 levels of the first start and 5 of two more, 8 s each.
+    assert "about 12 windows of 8 s, 96 s in all" in search.stderr + search.stdout
