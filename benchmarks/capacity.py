@@ -26,7 +26,7 @@ from interval_coverage import ENGINES, Setup  # noqa: E402
 from search_draws import drawn, outcome  # noqa: E402
 
 from agentx_replay.analysis.capacity import start_capacity  # noqa: E402
-from agentx_replay.analysis.early import LOOKS, SKIPPED, Exceeding, refutation  # noqa: E402
+from agentx_replay.analysis.early import LOOKS, SKIPPED, Exceeding, clear_failure_of  # noqa: E402
 from agentx_replay.analysis.goodput import (  # noqa: E402
     SentRequests,
     sent_requests,
@@ -108,7 +108,7 @@ def refused_at(clause: Clause, sent: SentRequests, of: Responses, window: Window
         seen = known & (ended_s <= share * window.nominal_s)
         beyond = seen & (sent.itl_s > clause.bound)
         of_lanes = [np.bincount(sent.lane[mask], minlength=lanes) for mask in (seen, beyond)]
-        if refutation(clause, Exceeding(*of_lanes)) is not None:
+        if clear_failure_of(clause, Exceeding(*of_lanes)) is not None:
             return number
     return 0
 

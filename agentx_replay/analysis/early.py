@@ -40,10 +40,10 @@ class EarlyRule:
     def clauses(self) -> tuple[Clause, ...]:
         """The clauses that a part of a window may refute."""
         clauses = (clause for objective in self.objectives for clause in objective.clauses)
-        return tuple(dict.fromkeys(clause for clause in clauses if _refutable(clause)))
+        return tuple(dict.fromkeys(clause for clause in clauses if _is_judged_early(clause)))
 
 
-def _refutable(clause: Clause) -> bool:
+def _is_judged_early(clause: Clause) -> bool:
     of_responses = clause.metric in ("itl", "full-itl", "ttft", "e2e") and clause.share is not None
     return of_responses or clause.metric == "failed"
 
@@ -59,7 +59,7 @@ class Exceeding:
 
 
 @dataclass(frozen=True, slots=True)
-class Refuted:
+class ClearFailure:
     """A clause that a level clearly fails: the share beyond its bound, and the share allowed."""
 
     clause: Clause
@@ -81,18 +81,20 @@ class Refuted:
         )
 
 
-def refuted(rule: EarlyRule, seen: Mapping[Clause, Exceeding]) -> Refuted | None:
+def level_fails(rule: EarlyRule, seen: Mapping[Clause, Exceeding]) -> ClearFailure | None:
     """Return a clause that the level fails; None unless it fails one of every objective."""
-    found = [_first_refuted(objective.clauses, seen) for objective in rule.objectives]
+    found = [_first_failure(objective.clauses, seen) for objective in rule.objectives]
     return found[0] if found and all(found) else None
 
 
-def _first_refuted(clauses: Sequence[Clause], seen: Mapping[Clause, Exceeding]) -> Refuted | None:
-    tests = (refutation(clause, seen[clause]) for clause in clauses if clause in seen)
+def _first_failure(
+    clauses: Sequence[Clause], seen: Mapping[Clause, Exceeding]
+) -> ClearFailure | None:
+    tests = (clear_failure_of(clause, seen[clause]) for clause in clauses if clause in seen)
     return next((test for test in tests if test is not None), None)
 
 
-def refutation(clause: Clause, of: Exceeding) -> Refuted | None:
+def clear_failure_of(clause: Clause, of: Exceeding) -> ClearFailure | None:
     """Return that a clause fails, None if that is not clear."""
     some = of.counts > 0
     counts, beyond = of.counts[some].astype(float), of.beyond[some].astype(float)
@@ -105,7 +107,7 @@ def refutation(clause: Clause, of: Exceeding) -> Refuted | None:
     t = t_quantile(lanes - 1.0, 1.0 - 2.0 * _FALSE_ALARM / len(LOOKS))
     allowed = clause.bound if clause.share is None else round(1.0 - clause.share, 9)
     least = (_MARGIN if clause.share is not None else _MARGIN_OF_FAILED) * allowed
-    return Refuted(clause, share, allowed, error) if share - t * error > least else None
+    return ClearFailure(clause, share, allowed, error) if share - t * error > least else None
 
 
 def look_due(since_open_s: float, window_s: float, looked: int) -> bool:

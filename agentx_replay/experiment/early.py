@@ -11,8 +11,8 @@ from agentx_replay.analysis.early import (
     SKIPPED,
     EarlyRule,
     exceeding,
+    level_fails,
     look_due,
-    refuted,
 )
 from agentx_replay.experiment.live_view import live_itls_s
 from agentx_replay.plan.plan import Plan
@@ -62,7 +62,7 @@ class EarlyWatch:
         due = False
         while look_due(since_open_s, self._window_s, self._looked):
             self._looked, due = self._looked + 1, True
-        found = refuted(self._rule, self._seen) if due and self._rule is not None else None
+        found = level_fails(self._rule, self._seen) if due and self._rule is not None else None
         if found is not None and self.replay is not None:
             self.replay.stop_window(found.reason(self._looked))
 

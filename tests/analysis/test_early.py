@@ -3,7 +3,13 @@
 import numpy as np
 import pytest
 
-from agentx_replay.analysis.early import EarlyRule, Exceeding, look_due, refutation, refuted
+from agentx_replay.analysis.early import (
+    EarlyRule,
+    Exceeding,
+    clear_failure_of,
+    level_fails,
+    look_due,
+)
 from agentx_replay.analysis.objective import Clause, objective_of
 
 
@@ -38,21 +44,21 @@ ITL = clause("itl:p90<=33ms")
 def test_a_share_is_refuted_if_it_is_clearly_over_one_and_a_half_times_what_is_allowed(
     of: Exceeding, fails: bool
 ) -> None:
-    assert (refutation(ITL, of) is not None) == fails
+    assert (clear_failure_of(ITL, of) is not None) == fails
 
 
 def test_twice_the_share_of_failures_is_allowed() -> None:
     failed = clause("failed<=1%")
-    assert refutation(failed, lanes([100] * 10, [2] * 10)) is None
-    assert refutation(failed, lanes([100] * 10, [3] * 10)) is not None
+    assert clear_failure_of(failed, lanes([100] * 10, [2] * 10)) is None
+    assert clear_failure_of(failed, lanes([100] * 10, [3] * 10)) is not None
 
 
 def test_a_level_goes_on_while_one_objective_may_hold() -> None:
     loose, strict = objective_of("a=ttft:p95<=9s"), objective_of("b=itl:p90<=33ms")
     slow = {strict.clauses[0]: lanes([20] * 10, [20] * 10)}
     late = {loose.clauses[0]: lanes([20] * 10, [20] * 10)}
-    assert refuted(EarlyRule((loose, strict)), slow) is None
-    found = refuted(EarlyRule((loose, strict)), slow | late)
+    assert level_fails(EarlyRule((loose, strict)), slow) is None
+    found = level_fails(EarlyRule((loose, strict)), slow | late)
     assert found is not None
     assert (found.clause.name, found.share, found.allowed) == ("ttft:p95", 1.0, 0.05)
 
