@@ -14,9 +14,12 @@ import orjson
 
 HIDDEN = "***"
 
-_SECRET_NAME = re.compile("auth|key|token|secret|password|credential|cookie", re.IGNORECASE)
+_SECRET_NAME = re.compile(
+    "auth|bearer|key|token|secret|passw|passphrase|pwd|credential|cookie", re.IGNORECASE
+)
 _OF_THE_MODEL = re.compile(r"tokens|token_?ids?|tokeniz\w*|tokenis\w*", re.IGNORECASE)
 _CREDENTIALS = re.compile(r"//[^/?#\s]*@")
+_HEADER = re.compile(r"[\w-]+")
 _LEAST_CHARACTERS = 6
 _BETWEEN = r"(?:\s|\\[nrt])*"
 
@@ -38,14 +41,24 @@ def is_secret_field(name: str) -> bool:
     return is_secret_name(_OF_THE_MODEL.sub("", name))
 
 
-def hidden_fields(value: Any) -> Any:
-    """Return a JSON value whose texts under a secret name, at any depth, are ``***``."""
+def hidden_fields(value: Any, name: str = "") -> Any:
+    """Return a JSON value in which ``***`` stands for each secret text, at any depth: one under a
+    secret name, and what follows one in ``NAME: VALUE``.
+    """
     if isinstance(value, dict):
-        return {
-            name: HIDDEN if is_secret_field(name) and isinstance(each, str) else hidden_fields(each)
-            for name, each in value.items()
-        }
-    return [hidden_fields(each) for each in value] if isinstance(value, list) else value
+        return {name: hidden_fields(each, name) for name, each in value.items()}
+    if isinstance(value, list):
+        return [hidden_fields(each) for each in value]
+    secret = _secret_of(name, value) if isinstance(value, str) else ""
+    return value.replace(secret, HIDDEN) if secret else value
+
+
+def _secret_of(name: str, text: str) -> str:
+    """Return the part of a text under a name that is a secret; empty if none is."""
+    if is_secret_field(name):
+        return text
+    header, _, value = text.partition(":")
+    return value.strip() if _HEADER.fullmatch(header) and is_secret_field(header) else ""
 
 
 def hidden_header(header: str) -> str:
@@ -69,17 +82,20 @@ def hidden_json(text: str) -> str | None:
     except orjson.JSONDecodeError:
         return None
     hidden = hidden_fields(value)
-    return text if hidden == value else orjson.dumps(hidden).decode()
+    try:
+        return text if hidden == value else orjson.dumps(hidden).decode()
+    except TypeError:  # deeper than it writes
+        return HIDDEN
 
 
-def secret_fields(value: Any) -> list[str]:
-    """Return the texts that ``hidden_fields`` would hide."""
+def secret_fields(value: Any, name: str = "") -> list[str]:
+    """Return the texts that ``hidden_fields`` hides."""
     if isinstance(value, list):
         return [text for each in value for text in secret_fields(each)]
-    if not isinstance(value, dict):
-        return []
-    own = [t for name, t in value.items() if is_secret_field(name) and isinstance(t, str)]
-    return own + [text for each in value.values() for text in secret_fields(each)]
+    if isinstance(value, dict):
+        return [text for name, each in value.items() for text in secret_fields(each, name)]
+    secret = _secret_of(name, value) if isinstance(value, str) else ""
+    return [secret] if secret else []
 
 
 def worth_hiding(texts: Collection[str]) -> tuple[str, ...]:

@@ -66,10 +66,12 @@ def test_a_body_field_is_known_by_its_name(name: str, is_secret: bool) -> None:
 
 
 def test_secret_fields_are_hidden_at_any_depth_and_numbers_stay() -> None:
-    body = {"a": [{"api_key": "x", "n": 1}], "token": "y", "token_budget": 7, "keys": ["z"]}
-    shown = {"a": [{"api_key": "***", "n": 1}], "token": "***", "token_budget": 7, "keys": ["z"]}
+    body = {"a": [{"api_key": "x", "n": 1}], "token": "y", "token_budget": 7, "keys": ["z"],
+            "headers": ["Authorization: Bearer w", "Accept: v"]}  # fmt: skip
+    shown = {"a": [{"api_key": "***", "n": 1}], "token": "***", "token_budget": 7, "keys": ["z"],
+             "headers": ["Authorization: ***", "Accept: v"]}  # fmt: skip
     assert hidden_fields(body) == shown
-    assert sorted(secret_fields(body)) == ["x", "y"]
+    assert sorted(secret_fields(body)) == ["Bearer w", "x", "y"]
 
 
 def test_credentials_of_urls_are_hidden_and_the_rest_stays() -> None:

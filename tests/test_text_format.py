@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+from refusals import refuses
 
 from agentx_replay.report.page import write_page
 from agentx_replay.text_format import beyond, counted, escaped, lasting, wrapped
@@ -76,3 +77,12 @@ def test_a_value_beyond_a_limit_does_not_read_like_it(
 )
 def test_a_length_of_time_has_its_unit(seconds: float, text: str) -> None:
     assert lasting(seconds) == text
+
+
+def test_a_page_takes_the_place_of_a_page_and_of_no_other_file(tmp_path: Path) -> None:
+    page = write_page(tmp_path / "page.html", "<!doctype html>old")
+    assert write_page(page, "<!doctype html>new").read_text() == "<!doctype html>new"
+    (kept := tmp_path / "sweep.json").write_text("{}")
+    with refuses("page-would-overwrite", "sweep.json"):
+        write_page(kept, "<!doctype html>")
+    assert kept.read_text() == "{}"

@@ -66,16 +66,17 @@ class Whole(click.IntRange):
 
 
 class Real(click.FloatRange):
-    """A number between bounds."""
+    """A number between bounds; NaN lies between none."""
 
     name = "number"
     plain: tuple[type, ...] = (int, float)
     wanted = "a number"
 
     def convert(self, value: Any, param: _Parameter, ctx: _Context) -> Any:
-        if not _is_plain(value):
+        found = super().convert(value, param, ctx) if _is_plain(value) else math.nan
+        if math.isnan(found):
             self.fail(f"{value!r} is not a valid {self.name}.", param, ctx)
-        return super().convert(value, param, ctx)
+        return found
 
 
 class Seconds(Real):

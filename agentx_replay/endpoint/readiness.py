@@ -137,8 +137,13 @@ def models_in(listed: Any) -> tuple[ServedModel, ...]:
     return tuple(
         ServedModel(entry["id"], _max_model_len(entry))
         for entry in (entries if isinstance(entries, list) else ())
-        if isinstance(entry, dict) and isinstance(entry.get("id"), str)
+        if isinstance(entry, dict) and _is_name(entry.get("id"))
     )
+
+
+def _is_name(name: Any) -> bool:
+    """Whether it is a text that can be sent back: half of a surrogate pair has no UTF-8."""
+    return isinstance(name, str) and name == name.encode(errors="ignore").decode()
 
 
 def _max_model_len(entry: dict[str, Any]) -> int | None:

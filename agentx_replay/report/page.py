@@ -16,6 +16,7 @@ from agentx_replay.analysis.curve import Curve
 from agentx_replay.analysis.findings import Kind
 from agentx_replay.analysis.point import Point
 from agentx_replay.analysis.run import Run
+from agentx_replay.errors import UsageError
 from agentx_replay.report.chart import stylesheet
 from agentx_replay.report.compare_brief import verdicts
 from agentx_replay.report.compare_sections import compare_sections
@@ -79,6 +80,7 @@ class _Card:
     warned: Sequence[str]
 
 
+_DOCTYPE = b"<!doctype html>"
 _OF_ANOTHER_PAGE: dict[str, Any] = {"verdicts": (), "busy": "", "findings": (), "levels": ()}
 """What one kind of page has and another has not."""
 
@@ -104,13 +106,22 @@ def _rendered(begin: Callable[[str], str], **parts: Any) -> str:
 
 
 def write_page(path: Path, text: str) -> Path:
-    """Write a page, escaped as in a terminal, and return where it is. Raises ``UsageError`` where
-    the disk refuses.
+    """Write a page, escaped as in a terminal, and return where it is. Raises ``UsageError`` if the
+    disk refuses, and for a file that is no page: it is not overwritten.
     """
     with disk_faults_explained(path):
+        if path.exists() and not (path.is_file() and _begins_as_page(path)):
+            raise UsageError(
+                "page-would-overwrite", f"{path} exists and is no page", "choose another name"
+            )
         path.parent.mkdir(parents=True, exist_ok=True)
         write_bytes_durably(path, escaped(text).encode())
     return path
+
+
+def _begins_as_page(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(_DOCTYPE)).lower() == _DOCTYPE
 
 
 def corpus_page(name: str, sections: Sequence[Section]) -> str:

@@ -16,6 +16,9 @@ from agentx_replay.secret_texts import (
 )
 
 _OPERATORS = frozenset("();<>|&")
+_TOKEN = re.compile(r"(?<=\bbearer )\S+|\b(?:sk|hf|ghp)[-_][\w-]{8,}", re.IGNORECASE)
+"""What is a token by its own form, whatever stands before it."""
+
 _SAFE = re.compile(r"[\w@%+=:,./*?-]+", re.ASCII)
 
 
@@ -56,7 +59,7 @@ def _hidden_word(word: str) -> str:
 
 def _hidden_text(word: str) -> str:
     """Hide what stands behind ``=`` or ``:`` in a word, or in the command that a word is."""
-    word = without_credentials(word)
+    word = _TOKEN.sub(HIDDEN, without_credentials(word))
     name, equals, value = word.partition("=")
     if equals and not re.search(r"\s", name):
         return f"{name}={HIDDEN if is_secret_field(name) else _hidden_word(value)}"

@@ -59,6 +59,19 @@ class TruthLog:
             self._held_bytes -= self._records.popleft().size_bytes
         return record
 
+    def take(self, most_bytes: int) -> list[dict[str, Any]]:
+        """Return the oldest records, as many as fit ``most_bytes`` in memory and one at least, and
+        forget them.
+        """
+        taken = TruthLog(self._capacity_bytes)
+        left_bytes = most_bytes
+        while self._records and (left_bytes == most_bytes or left_bytes > 0):
+            record = self._records.popleft()
+            self._held_bytes -= record.size_bytes
+            left_bytes -= record.size_bytes
+            taken.keep(record)
+        return taken.as_json()
+
     def as_json(self) -> list[dict[str, Any]]:
         """Return the records kept, oldest first."""
         return [

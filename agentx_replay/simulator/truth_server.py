@@ -33,6 +33,9 @@ from agentx_replay.simulator.truth import ResponseTruth, TruthLog
 
 _KEEP_ALIVE_S = 60.0
 _TRUTH_BYTES = 64_000_000
+_TOLD_BYTES = 1_000_000
+"""At once: some 2 MB of JSON, half of what a client reads of a plain body."""
+
 _EVENTS = Events("chatcmpl-truth", "truth", 1_790_000_000, chat=True)
 _TOKEN = chunk(_EVENTS.tokens(1))
 _LAST = chunk(_EVENTS.tokens(1, finish="length"))
@@ -61,10 +64,9 @@ class TruthServer:
         Connection(self, _KEEP_ALIVE_S, accepted)
 
     def handle(self, connection: Connection, request: HttpRequest) -> None:
-        """Begin to answer a completion, or tell the truth so far and forget it."""
+        """Begin to answer a completion, or tell a part of the truth so far and forget it."""
         if request.path == "/v1/truth":
-            body = orjson.dumps({"responses": self._truth.as_json()})
-            self._truth = TruthLog(_TRUTH_BYTES)
+            body = orjson.dumps({"responses": self._truth.take(_TOLD_BYTES)})
             connection.send(http_response(200, body, keep_alive=request.keep_alive))
             connection.finish(keep_alive=request.keep_alive)
             return

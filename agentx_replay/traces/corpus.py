@@ -34,7 +34,7 @@ def read_corpus(path: Path, *, skip_bad: bool = False) -> Corpus:
         except UsageError as error:
             if not skip_bad:
                 raise
-            skipped.append((source, error.what))
+            skipped.append((_printable(source), _printable(error.what)))
             continue
         sessions[session.id] = session
         places[session.id] = source
@@ -47,6 +47,11 @@ def read_corpus(path: Path, *, skip_bad: bool = False) -> Corpus:
         )
     found = tuple(sessions.values())
     return Corpus(path.resolve().name, found, fingerprint(found), tuple(skipped))
+
+
+def _printable(text: str) -> str:
+    """Escape what a file's name has that is not UTF-8."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def fingerprint(sessions: Iterable[Session]) -> str:

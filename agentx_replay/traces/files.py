@@ -117,6 +117,8 @@ def write_sessions(sessions: Iterable[bytes], file: Path) -> None:
     try:
         file.write_bytes(packed)
     except OSError as error:
+        if file.is_file():
+            file.unlink()
         raise UsageError(
             "corpus-unwritable", f"{file} cannot be written ({error.strerror})", "use another place"
         ) from None

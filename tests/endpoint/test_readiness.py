@@ -243,6 +243,10 @@ def test_llama_cpp_tells_the_context_of_a_slot() -> None:
     assert models_in(orjson.loads(listed)) == (ServedModel("a", 4096), ServedModel("b"))
 
 
+def test_a_model_whose_name_cannot_be_sent_back_is_not_listed() -> None:
+    assert models_in({"data": [{"id": "m\ud800"}, {"id": "tiny"}]}) == (ServedModel("tiny"),)
+
+
 def test_a_list_of_models_in_other_shapes_is_empty() -> None:
     assert models_in(None) == models_in([]) == models_in({"data": {}}) == ()
     listed = {"data": [1, {"id": 2}, {"id": "a", "max_model_len": True}]}

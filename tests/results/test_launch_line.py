@@ -39,6 +39,12 @@ from agentx_replay.results.launch_line import hidden_launch
             "docker run -eAWS_SECRET_ACCESS_KEY=zz --env=DB_PASSWORD=zz img --tokenizer t",
             "docker run -eAWS_SECRET_ACCESS_KEY=*** --env=DB_PASSWORD=*** img --tokenizer t",
         ),
+        (
+            """x --cfg '{"headers": ["Authorization: Bearer zz"]}' MYSQL_PWD=zz""",
+            """x --cfg '{"headers":["Authorization: ***"]}' MYSQL_PWD=***""",
+        ),
+        ("x --note hf_abcdefgh1234 --passphrase zz", "x --note *** --passphrase ***"),
+        ("x --deep '" + 300 * "[" + '{"key":1,"token":"zz"}' + 300 * "]" + "'", "x --deep ***"),
         ("python serve.py 'two words' $HOME/x", "python serve.py 'two words' $HOME/x"),
     ],
 )

@@ -9,6 +9,7 @@ import pytest
 from raw_http import connected, get, post
 
 from agentx_replay.simulator.process import SimulatorProcess
+from agentx_replay.simulator.truth import ResponseTruth, TruthLog
 from agentx_replay.simulator.truth_server import launch_truth_server
 
 MS = 1_000_000
@@ -61,6 +62,15 @@ def test_tokens_leave_on_their_schedule_never_early_and_the_truth_is_told_once(
     assert [sent >= due_ns + k * 10 * MS for k, sent in enumerate(sent_ns)] == [True] * 3
     assert sent_ns == sorted(sent_ns)
     assert sent_ns[-1] <= came_ns
+
+
+def test_the_truth_is_told_in_parts_of_a_size_and_each_once() -> None:
+    log = TruthLog(1_000_000)
+    for number in range(3):
+        log.keep(ResponseTruth(number, str(number), 0, 0, max_tokens=40))
+    # A response of 40 tokens is taken for 512 + 12 · 40 = 992 bytes.
+    parts = [[each["number"] for each in log.take(993)] for _ in range(3)]
+    assert parts == [[0, 1], [2], []]
 
 
 def test_streams_that_are_due_at_once_are_written_in_one_go(server: SimulatorProcess) -> None:

@@ -84,7 +84,7 @@ def _decoded(
                 continue
             try:
                 line = decode(raw)
-            except ValueError:
+            except (ValueError, RecursionError):
                 if not raw.isspace():
                     what = NOT_JSON if raw.endswith(b"\n") else CUT_OFF
                     ledger.leave_out(what, (file, number))

@@ -33,6 +33,11 @@ def with_an_array(log: bytes) -> bytes:
     return log + b"[1, 2]\n"
 
 
+def with_a_deep_line(log: bytes) -> bytes:
+    # Deeper than msgspec reads, and short.
+    return log + b'{"type":"user","message":' + b"[" * 900 + b"]" * 900 + b"}\n"
+
+
 def without_a_timestamp(log: bytes) -> bytes:
     return log + as_lines({"type": "user", "sessionId": "s"})
 
@@ -44,6 +49,7 @@ def without_a_timestamp(log: bytes) -> bytes:
         (with_nul, lines.NOT_JSON, 7),
         (with_a_long_line, lines.TOO_LONG, 7),
         (with_an_array, lines.NOT_JSON, 7),
+        (with_a_deep_line, lines.NOT_JSON, 7),
         (without_a_timestamp, "line without a timestamp", 7),
     ],
 )
