@@ -205,7 +205,7 @@ def no_winner(ratio: Ratio) -> str:
         return ""
     why = f"{ratio.no_interval or NOT_TOLD_APART}, no winner named"
     if not any(each is not None for each in ratio.spreads):
-        more = "; measure 3 starts a side, 5 for a purchase (--resume --starts 5)"
+        more = "; measure 3 starts a side, 5 for a purchase (sweep --resume --starts 5 --out DIR)"
         return why + (more if ratio.no_interval else "")  # none: a run against itself
     many = f"about {ratio.starts_needed}" if ratio.starts_needed else f"no {MOST_NEEDED}"
     return f"{why}; {many} starts a side would name one"

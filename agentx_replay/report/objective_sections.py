@@ -13,6 +13,7 @@ import numpy as np
 from agentx_replay.analysis.capacity import Capacity, ClauseReach, Outcome
 from agentx_replay.analysis.goodput import DEPTHS, Attained
 from agentx_replay.analysis.judged import Judged
+from agentx_replay.analysis.objective import MOST_FAILED, Objective
 from agentx_replay.analysis.percentiles import percentiles
 from agentx_replay.analysis.point import Point
 from agentx_replay.analysis.run import Run
@@ -134,10 +135,12 @@ def _more_starts(capacity: Capacity) -> list[str]:
     if capacity.agents is None or len(values) >= _MORE_STARTS:
         return []
     if len(values) < 2:
-        return ["1 start names no capacity to rely on: --resume --starts 3"]
+        return ["1 start names no capacity to rely on: sweep --resume --starts 3 --out DIR"]
     now, then = (_half(spread(values), starts) for starts in (len(values), _MORE_STARTS))
     seen = f"±{now:.0%}" if now < 1.0 else "over ±100%"
-    return [f"{seen}; {_MORE_STARTS} starts: about ±{then:.0%} (--resume --starts 5)"]
+    return [
+        f"{seen}; {_MORE_STARTS} starts: about ±{then:.0%} (sweep --resume --starts 5 --out DIR)"
+    ]
 
 
 def _half(spread_of_one: float, starts: int) -> float:
@@ -151,7 +154,7 @@ def capacity_section(run: Run, judged: Judged) -> Section:
     rows = [
         [
             str(each.measurement),
-            _verdict(each),
+            _verdict(each, judged.objective),
             *(_of_bound(each, number) for number in range(len(clauses))),
         ]
         for each in _in_order(run, capacity.outcomes)
@@ -179,12 +182,20 @@ def _in_order(run: Run, outcomes: Sequence[Outcome]) -> list[Outcome]:
     return sorted(outcomes, key=lambda each: order.get(str(each.measurement), len(order)))
 
 
-def _verdict(outcome: Outcome) -> str:
+def _verdict(outcome: Outcome, objective: Objective) -> str:
     if outcome.trouble:
         return "not judged"
     if outcome.stopped_early:
         return "breaks it (stopped early)"
-    return "keeps it" if outcome.passes else "breaks it"
+    if outcome.passes:
+        return "keeps it"
+    broken = [
+        clause.metric
+        for clause, margin in zip(objective.clauses, outcome.margins, strict=True)
+        if margin is not None and margin > 0.0 and clause.implied
+    ]
+    why = f" ({' and '.join(broken)} over {MOST_FAILED:.0%})" if broken else ""
+    return f"breaks it{why}"
 
 
 def _of_bound(outcome: Outcome, number: int) -> str:

@@ -392,7 +392,7 @@ _INTERVALS = (
 )
 _ONE_START = (
     "1 start: no interval, for one start does not show how far another would lie (add starts with "
-    "--resume --starts 3)."
+    "sweep --resume --starts 3 --out DIR)."
 )
 
 
