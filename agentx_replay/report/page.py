@@ -110,7 +110,7 @@ def write_page(path: Path, text: str) -> Path:
     disk refuses, and for a file that is no page: it is not overwritten.
     """
     with disk_faults_explained(path):
-        if path.exists() and not (path.is_file() and _begins_as_page(path)):
+        if path.exists() and not (path.is_dir() or (path.is_file() and _may_be_a_page(path))):
             raise UsageError(
                 "page-would-overwrite", f"{path} exists and is no page", "choose another name"
             )
@@ -119,9 +119,9 @@ def write_page(path: Path, text: str) -> Path:
     return path
 
 
-def _begins_as_page(path: Path) -> bool:
+def _may_be_a_page(path: Path) -> bool:
     with path.open("rb") as file:
-        return file.read(len(_DOCTYPE)).lower() == _DOCTYPE
+        return file.read(len(_DOCTYPE)).lower() in (_DOCTYPE, b"")
 
 
 def corpus_page(name: str, sections: Sequence[Section]) -> str:
