@@ -1,12 +1,29 @@
 """Claude Code logs made line by line: what one line of each kind holds, and no more."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from agentx_replay.traces.importing.record import Request
+
 ZERO = 1_777_636_800  # 2026-05-01T12:00:00Z
+
+
+def rows(requests: Sequence[Request]) -> list[tuple[float, float, int, int, int]]:
+    """Return start and duration in s, input, output and shared tokens of each request."""
+    return [
+        (
+            (each.start_ms - ZERO * 1000) / 1000,
+            ((each.end_ms or 0) - each.start_ms) / 1000,
+            each.input_tokens,
+            each.output_tokens,
+            each.shared_tokens,
+        )
+        for each in requests
+    ]
 
 
 def instant(t_s: float) -> str:

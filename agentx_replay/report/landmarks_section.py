@@ -59,7 +59,7 @@ def _share(value: float | None) -> str:
 
 
 def _ends(corpora: Sequence[Landmarks], name: str) -> tuple[float, float]:
-    """Return the least and greatest value above 0 that is to be drawn."""
+    """Return the least and the greatest positive value to draw."""
     middles = [getattr(of, name) for of in corpora]
     values = [value for of in middles for value in (of.p50, of.p90) if value]
     return (min(values), max(values)) if values else (1.0, 1.0)

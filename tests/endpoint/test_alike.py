@@ -87,7 +87,7 @@ NOT_PLAIN = {
     "no JSON": b'data: {"choices"\n\n',
     "no object": b"data: 1\n\n",
     "no choice": usage(5, 2),
-    "a choice that is none": event({"choices": ["a"]}),
+    "a choice that is a string": event({"choices": ["a"]}),
     "usage": token("a", usage={"completion_tokens": 1}),
     "a finish reason": token("a", "length"),
     "token ids": _chunk({"delta": {"content": "a"}, "token_ids": [7]}),

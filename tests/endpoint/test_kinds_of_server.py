@@ -103,7 +103,7 @@ SAYS_NOTHING: dict[str, bytes] = {
     "a null delta": delta(None),
     "no delta": event({"choices": [{"index": 0, "finish_reason": None}]}),
     "a choice of nothing": event({"choices": [{}]}),
-    "a choice that is none": event({"choices": [1]}),
+    "a choice that is a number": event({"choices": [1]}),
     "no choice": event({"choices": []}),
     "null choices": event({"choices": None}),
     "no fields": event({}),

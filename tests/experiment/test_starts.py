@@ -59,7 +59,7 @@ def sweep(out: Path, screen: Screen, starts: int, *, resume: bool = False) -> No
 
 @pytest.fixture(scope="module")
 def thrice(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Screen]:
-    """A run of three starts, and what its screen was told."""
+    """A run of three starts, and the lines on its screen."""
     out, screen = tmp_path_factory.mktemp("repeated") / "out", Screen()
     sweep(out, screen, 3)
     return out, screen

@@ -155,7 +155,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Spawn:
-    """A call of the tool that starts an agent. ``prompt`` is a digest of what it was told."""
+    """A tool call that starts an agent; ``prompt`` is a digest of its prompt."""
 
     ms: int
     kind: str
@@ -222,7 +222,7 @@ class Transcript:
     _inputs_ms: list[int] = field(default_factory=list)
 
     def sidechains(self) -> Iterator[tuple[int, Transcript]]:
-        """Yield the agents whose lines stand in this file, with what each was told."""
+        """Yield each agent recorded in this file, with its prompt."""
         for transcript in self._sidechains.values():
             if transcript.responses:
                 yield transcript.prompt, transcript

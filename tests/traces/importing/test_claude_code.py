@@ -1,6 +1,5 @@
 """How Claude Code's logs become sessions; each expected value is worked out by hand."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from claude_logs import (
     answer,
     boundary,
     line,
+    rows,
     text,
     told,
     tool_result,
@@ -20,7 +20,7 @@ from claude_logs import (
 
 from agentx_replay.traces.importing.claude_code import read_claude_code
 from agentx_replay.traces.importing.claude_transcript import LOGGED
-from agentx_replay.traces.importing.record import ImportedSession, Ledger, Request
+from agentx_replay.traces.importing.record import ImportedSession, Ledger
 
 
 def imported(*files: Path) -> tuple[list[ImportedSession], Ledger]:
@@ -31,20 +31,6 @@ def imported(*files: Path) -> tuple[list[ImportedSession], Ledger]:
 def session_of(folder: Path, *lines: dict[str, Any]) -> tuple[ImportedSession, Ledger]:
     (session,), ledger = imported(write_log(folder / "s.jsonl", *lines))
     return session, ledger
-
-
-def rows(requests: Sequence[Request]) -> list[tuple[float, float, int, int, int]]:
-    """Return start and duration in s, input, output and shared tokens of each request."""
-    return [
-        (
-            (each.start_ms - ZERO * 1000) / 1000,
-            ((each.end_ms or 0) - each.start_ms) / 1000,
-            each.input_tokens,
-            each.output_tokens,
-            each.shared_tokens,
-        )
-        for each in requests
-    ]
 
 
 def test_a_session_with_two_subagents_an_expiry_a_rebuild_and_a_compaction(tmp_path: Path) -> None:

@@ -1,15 +1,14 @@
 """How Codex's rollouts become sessions; each expected value is worked out by hand."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from claude_logs import ZERO, write_log
+from claude_logs import ZERO, rows, write_log
 from codex_logs import PARENT, Counts, context, ended, item, line, meta, person, spawned
 
 from agentx_replay.traces.importing import codex
-from agentx_replay.traces.importing.record import ImportedSession, Ledger, Request
+from agentx_replay.traces.importing.record import ImportedSession, Ledger
 
 
 def imported(*files: Path) -> tuple[list[ImportedSession], Ledger]:
@@ -20,20 +19,6 @@ def imported(*files: Path) -> tuple[list[ImportedSession], Ledger]:
 def session_of(folder: Path, *lines: dict[str, Any]) -> ImportedSession:
     (session,), _ = imported(write_log(folder / "rollout-1.jsonl", meta(0, "a"), *lines))
     return session
-
-
-def rows(requests: Sequence[Request]) -> list[tuple[float, float, int, int, int]]:
-    """Return start and duration in s, input, output and shared tokens of each request."""
-    return [
-        (
-            (each.start_ms - ZERO * 1000) / 1000,
-            ((each.end_ms or 0) - each.start_ms) / 1000,
-            each.input_tokens,
-            each.output_tokens,
-            each.shared_tokens,
-        )
-        for each in requests
-    ]
 
 
 def test_a_request_is_a_running_total_that_changed(tmp_path: Path) -> None:
