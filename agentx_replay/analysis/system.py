@@ -5,12 +5,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from agentx_replay.analysis.run import Run
-from agentx_replay.results.system_facts import KINDS, System
+from agentx_replay.results.system_facts import FACTS, System
 
 Name = Literal["latency", "reuse", "unit", "repeatability", "origin"]
-OF_UNIT = ("gpus", "hw")
-OF_REPEATABILITY = ("image or engine_commit", "launch or recipe", "precision")
-OF_ORIGIN = ("measured_by",)
+_OF_FACTS: tuple[Name, ...] = ("unit", "repeatability", "origin")
 CACHED_TOKENS = "cached tokens"
 RESPONSES = "responses"
 
@@ -42,14 +40,16 @@ def five_questions(run: Run) -> tuple[Question, ...]:
     return (
         Question("latency", not_measured),
         Question("reuse", not_measured or (() if hits else (CACHED_TOKENS,))),
-        Question("unit", _missing(system, OF_UNIT)),
-        Question("repeatability", _missing(system, OF_REPEATABILITY)),
-        Question("origin", _missing(system, OF_ORIGIN)),
+        *(Question(name, _missing(system, name)) for name in _OF_FACTS),
     )
 
 
-def _missing(system: System, needed: Sequence[str]) -> tuple[str, ...]:
-    return tuple(each for each in needed if not any(map(system.get, each.split(" or "))))
+def _missing(system: System, question: Name) -> tuple[str, ...]:
+    needs: dict[str, list[str]] = {}
+    for key, fact in FACTS.items():
+        if fact.answers.startswith(question):
+            needs.setdefault(fact.answers, []).append(key)
+    return tuple(" or ".join(keys) for keys in needs.values() if not any(map(system.get, keys)))
 
 
 def answered(questions: Sequence[Question]) -> int:
@@ -61,16 +61,13 @@ def directional_only(questions: Sequence[Question]) -> bool:
     return 2 * answered(questions) < len(questions)
 
 
-_CONFIGURATION = (
-    "hw", "gpus", "framework", "engine_commit", "precision", "kv_precision", "tp", "pp", "ep",
-    "dp_attention", "dcp_size", "pcp_size", "kv_offloading", "kv_offload_backend.name",
-    "offload_gb_per_gpu", "spec_decoding", "draft_tokens", "disagg", "prefill_gpus", "decode_gpus",
-)  # fmt: skip
-
-
 def configuration(system: System) -> dict[str, Any]:
     """Return the given facts of how a system is set up, by their keys."""
-    return {key: system.get(key) for key in _CONFIGURATION if system.get(key) is not None}
+    return {
+        key: system.get(key)
+        for key, fact in FACTS.items()
+        if fact.configures and system.get(key) is not None
+    }
 
 
 _NO_DIFFERENCE = ("name", "notes")
@@ -104,8 +101,8 @@ def differences(systems: Sequence[System], levels: Collection[int]) -> list[Diff
 
 
 def _unlike(systems: Sequence[System], levels: tuple[int, ...]) -> Iterator[Difference]:
-    others = sorted({key for system in systems for key in system.facts} - KINDS.keys())
-    for key in (*KINDS, *others):
+    others = sorted({key for system in systems for key in system.facts} - FACTS.keys())
+    for key in (*FACTS, *others):
         values = tuple(system.get(key) for system in systems)
         if key not in _NO_DIFFERENCE and len(set(values)) > 1:
             yield Difference(key, values, levels)

@@ -1,4 +1,4 @@
-"""What a server and its exporters tell of the system, under the keys of ``system_facts.KINDS``.
+"""What a server and its exporters tell of the system, under the keys of ``system_facts.FACTS``.
 
 Only those keys are taken: what an engine tells of itself may hold secrets. Names were read in the
 sources of vLLM 0.32.0, SGLang 0.5.23, llama.cpp, dcgm-exporter and AMD's device-metrics-exporter.
@@ -14,32 +14,8 @@ import numpy as np
 from agentx_replay.analysis.server import Samples, pool_tokens
 from agentx_replay.results.server_metrics import known_samples
 from agentx_replay.results.server_names import Metric
-from agentx_replay.results.system_facts import System, fact_if_fit
+from agentx_replay.results.system_facts import FACTS, System, fact_if_fit
 
-_VLLM = {
-    "model": ("model_config", "model"),
-    "precision": ("model_config", "quantization"),
-    "tp": ("parallel_config", "tensor_parallel_size"),
-    "pp": ("parallel_config", "pipeline_parallel_size"),
-    "dcp_size": ("parallel_config", "decode_context_parallel_size"),
-    "pcp_size": ("parallel_config", "prefill_context_parallel_size"),
-    "block_size": ("cache_config", "block_size"),
-    "kv_precision": ("cache_config", "cache_dtype"),
-    "spec_decoding": ("speculative_config", "method"),
-    "draft_tokens": ("speculative_config", "num_speculative_tokens"),
-}
-_SGLANG = {
-    "model": ("model_path",),
-    "precision": ("quantization",),
-    "tp": ("tp_size",),
-    "pp": ("pp_size",),
-    "ep": ("ep_size",),
-    "dp_attention": ("enable_dp_attention",),
-    "block_size": ("page_size",),
-    "kv_precision": ("kv_cache_dtype",),
-    "spec_decoding": ("speculative_algorithm",),
-    "kv_cache_pool_tokens": ("max_total_num_tokens",),
-}
 _COMMIT = re.compile(r"(?:\+g|^b\d+-)([0-9a-f]{7,40})")
 """In a version such as 0.32.1.dev7+g36768d1bf, or a build of llama.cpp such as b6100-36768d1b."""
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
@@ -50,8 +26,6 @@ _POOL_WITHIN = 0.01
 """How far a pool may be from what was said of it: somebody rounds."""
 SERVED_AS = "served_as"
 """The name under which a server lists its model, which may be another than the model's."""
-_CONTRADICTED = ("model", "tp", "pp", "ep", "dp_attention", "dcp_size", "pcp_size", "block_size",
-                 "kv_cache_pool_tokens")  # fmt: skip
 
 
 def facts_of_info(info: Any) -> dict[str, Any]:
@@ -59,8 +33,10 @@ def facts_of_info(info: Any) -> dict[str, Any]:
     if not isinstance(info, dict):
         return {}
     vllm = info.get("vllm_config")
-    paths, of = (_VLLM, vllm) if isinstance(vllm, dict) else (_SGLANG, info)
-    found = {key: _at(of, path) for key, path in paths.items()}
+    if isinstance(vllm, dict):
+        found = {key: _at(vllm, fact.vllm) for key, fact in FACTS.items() if fact.vllm}
+    else:
+        found = {key: info.get(fact.sglang) for key, fact in FACTS.items() if fact.sglang}
     if "build_info" in info:  # llama.cpp, which tells where the file of the model lies
         del found["model"]
     commit = _COMMIT.search(str(info.get("version") or info.get("build_info") or ""))
@@ -76,14 +52,15 @@ def _framework(info: Mapping[str, Any]) -> str | None:
     return "llama.cpp" if "build_info" in info else None
 
 
-def _at(value: Any, path: tuple[str, ...]) -> Any:
-    for name in path:
+def _at(value: Any, path: str) -> Any:
+    for name in path.split("."):
         value = value.get(name) if isinstance(value, dict) else None
-    return None if value == "auto" else value
+    return value
 
 
 def _fit(found: Mapping[str, Any]) -> dict[str, Any]:
-    fit = ((key, fact_if_fit(key, value)) for key, value in found.items() if value is not None)
+    told = ((key, value) for key, value in found.items() if value not in (None, "auto"))
+    fit = ((key, fact_if_fit(key, value)) for key, value in told)
     return {key: value for key, value in fit if value is not None}
 
 
@@ -145,7 +122,7 @@ def contradictions(said: System, told: Mapping[str, Any]) -> tuple[tuple[str, An
     """Return the facts that were said of a system and that its server tells otherwise, with both
     values.
     """
-    both = ((key, said.get(key), told.get(key)) for key in _CONTRADICTED)
+    both = ((key, said.get(key), told.get(key)) for key in FACTS if FACTS[key].checked)
     return tuple(
         (key, one, other)
         for key, one, other in both

@@ -16,7 +16,7 @@ from agentx_replay.experiment.settings import Settings
 from agentx_replay.given_files import read_given
 from agentx_replay.results.durable import disk_faults_explained, write_bytes_durably
 from agentx_replay.results.system_facts import (
-    KINDS,
+    FACTS,
     System,
     system_of,
     system_on_record,
@@ -115,7 +115,7 @@ def system(url: str, exporter: tuple[str, ...], out: Path, **options: Any) -> No
     if out.exists():
         raise UsageError("system-file-exists", f"{out} exists", "remove it, or name a new file")
     found = told_system(Settings(url=(url,), **options), exporter)
-    told = System({key: found[key] for key in KINDS if key in found})
+    told = System({key: found[key] for key in FACTS if key in found})
     with disk_faults_explained(out):
         write_bytes_durably(out, system_toml(told).encode())
     given = f"{counted(len(told.facts), 'fact')} told ({', '.join(told.facts)})"

@@ -1,14 +1,16 @@
 """The facts of a measured system that no client can see: hardware, topology, engine, price, power.
 
-Each key is declared once, in ``KINDS``, by its type and what a message calls it; a dot stands for a
-table of TOML. Keys are InferenceX's where it has one. Facts are what somebody says: nothing here
-asks a server, and nothing is guessed. Secrets are hidden as facts are read.
+Each key is declared once, in ``FACTS``; a dot stands for a table of TOML. Keys are InferenceX's
+where it has one. Facts are what somebody says: nothing here asks a server, and nothing is guessed.
+Secrets are hidden as facts are read.
 """
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from difflib import get_close_matches
+from itertools import product
 from typing import Annotated, Any
 
 import msgspec
@@ -16,8 +18,8 @@ import orjson
 from msgspec import Meta
 
 from agentx_replay.errors import UsageError, shown
-from agentx_replay.results.launch_line import hidden_launch
-from agentx_replay.secret_texts import HIDDEN, is_secret_field, without_credentials
+from agentx_replay.results.launch_line import hidden_launch, hidden_text
+from agentx_replay.secret_texts import HIDDEN, is_secret_field, without_secrets, worth_hiding
 
 _Text = Annotated[str, Meta(max_length=20_000, description="a text")]
 _Count = Annotated[int, Meta(ge=0, le=10**12, description="a whole number from 0")]
@@ -41,63 +43,111 @@ _PowerKind = Annotated[
     ),
 ]
 
-KINDS: Mapping[str, Any] = {
-    "name": _Text,
-    "hw": _Text,
-    "gpus": _Number,
-    "nodes": _Number,
-    "topology": _Text,
-    "hbm_gb": _Amount,
-    "host_dram_gb": _Amount,
-    "peak_pflops": _Amount,
-    "model": _Text,
-    "image": _Text,
-    "framework": _Text,
-    "engine_commit": _Text,
-    "recipe": _Text,
-    "launch": _Text,
-    "precision": _Text,
-    "kv_precision": _Text,
-    "tp": _Number,
-    "pp": _Number,
-    "ep": _Number,
-    "dp_attention": _Flag,
-    "dcp_size": _Number,
-    "pcp_size": _Number,
-    "block_size": _Number,
-    "kv_cache_pool_tokens": _Count,
-    "kv_offloading": _Text,
-    "kv_offload_backend.name": _Text,
-    "kv_offload_backend.version": _Text,
-    "offload_gb_per_gpu": _Amount,
-    "spec_decoding": _Text,
-    "draft_tokens": _Count,
-    "acceptance": _Text,
-    "disagg": _Flag,
-    "prefill_gpus": _Count,
-    "decode_gpus": _Count,
-    "router": _Text,
-    "price.usd_per_gpu_hour": _Amount,
-    "price.kind": _PriceKind,
-    "price.source": _Text,
-    "price.date": _Day,
-    "price.utilisation": _Share,
-    "price.covers": _Text,
-    "power.watts_per_gpu": _Amount,
-    "power.kind": _PowerKind,
-    "power.source": _Text,
-    "measured_by": _Text,
-    "snapshot": _Day,
-    "notes": _Text,
-}
-"""Each fact's type. ``hbm_gb`` and ``peak_pflops`` are of one GPU, ``host_dram_gb`` of one node;
-``acceptance`` says how draft tokens were accepted; ``snapshot`` is the day of the configuration.
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """What is known of a fact: its type and ``unit``, and where vLLM's and SGLang's own pages tell
+    it. ``checked``: what the server tells is held against it. ``configures``: it says how a system
+    is set up. ``answers`` names the need of one of the five questions that it meets.
+    """
+
+    kind: Any
+    unit: str = ""
+    vllm: str = ""
+    sglang: str = ""
+    checked: bool = False
+    configures: bool = False
+    answers: str = ""
+
+    @property
+    def wanted(self) -> str:
+        """What a value has to be, in words."""
+        (meta,) = self.kind.__metadata__
+        return f"{meta.description}{self.unit and f', {self.unit}'}"
+
+
+FACTS: Mapping[str, Fact] = {
+    "name": Fact(_Text),
+    "hw": Fact(_Text, configures=True, answers="unit: GPU"),
+    "gpus": Fact(_Number, configures=True, answers="unit: count"),
+    "nodes": Fact(_Number),
+    "topology": Fact(_Text),
+    "hbm_gb": Fact(_Amount, "GB of a GPU"),
+    "host_dram_gb": Fact(_Amount, "GB of a node"),
+    "peak_pflops": Fact(_Amount, "10^15 operations/s of a GPU"),
+    "model": Fact(_Text, vllm="model_config.model", sglang="model_path", checked=True),
+    "image": Fact(_Text, answers="repeatability: build"),
+    "framework": Fact(_Text, configures=True),
+    "engine_commit": Fact(_Text, configures=True, answers="repeatability: build"),
+    "launch": Fact(_Text, answers="repeatability: start"),
+    "recipe": Fact(_Text, answers="repeatability: start"),
+    "precision": Fact(
+        _Text, vllm="model_config.quantization", sglang="quantization", configures=True,
+        answers="repeatability: precision",
+    ),
+    "kv_precision": Fact(
+        _Text, vllm="cache_config.cache_dtype", sglang="kv_cache_dtype", configures=True
+    ),
+    "tp": Fact(
+        _Number, vllm="parallel_config.tensor_parallel_size", sglang="tp_size", checked=True,
+        configures=True,
+    ),
+    "pp": Fact(
+        _Number, vllm="parallel_config.pipeline_parallel_size", sglang="pp_size", checked=True,
+        configures=True,
+    ),
+    "ep": Fact(_Number, sglang="ep_size", checked=True, configures=True),
+    "dp_attention": Fact(_Flag, sglang="enable_dp_attention", checked=True, configures=True),
+    "dcp_size": Fact(
+        _Number, vllm="parallel_config.decode_context_parallel_size", checked=True, configures=True
+    ),
+    "pcp_size": Fact(
+        _Number, vllm="parallel_config.prefill_context_parallel_size", checked=True,
+        configures=True,
+    ),
+    "block_size": Fact(
+        _Number, "tokens", vllm="cache_config.block_size", sglang="page_size", checked=True
+    ),
+    "kv_cache_pool_tokens": Fact(_Count, sglang="max_total_num_tokens", checked=True),
+    "kv_offloading": Fact(_Text, configures=True),
+    "kv_offload_backend.name": Fact(_Text, configures=True),
+    "kv_offload_backend.version": Fact(_Text),
+    "offload_gb_per_gpu": Fact(_Amount, "GB of a GPU", configures=True),
+    "spec_decoding": Fact(
+        _Text, vllm="speculative_config.method", sglang="speculative_algorithm", configures=True
+    ),
+    "draft_tokens": Fact(_Count, vllm="speculative_config.num_speculative_tokens", configures=True
+    ),
+    "acceptance": Fact(_Text),
+    "disagg": Fact(_Flag, configures=True),
+    "prefill_gpus": Fact(_Count, configures=True),
+    "decode_gpus": Fact(_Count, configures=True),
+    "router": Fact(_Text),
+    "price.usd_per_gpu_hour": Fact(_Amount),
+    "price.kind": Fact(_PriceKind),
+    "price.source": Fact(_Text),
+    "price.date": Fact(_Day),
+    "price.utilisation": Fact(_Share),
+    "price.covers": Fact(_Text),
+    "power.watts_per_gpu": Fact(_Amount),
+    "power.kind": Fact(_PowerKind),
+    "power.source": Fact(_Text),
+    "measured_by": Fact(_Text, answers="origin: who"),
+    "snapshot": Fact(_Day),
+    "notes": Fact(_Text),
+}  # fmt: skip
+"""Each fact by its key. ``acceptance`` says how draft tokens were accepted; ``snapshot`` is the day
+of the configuration.
 """
 
 _OTHER = "other"
 """The table of facts that have no key here, all of them texts."""
 _LEVEL = "level"
-_TABLES = {key.partition(".")[0] for key in KINDS if "." in key} | {_OTHER}
+_TABLES = {key.partition(".")[0] for key in FACTS if "." in key} | {_OTHER}
+
+
+Level = tuple[tuple[int, ...], Mapping[str, Any]]
+"""The concurrencies of levels, and the facts that they have instead of the system's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +155,7 @@ class System:
     """Facts by their dotted keys, and those that levels of certain concurrencies have instead."""
 
     facts: Mapping[str, Any] = field(default_factory=dict)
-    levels: tuple[tuple[tuple[int, ...], Mapping[str, Any]], ...] = ()
+    levels: tuple[Level, ...] = ()
 
     def get(self, key: str) -> Any:
         """Return a fact, None where it is not given."""
@@ -148,7 +198,24 @@ def system_of(values: Mapping[str, Any], where: str) -> System:
     levels = values.get(_LEVEL, [])
     if not isinstance(levels, list) or not all(isinstance(each, dict) for each in levels):
         raise _unfit(where, _LEVEL, levels, "tables, each as [[level]]")
-    return System(facts, tuple(_level(each, where) for each in levels))
+    own = tuple(_level(each, where) for each in levels)
+    _refuse_contradictions(own, where)
+    return System(facts, own)
+
+
+def _refuse_contradictions(levels: Sequence[Level], where: str) -> None:
+    """Raise ``UsageError`` if two tables give a level different values of a fact."""
+    said: dict[tuple[int, str], tuple[int, Any]] = {}
+    for number, (concurrencies, facts) in enumerate(levels, 1):
+        for level, (key, value) in product(concurrencies, facts.items()):
+            earlier, other = said.setdefault((level, key), (number, value))
+            if other != value:
+                raise UsageError(
+                    "levels-contradict",
+                    f"{where}: [[level]] tables {earlier} and {number} say {key} is "
+                    f"{shown(other)} and {shown(value)} at concurrency {level}",
+                    "correct one of them, or take the level out of it",
+                )
 
 
 def system_on_record(sweep: Mapping[str, Any], where: str) -> System:
@@ -165,10 +232,10 @@ def system_on_record(sweep: Mapping[str, Any], where: str) -> System:
 def system_toml(system: System) -> str:
     """Return a TOML file of the facts, with a commented line for each key that is not given."""
     tables: dict[str, list[str]] = {"": []}
-    for key, kind in KINDS.items():
+    for key, fact in FACTS.items():
         table, dot, name = key.rpartition(".")
         value = system.get(key)
-        line = f"# {name} =  # {_wanted(kind)}" if value is None else f"{name} = {_toml(value)}"
+        line = f"# {name} =  # {fact.wanted}" if value is None else f"{name} = {_toml(value)}"
         tables.setdefault(table, [f"\n[{table}]"] if dot else []).append(line)
     return "\n".join([*(line for lines in tables.values() for line in lines), _MORE])
 
@@ -190,11 +257,11 @@ def _toml(value: Any) -> str:
 
 
 def _known(told: Mapping[str, Any]) -> dict[str, Any]:
-    known = {key for key in KINDS if "." not in key} | _TABLES | {"concurrency"}
+    known = {key for key in FACTS if "." not in key} | _TABLES | {"concurrency"}
     return {key: value for key, value in told.items() if key in known}
 
 
-def _level(values: Mapping[str, Any], where: str) -> tuple[tuple[int, ...], Mapping[str, Any]]:
+def _level(values: Mapping[str, Any], where: str) -> Level:
     told = values.get("concurrency")
     levels = told if isinstance(told, list) else [told]
     if not levels or not all(type(each) is int and each >= 1 for each in levels):
@@ -217,13 +284,13 @@ def _facts(values: Mapping[str, Any], where: str) -> Iterator[tuple[str, Any]]:
 def _checked(key: str, value: Any, where: str, *, strict: bool = True) -> Iterator[tuple[str, Any]]:
     """Yield a fact as it is kept; none for an empty text, which says nothing."""
     table, _, name = key.partition(".")
-    kind = _Text if table == _OTHER and name else KINDS.get(key)
-    if kind is None:
+    fact = Fact(_Text) if table == _OTHER and name else FACTS.get(key)
+    if fact is None:
         raise _unknown(key, where)
     try:
-        found = msgspec.convert(value, kind, strict=strict)
+        found = msgspec.convert(value, fact.kind, strict=strict)
     except msgspec.ValidationError:
-        raise _unfit(where, key, value, _wanted(kind)) from None
+        raise _unfit(where, key, value, fact.wanted) from None
     if found != "":
         yield key, _without_secrets(key, found, where) if isinstance(found, str) else found
 
@@ -246,11 +313,12 @@ def hidden_fact(text: str) -> str:
 
 
 def _without_secrets(key: str, text: str, where: str) -> str:
-    if key != "launch":
-        secret = key.startswith(_OTHER) and is_secret_field(key)
-        return HIDDEN if secret else without_credentials(text)
+    """Return a fact's text with its secrets hidden, the server's own key among them."""
+    if key.startswith(_OTHER) and is_secret_field(key):
+        return HIDDEN
+    text = without_secrets(text, worth_hiding([os.environ.get("OPENAI_API_KEY", "")]))
     try:
-        return hidden_launch(text)
+        return hidden_launch(text) if key == "launch" else hidden_text(text)
     except ValueError as error:
         reason = str(error)[:1].lower() + str(error)[1:]
         raise UsageError(
@@ -260,7 +328,7 @@ def _without_secrets(key: str, text: str, where: str) -> str:
 
 
 def _unknown(key: str, where: str) -> UsageError:
-    names = [*KINDS, _LEVEL]
+    names = [*FACTS, _LEVEL]
     near = get_close_matches(key, names, n=1) or [each for each in names if each.endswith(key)]
     meant = f"did you mean {near[0]}? " if near else ""
     return UsageError(
@@ -272,11 +340,6 @@ def _unknown(key: str, where: str) -> UsageError:
 
 def _unfit(where: str, key: str, value: Any, wanted: str) -> UsageError:
     return UsageError("fact-unfit", f"{where}: {key} is {shown(value)}", f"give {wanted}")
-
-
-def _wanted(kind: Any) -> str:
-    (meta,) = kind.__metadata__
-    return str(meta.description)
 
 
 def _nested(facts: Mapping[str, Any]) -> dict[str, Any]:

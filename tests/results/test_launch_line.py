@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentx_replay.results.launch_line import hidden_launch
+from agentx_replay.results.launch_line import hidden_launch, hidden_text
 
 
 @pytest.mark.parametrize(
@@ -46,6 +46,18 @@ from agentx_replay.results.launch_line import hidden_launch
         ("x --note hf_abcdefgh1234 --passphrase zz", "x --note *** --passphrase ***"),
         ("x --deep '" + 300 * "[" + '{"key":1,"token":"zz"}' + 300 * "]" + "'", "x --deep ***"),
         ("python serve.py 'two words' $HOME/x", "python serve.py 'two words' $HOME/x"),
+        ("x --api-key $(cat /run/key) --tp 8", "x --api-key *** --tp 8"),
+        ("x --api-key=`cat /run/key` --tp 8", "x --api-key=*** --tp 8"),
+        (
+            'HF_TOKEN="$(cat /run/key)" x -e B_KEY=$(cat ~/b | head -1) y',
+            "HF_TOKEN=*** x -e B_KEY=*** y",
+        ),
+        ("x --api-key <(cat $(echo /run/key)) --tp 8", "x --api-key *** --tp 8"),
+        ("sh -c 'x --api-key `cat /k` --tp 8'", "sh -c 'x --api-key *** --tp 8'"),
+        (
+            "x --log $(date --token zz) ${HF_TOKEN:-zz yy}",
+            "x --log $(date --token ***) ${HF_TOKEN:-***}",
+        ),
     ],
 )
 def test_secrets_are_hidden_and_words_kept(typed: str, kept: str) -> None:
@@ -53,7 +65,30 @@ def test_secrets_are_hidden_and_words_kept(typed: str, kept: str) -> None:
     assert hidden_launch(kept) == kept
 
 
-@pytest.mark.parametrize("line", ["x 'unclosed", "x \\", "a=" * 5000 + "a"])
+@pytest.mark.parametrize(
+    "line", ["x 'unclosed", "x \\", "a=" * 5000 + "a", "x --api-key $(cat /k", "x --key `cat /k"]
+)
 def test_what_no_shell_could_split_is_an_error(line: str) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         hidden_launch(line)
+
+
+@pytest.mark.parametrize(
+    ("typed", "kept"),
+    [
+        ("it's run with --api-key abc --tp 8", "it's run with --api-key *** --tp 8"),
+        ("--api-key=$(cat /run/key) on 8 GPUs", "--api-key=*** on 8 GPUs"),
+        ("HF_TOKEN='a b' and tp=8", "HF_TOKEN=*** and tp=8"),
+        ("https://me:pass@host/recipe?token=zz", "https://***@host/recipe?token=***"),
+        ("sends Authorization: Basic YTpi to it", "sends Authorization: *** to it"),
+        ('{"password": "a b", "max_tokens": 3}', '{"password": ***, "max_tokens": 3}'),
+        ("with sk-abcdefgh1234, hf_abcdefgh1234", "with ***, ***"),
+        (
+            "prefix cache off; 8,192 batched tokens: see https://h/a",
+            "prefix cache off; 8,192 batched tokens: see https://h/a",
+        ),
+    ],
+)
+def test_secrets_of_free_texts_are_hidden(typed: str, kept: str) -> None:
+    assert hidden_text(typed) == kept
+    assert hidden_text(kept) == kept

@@ -6,7 +6,13 @@ from typing import Any
 import pytest
 from refusals import refuses
 
-from agentx_replay.results.system_facts import KINDS, System, system_of, system_on_record
+from agentx_replay.results.system_facts import (
+    FACTS,
+    System,
+    hidden_fact,
+    system_of,
+    system_on_record,
+)
 
 MI355X: dict[str, Any] = {
     "name": "8x MI355X", "hw": "mi355x", "gpus": 8, "nodes": 1, "topology": "xGMI", "hbm_gb": 288,
@@ -32,7 +38,7 @@ MI355X: dict[str, Any] = {
 def test_every_key_is_kept_and_read_back() -> None:
     system = system_of(MI355X, "mi355x.toml")
     kept = system.document()
-    assert set(KINDS) <= {*system.facts}
+    assert set(FACTS) <= {*system.facts}
     days = {"snapshot": "2026-10-09", "price": MI355X["price"] | {"date": "2026-10-09"}}
     secret = {
         "launch": "vllm serve m --api-key *** -tp 8",
@@ -48,13 +54,13 @@ def test_a_level_has_its_own_facts() -> None:
     assert system.at(48).get("tp") == 8
 
 
-@pytest.mark.parametrize("key", KINDS)
+@pytest.mark.parametrize("key", FACTS)
 def test_a_value_of_another_kind_is_refused_naming_its_key(key: str) -> None:
     with refuses("fact-unfit", "mine.toml", key):
         system_of(_tables(key, ["a", "list"]), "mine.toml")
 
 
-@pytest.mark.parametrize("key", KINDS)
+@pytest.mark.parametrize("key", FACTS)
 def test_a_key_that_is_spelt_wrong_names_the_right_one(key: str) -> None:
     with refuses("fact-unknown", f"{key}x", f"did you mean {key}?"):
         System().with_facts([f"{key}x=1"])
@@ -96,6 +102,22 @@ def test_a_fact_that_cannot_be_is_one_sentence(text: str, code: str, named: str)
 def test_levels_are_tables_that_name_their_concurrency(levels: Any) -> None:
     with refuses("fact-unfit", "mine.toml", "level"):
         system_of({"level": levels}, "mine.toml")
+
+
+def test_levels_that_contradict_one_another_are_refused() -> None:
+    same = {"concurrency": [8, 48], "tp": 8}
+    system_of({"level": [same, {"concurrency": 48, "tp": 8, "ep": 2}]}, "mine.toml")
+    with refuses("levels-contradict", "tables 1 and 3", "tp is 8 and 4 at concurrency 48"):
+        system_of({"level": [same, {"concurrency": 2}, {"concurrency": 48, "tp": 4}]}, "mine.toml")
+
+
+@pytest.mark.parametrize("key", ["recipe", "notes", "other.rack", "measured_by", "launch"])
+def test_no_text_keeps_a_secret(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "the-own-key")
+    said = f"{key}=x --api-key zz --url https://me:pw@h sk-abcdefgh1234 the-own-key"
+    kept = "x --api-key *** --url https://***@h *** ***"
+    assert System().with_facts([said]).get(key) == kept
+    assert hidden_fact(said) == f"{key}={kept}"
 
 
 def test_single_facts_win_and_empty_texts_say_nothing() -> None:
