@@ -134,8 +134,12 @@ def _servers(settings: Settings, urls: tuple[str, ...], facts: dict[str, Any]) -
     from agentx_replay.endpoint.client import open_client
     from agentx_replay.endpoint.replicas import open_replicas
     from agentx_replay.endpoint.url import refuse_twice
-    from agentx_replay.experiment.asked_facts import asked_facts
-    from agentx_replay.experiment.replicas import ask_replicas, replica_pages, replica_warnings
+    from agentx_replay.experiment.replicas import (
+        ask_replicas,
+        replica_pages,
+        replica_warnings,
+        replicas_facts,
+    )
 
     asked = [_endpoint_settings(settings, url) for url in urls]
     refuse_twice("--url", [each.url for each in asked])
@@ -152,13 +156,13 @@ def _servers(settings: Settings, urls: tuple[str, ...], facts: dict[str, Any]) -
     )
     servers = (first, *others)
     pages = uvloop.run(replica_pages(settings.metrics_url, servers))
-    facts_told = uvloop.run(asked_facts(first, pages)) if settings.system else {}
+    facts_told, unlike = uvloop.run(replicas_facts(servers, pages)) if settings.system else ({}, ())
     limits = [one.max_model_len for one in told if one.max_model_len is not None]
     what = {"url": names if others else names[0], "metrics": [page.name for page in pages]}
     return Target(
         open=partial(open_replicas, servers) if others else partial(open_client, first),
         facts=facts | asdict(told[0]) | what,
-        warnings=(*told[0].warnings(), *replica_warnings(servers, told)),
+        warnings=(*told[0].warnings(), *replica_warnings(servers, told), *unlike),
         max_context=min(limits, default=None),
         secrets=first.secrets,
         endpoint=first,

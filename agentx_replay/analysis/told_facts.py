@@ -22,6 +22,8 @@ _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 _LINE = re.compile(r"(\w+)\{(.*)\}\s+([0-9.eE+]+)(?:\s|$)")
 _MIB_PER_GB = 1e9 / 2**20
 _ENGINES = {"vllm": "vllm", "sglang": "sglang", "trtllm": "trtllm", "llamacpp": "llama.cpp"}
+_OWNER = "agentx-replay"
+SIMULATOR = "agentx-replay simulator"
 _POOL_WITHIN = 0.01
 """How far a pool may be from what was said of it: somebody rounds."""
 SERVED_AS = "served_as"
@@ -62,6 +64,16 @@ def _fit(found: Mapping[str, Any]) -> dict[str, Any]:
     told = ((key, value) for key, value in found.items() if value not in (None, "auto"))
     fit = ((key, fact_if_fit(key, value)) for key, value in told)
     return {key: value for key, value in fit if value is not None}
+
+
+def facts_of_models(listed: Any) -> dict[str, Any]:
+    """Return the framework that the list of models names: the built-in simulator's, whose metrics
+    have vLLM's names.
+    """
+    models = listed.get("data") if isinstance(listed, dict) else None
+    entries = models if isinstance(models, list) else []
+    owners = [each.get("owned_by") for each in entries if isinstance(each, dict)]
+    return {"framework": SIMULATOR} if _OWNER in owners else {}
 
 
 def facts_of_metrics(lines: Iterable[str]) -> dict[str, Any]:

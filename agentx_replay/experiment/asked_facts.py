@@ -12,6 +12,7 @@ from agentx_replay.analysis.told_facts import (
     facts_of_exporter,
     facts_of_info,
     facts_of_metrics,
+    facts_of_models,
 )
 from agentx_replay.endpoint.readiness import models_in
 from agentx_replay.endpoint.scrape import MetricsPage, lines_of, page_at
@@ -33,7 +34,8 @@ async def asked_facts(server: EndpointSettings, metrics: Sequence[MetricsPage]) 
     for each in info:
         found |= facts_of_info(each)
     # Of the KV cache the metrics tell all engines, a page of JSON one.
-    return found | facts_of_metrics(line for lines in told[len(pages) :] for line in lines or ())
+    found |= facts_of_metrics(line for lines in told[len(pages) :] for line in lines or ())
+    return found | facts_of_models(models)
 
 
 async def exporters_facts(urls: Sequence[str], server: EndpointSettings) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import random
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from agentx_replay.endpoint.counting import Counter, UncountedError
 from agentx_replay.endpoint.readiness import ServerFacts, ask_server
@@ -24,6 +25,7 @@ from agentx_replay.reason import Reason
 _UNUSABLE = 3
 _COMPARED = 10
 _LONGEST_TOKENS = 512
+_POOL = "kv_cache_pool_tokens"
 _TOLD = {
     "max_model_len": "context limit",
     "max_tokens_field": "output limit field",
@@ -75,22 +77,51 @@ def replica_warnings(
     servers: Sequence[EndpointSettings], facts: Sequence[ServerFacts]
 ) -> tuple[Reason, ...]:
     """Return everything in which the servers differ."""
-    found = []
-    for name, called in _TOLD.items():
-        values = [getattr(told, name) for told in facts]
-        if any(value != values[0] for value in values):
-            said = ", ".join(
-                f"{_plain(value)} at {server.url}"
-                for server, value in zip(servers, values, strict=True)
-            )
-            found.append(Reason("replicas-differ", f"the servers differ in {called}: {said}"))
-    return tuple(found)
+    return tuple(
+        _difference(called, servers, values)
+        for name, called in _TOLD.items()
+        if len(set(values := [getattr(told, name) for told in facts])) > 1
+    )
+
+
+def _difference(
+    called: str, servers: Sequence[EndpointSettings], values: Sequence[object]
+) -> Reason:
+    each = zip(servers, values, strict=True)
+    said = ", ".join(f"{_plain(value)} at {server.url}" for server, value in each)
+    return Reason("replicas-differ", f"the servers differ in {called}: {said}")
 
 
 def _plain(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return "not told" if value is None else str(value)
+
+
+async def replicas_facts(
+    servers: Sequence[EndpointSettings], pages: Sequence[MetricsPage]
+) -> tuple[dict[str, Any], tuple[Reason, ...]]:
+    """Return the facts of the system that all servers tell alike, the KV pool as the sum of theirs;
+    and a warning for each fact in which they differ.
+    """
+    from agentx_replay.experiment.asked_facts import asked_facts  # a start does without
+
+    told = await asyncio.gather(
+        *(
+            asked_facts(each, [page for page in pages if _owner(page.name, servers) is each])
+            for each in servers
+        )
+    )
+    found: dict[str, Any] = {}
+    warnings = []
+    for key in dict.fromkeys(key for each in told for key in each):
+        values = [each.get(key) for each in told]
+        if len({value for value in values if value is not None}) > 1:
+            warnings.append(_difference(key, servers, values))
+        else:
+            found[key] = next(value for value in values if value is not None)
+    pools = [each[_POOL] for each in told if _POOL in each]
+    return found | ({_POOL: sum(pools)} if pools else {}), tuple(warnings)
 
 
 async def replica_pages(

@@ -97,6 +97,12 @@ def test_a_file_of_what_a_server_tells_is_one_of_facts(url: str, tmp_path: Path)
     assert "[system-file-exists]" in refusal("system", "--url", url, "--out", file)
 
 
+def test_the_simulator_is_told_as_itself(slow_server: str, tmp_path: Path) -> None:
+    file = tmp_path / "it.toml"
+    assert finished("system", "--url", slow_server, "--out", file).returncode == 0
+    assert tomllib.loads(file.read_text())["framework"] == "agentx-replay simulator"
+
+
 def test_a_server_that_tells_nothing_is_an_error(url: str, tmp_path: Path) -> None:
     out = ("--out", tmp_path / "mine.toml")
     gone = refusal("system", "--url", "http://127.0.0.1:1", *out, exit_code=3)

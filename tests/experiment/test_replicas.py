@@ -19,6 +19,7 @@ from agentx_replay.experiment.replicas import (
     check_lengths,
     replica_pages,
     replica_warnings,
+    replicas_facts,
 )
 from agentx_replay.prompts.calibration import Calibration, Verification, assumed
 from agentx_replay.prompts.template import TemplateCost
@@ -136,6 +137,29 @@ def test_what_says_nothing_of_a_server_may_differ_without_a_word() -> None:
     servers = [settings("http://a"), settings("http://b")]
     other = replace(FACTS, served_models=("m", "n"), keep_alive_s=5.0)
     assert replica_warnings(servers, [FACTS, other]) == ()
+
+
+def test_facts_of_the_system_are_asked_of_each_server() -> None:
+    def telling(**info: object) -> Replying:
+        return lambda path, _: (
+            Reply(json={"page_size": 64, **info}) if path == "/get_server_info" else NOT_FOUND
+        )
+
+    async def main() -> None:
+        first = telling(tp_size=8, max_total_num_tokens=100)
+        second = telling(tp_size=4, max_total_num_tokens=100)
+        async with serving(first) as one, serving(second) as two:
+            servers = [settings(one.url, "m"), settings(two.url, "m")]
+            told, (warning,) = await replicas_facts(servers, ())
+            assert told == {
+                "model": "m", "served_as": "m", "framework": "sglang", "block_size": 64,
+                "kv_cache_pool_tokens": 200,
+            }  # fmt: skip
+            assert warning.code == "replicas-differ"
+            said = f"8 at {servers[0].url}, 4 at {servers[1].url}"
+            assert warning.text == f"the servers differ in tp: {said}"
+
+    uvloop.run(main())
 
 
 # --- one length ---------------------------------------------------------------------------------
