@@ -58,8 +58,8 @@ def unchanged(_: Clock, __: Dispatch, response: Response) -> Response:
 
 
 def with_faults(_: Clock, dispatch: Dispatch, response: Response) -> Response:
-    """Of the first start, one of 151 requests fails and one of 97 tells no usage."""
-    if "-s" in dispatch.request_id.partition("-c")[0] or response.status is not Status.OK:
+    """Of the third start, one of 151 requests fails and one of 97 tells no usage."""
+    if "-s3" not in dispatch.request_id or response.status is not Status.OK:
         return response
     number = dispatch.lane * 1009 + dispatch.request_index
     if number % 151 == 0:
@@ -77,8 +77,8 @@ def with_answers(_: Clock, dispatch: Dispatch, response: Response) -> Response:
     return replace(response, answer=Answer(text, dispatch.max_tokens, dispatch.prompt.tokens))
 
 
-def killed_at_12_s(clock: Clock, _: Dispatch, response: Response) -> Response:
-    if clock.now_ns() > 12 * SECOND:
+def killed_at_22_s(clock: Clock, _: Dispatch, response: Response) -> Response:
+    if clock.now_ns() > 22 * SECOND:
         raise Killed
     return response
 
@@ -97,14 +97,14 @@ def starts(out: Path) -> Path:
     """
     paces_ms = (20.0, 20.0, 21.0, 21.0, 22.0, 22.0)
     models = [EngineModel(step_base_ms=each, tokens_per_step=3) for each in paces_ms]
-    _sweep(out, (4, 12), models, with_faults, starts=3)
+    _sweep(out, (4, 24), models, with_faults, starts=3)
     return out
 
 
 def killed(out: Path) -> Path:
     """One level of which nobody wrote the point: its process was killed in its window."""
     try:
-        _sweep(out, (6,), [EngineModel(step_base_ms=30.0)], killed_at_12_s)
+        _sweep(out, (6,), [EngineModel(step_base_ms=30.0)], killed_at_22_s)
     except Killed:
         return out
     raise AssertionError("the run ended by itself")
@@ -112,7 +112,7 @@ def killed(out: Path) -> Path:
 
 def live(out: Path) -> Path:
     """Two levels whose answers were fed back."""
-    _sweep(out, (2, 12), [EngineModel(step_base_ms=10.0)] * 2, with_answers, live_history=True)
+    _sweep(out, (2, 12), [EngineModel()] * 2, with_answers, live_history=True)
     return out
 
 

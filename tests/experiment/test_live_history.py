@@ -92,8 +92,8 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of a few seconds by two workers on the built-in simulator."""
     out = tmp_path_factory.mktemp("live") / "out"
     window = ("--override", "window_s=3.0", "--override", "grace_s=30.0", *SHORT)
-    concurrency = ("--concurrency", "2", "--workers", "2")
-    done = finished("run", "--live-history", *concurrency, *window, "--out", str(out))
+    small = ("--concurrency", "2", "--workers", "2", "--max-context", "4096")
+    done = finished("run", "--live-history", *small, *window, "--out", str(out))
     assert done.returncode in (0, 1), done.stderr
     return out
 
