@@ -12,6 +12,8 @@ from pathlib import Path
 # every module again, and each worker of pytest rewrites every assertion: half of the suite's CPU.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# As the command line does: numpy's linear algebra starts a thread a core, and an idle one spins.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import pytest  # noqa: E402
 from golden_files import Goldens  # noqa: E402
@@ -37,6 +39,21 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Have each worker begin with another file. In a fresh clone each file's assertions are to be
+    rewritten: so a worker does a third of them and reads what the others have written.
+    """
+    report = yield
+    if isinstance(collector, pytest.Directory):
+        us = getattr(collector.config, "workerinput", {"workerid": "gw0", "workercount": 1})
+        first = int(us["workerid"][2:]) * len(report.result) // us["workercount"]
+        report.result = report.result[first:] + report.result[:first]
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Collect without looking for garbage: what is loaded stays, and would be walked each time."""
     gc.disable()
@@ -53,7 +70,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     A file stays whole in one worker, and its fixtures of the module are made once.
     """
     first = ("faults", "cli", "experiment", "report")
-    items.sort(key=lambda item: item.path.parent.name not in first)
+    items.sort(key=lambda item: (item.path.parent.name not in first, item.path))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -121,14 +138,6 @@ def _levels_on_disk_are_measured_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(run, "stored_point", measured)
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _nothing_waits_for_the_disk() -> Iterator[None]:
-    """No test cuts the power, which alone could lose what a process has written."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(os, "fsync", lambda _: None)
         yield
 
 

@@ -20,9 +20,9 @@ from agentx_replay.analysis.point import PointFacts, measure_point, point_docume
 from agentx_replay.analysis.responses import Window, records_of
 from agentx_replay.replay.ports import Dispatch, PlayRecord, Response, Status
 from agentx_replay.results.layout import Measurement, point_directory
-from agentx_replay.results.recorder import Recorder
+from agentx_replay.results.rows import play_row, request_row
 from agentx_replay.results.run_directory import PointStatus, RunDirectory
-from agentx_replay.results.schema import INSTRUMENT, LEVEL_TABLES, REQUESTS, SERVER
+from agentx_replay.results.schema import INSTRUMENT, PLAYS, REQUESTS, SERVER
 
 WINDOW = Window(0, 100 * SECOND, 100.0)
 RULES = Rules(scenario="agentx", comparable=True, window_s=100.0)
@@ -110,18 +110,13 @@ def _made_level(level: Level, gpus: int | None) -> Path:
     run = RunDirectory.create(Path(tempfile.mkdtemp(dir=_MADE.name)) / "run")
     directory = run.start_point(level.concurrency, {}, level.start)
     of = Measurement(level.concurrency, level.start)
-    recorder = Recorder(directory, of, origin_ns=0)
-    for lane in range(level.concurrency if level.failure is None else 0):
-        recorder.record(*exchange(level, lane))
-        play = PlayRecord(
-            concurrency=level.concurrency, play_id=f"p{lane}", session_id=level.session(lane),
-            lane=lane, play_number=0, t_star_s=None, start_ns=0, end_ns=100 * SECOND,
-            requests_sent=1, requests_skipped=0, system_skipped_s=0.0, session_skipped_s=0.0,
-        )  # fmt: skip
-        recorder.record_play(play)
-    recorder.close()
-    for table in LEVEL_TABLES:
-        table.compact(directory)
+    if level.failure is None:
+        lanes = range(level.concurrency)
+        sent = [request_row(*exchange(level, lane)) for lane in lanes]
+        write_rows(directory, REQUESTS, sent, of)
+        write_rows(directory, PLAYS, [play_row(_play(level, lane)) for lane in lanes], of)
+        for table in (REQUESTS, PLAYS):
+            table.compact(directory)
     window = WINDOW if level.failure is None else None
     conduct = Conduct(failure=level.failure, failure_code=level.failure and "warm-up-failed")
     facts = PointFacts(level.concurrency, gpus, window, RULES, conduct, level.start)
@@ -131,6 +126,14 @@ def _made_level(level: Level, gpus: int | None) -> Path:
     plan = {"plan_fingerprint": level.plan or f"plan-{level.concurrency}-{level.start}"}
     run.write_point(level.concurrency, status, plan | point_document(point), level.start)
     return run.path
+
+
+def _play(level: Level, lane: int) -> PlayRecord:
+    return PlayRecord(
+        concurrency=level.concurrency, play_id=f"p{lane}", session_id=level.session(lane),
+        lane=lane, play_number=0, t_star_s=None, start_ns=0, end_ns=100 * SECOND,
+        requests_sent=1, requests_skipped=0, system_skipped_s=0.0, session_skipped_s=0.0,
+    )  # fmt: skip
 
 
 def exchange(level: Level, lane: int) -> tuple[Dispatch, Response]:

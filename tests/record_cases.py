@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Iterable, Sequence
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,8 +22,7 @@ from agentx_replay.analysis.tokens import token_figures
 from agentx_replay.prompts.prompt import Prompt
 from agentx_replay.replay.ports import Dispatch, Phase, PlayRecord, Response, Status
 from agentx_replay.results.layout import Measurement
-from agentx_replay.results.recorder import Recorder
-from agentx_replay.results.records import Table
+from agentx_replay.results.records import Table, mark_of
 from agentx_replay.results.rows import batch_of, play_row, request_row
 from agentx_replay.results.schema import PLAYS, REQUESTS, SERVER
 from agentx_replay.results.server_metrics import ServerSamples
@@ -131,9 +129,9 @@ def write_rows(
     point: Path, table: Table, rows: Iterable[tuple[Any, ...]], of: Measurement = LEVEL
 ) -> None:
     """Write rows, but for level and start, as one part of a level's table."""
-    with closing(Recorder(point, of, origin_ns=0)) as recorder:
-        for row in rows:
-            recorder.append(table, row)
+    part = table.parts(point) / "part-000-000000.parquet"
+    part.parent.mkdir(parents=True, exist_ok=True)
+    table.write(part, [_table(table, list(rows), of)], mark_of(point))
 
 
 def events_of(records: Records) -> Events:
