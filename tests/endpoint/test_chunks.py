@@ -263,8 +263,8 @@ def test_a_null_error_is_none() -> None:
 def test_an_event_that_is_no_json_object_is_malformed(data: bytes) -> None:
     reader = StampedStream()
     reader.read(Event(b"", data), 1)
-    assert (reader.stream.malformed or "").startswith("an event that is no JSON object: ")
-    assert len(reader.stream.malformed or "") < 120
+    assert reader.stream.malformed is not None
+    assert len(reader.stream.malformed) < 120
 
 
 @pytest.mark.parametrize("half", [rb"\ud83d", rb"\ude00", b"\xed\xa0\xbd"])

@@ -295,5 +295,5 @@ async def test_a_name_that_does_not_resolve_is_a_failure() -> None:
     client = Client(EndpointSettings(url, "m"))
     response = await client.send(dispatch())
     assert response.error_category is ErrorCategory.CONNECT
-    assert "no-such-host.invalid cannot be resolved" in (response.error_text or "")
+    assert url.host in (response.error_text or "")
     await client.close()

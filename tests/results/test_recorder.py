@@ -177,7 +177,7 @@ def test_what_is_not_known_is_null(tmp_path: Path) -> None:
             completion_tokens=None,
             http_status=None,
             error_category=ErrorCategory.RESET,
-            error_text="the connection was reset",
+            error_text="ECONNRESET",
         ),
     )
     recorder.record(dispatch(), response(arrival_ns=[1, 2], arrival_tokens=None))
@@ -192,7 +192,7 @@ def test_what_is_not_known_is_null(tmp_path: Path) -> None:
         "reasoning_pieces", "event_text_bytes",
     ]  # fmt: skip
     assert failed["arrival_deltas_us"] == []
-    assert (failed["error_category"], failed["error_text"]) == ("reset", "the connection was reset")
+    assert (failed["error_category"], failed["error_text"]) == ("reset", "ECONNRESET")
     assert untold["event_tokens"] is None
 
 

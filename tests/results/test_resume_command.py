@@ -9,7 +9,7 @@ from agentx_replay.results.resume_command import going_on, options_hidden, resum
 def test_the_command_names_the_run_and_no_more() -> None:
     whole = "agentx-replay sweep --resume --out 'my runs/a'"
     assert resume_command(Path("my runs/a")) == whole
-    assert going_on({}, Path("my runs/a")) == f"go on with its run:\n  {whole}"
+    assert going_on({}, Path("my runs/a")).endswith(f":\n  {whole}")
 
 
 def test_what_was_hidden_has_to_be_typed_again() -> None:

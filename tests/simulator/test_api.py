@@ -87,7 +87,7 @@ def test_a_prompt_over_the_context_is_refused_as_vllm_does() -> None:
     error = answer.json()["error"]
     assert answer.status == error["code"] == 400
     assert (error["type"], error["param"]) == ("BadRequestError", "input_tokens")
-    assert "maximum context length is 20 tokens" in error["message"]
+    assert "context length is 20" in error["message"]
 
 
 def test_messages_are_counted_with_their_template_and_text_as_it_stands() -> None:

@@ -272,7 +272,7 @@ def test_the_context_is_the_models_or_the_whole_cache() -> None:
     assert EngineModel(max_model_len=100).overflow(60, 40) is None
     refusal = EngineModel(max_model_len=100).overflow(61, 40)
     assert refusal is not None
-    assert "maximum context length is 100 tokens" in refusal
+    assert "context length is 100" in refusal
 
 
 @pytest.mark.parametrize(

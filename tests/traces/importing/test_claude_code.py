@@ -279,7 +279,7 @@ def test_a_clock_that_goes_backwards_is_held_at_the_start_ahead(tmp_path: Path) 
         answer(7, "m2", usage(1_000, 50)),
     )
     assert rows(session.requests) == [(10, 2, 1_002, 100, 0), (10, 0, 1_052, 100, 1_000)]
-    assert session.notes.assumed == {"starts before the request ahead (moved to its start)": 1}
+    assert list(session.notes.assumed.values()) == [1]
 
 
 def test_an_agent_whose_session_is_gone_is_a_session_of_its_own(tmp_path: Path) -> None:
