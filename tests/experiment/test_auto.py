@@ -1,17 +1,24 @@
 """A sweep that names no levels: probes find them, and what was measured adds to them."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from command_line import finished, refusal
 from made_runs import Level, make_run
+from screens import BlankScreen
+from small_corpus import corpus, request, session
 
 from agentx_replay.analysis.run import read_run
-from agentx_replay.experiment.auto import Bracketing, Probe, Probing, probe_rules
+from agentx_replay.experiment.auto import Bracketing, Probe, Probing, found_levels, probe_rules
 from agentx_replay.experiment.levels import Done
+from agentx_replay.experiment.settings import Settings
 from agentx_replay.results.run_directory import read_sweep
 from agentx_replay.scenario import load_scenario
+from agentx_replay.simulator.engine import EngineModel
+from agentx_replay.simulator.inprocess import InProcessEndpoint
+from agentx_replay.target import in_process_target
 
 
 def test_probes_take_a_tenth_of_the_shortest_run_of_agentx() -> None:
@@ -49,44 +56,52 @@ def test_levels_found_are_put_on_record_and_reach_every_target(
     tmp_path: Path, small_traces: Path
 ) -> None:
     out = tmp_path / "out"
-    asked = (
-        "--virtual",
-        "-c",
-        "auto",
-        "--at",
-        "100,150",
-        "--window",
-        "4s",
-        "--traces",
-        small_traces,
-    )
-    done = finished("sweep", *asked, "--json", "--out", out)
+    asked = ("--virtual", "-c", "auto", "--at", "100,150", "--window", "4s")
+    done = finished("sweep", *asked, "--traces", small_traces, "--json", "--out", out)
     assert [value["throughput"] is None for value in json.loads(done.stdout)["curve"]["at"]] == [
         False
     ] * 2
     document = read_sweep(out)
     assert document["probes"][0]["concurrency"] == 1
     assert document["settings"]["bracket"]
+    assert " windows of 4 s, " in done.stderr
     again = finished("sweep", "--resume", "--json", "--out", out)
     assert read_sweep(out)["levels"] == document["levels"]
     assert read_sweep(out)["probes"] == document["probes"]
     assert len(json.loads(again.stdout)["points"]) == len(document["levels"])
 
-    like = finished(
-        "sweep",
-        "--virtual",
-        "--like",
-        out,
-        "--window",
-        "1s",
-        "--traces",
-        small_traces,
-        "--out",
-        tmp_path / "b",
-    )
+    same = f"--virtual --like {out} --window 1s --traces {small_traces} --out {tmp_path / 'b'}"
+    like = finished("sweep", *same.split())
     assert read_sweep(tmp_path / "b")["levels"] == document["levels"], like.stderr
     assert "[auto-with-resume]" in refusal("sweep", "--resume", "-c", "auto", "--out", out)
     assert "[like-with-concurrency]" in refusal("sweep", "--like", out, "-c", "2")
+
+
+class Said(BlankScreen):
+    """Keeps the lines that stay."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, line: str) -> None:
+        self.lines.append(line)
+
+
+def test_of_agentx_at_most_a_tenth_of_the_run_is_spent_on_probes(tmp_path: Path) -> None:
+    requests = [request(10.0 * n, range(1, 9), out=100) for n in range(20)]
+    corpus(tmp_path / "traces", session("a", *requests), session("b", *requests))
+    model = EngineModel(per_sequence_ms=10.0)
+    settings = Settings(
+        traces=tmp_path / "traces",
+        scenario=load_scenario("agentx"),
+        out=tmp_path / "out",
+        at=(30.0, 50.0),
+    )
+    target = replace(in_process_target(), open=lambda clock: InProcessEndpoint(clock, model))
+    screen = Said()
+    levels, prepared = found_levels(settings, target, screen)
+    assert screen.lines[0].endswith("probes of 60 s, 1080 s in all at most")
+    assert 0 < sum(probe["took_s"] for probe in prepared.probes) <= 360.0 * len(levels)
 
 
 def test_up_to_two_levels_are_added_until_every_target_lies_between(tmp_path: Path) -> None:
