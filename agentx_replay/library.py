@@ -50,7 +50,11 @@ def measure(settings: Settings, screen: Screen, levels: LevelSource | None = Non
                 servers=1 + len(target.replicas),
                 searched_starts=settings.starts if settings.search else None,
             ),
-            *_resumption(sweep),
+            *(
+                resumption_lines(earlier.planned, earlier.begun, sweep.kept, sweep.ahead)
+                if (earlier := sweep.earlier) is not None
+                else ()
+            ),
         ):
             screen.say(line)
         points = (*sweep.kept_points, *sweep.run(screen))
@@ -69,13 +73,6 @@ def _sweep(settings: Settings, target: Target, screen: Screen, levels: LevelSour
         settings = replace(settings, concurrency=found)
     levels = Bracketing(settings.concurrency, settings.starts, settings.at)
     return Sweep(settings, target, levels, prepared)
-
-
-def _resumption(sweep: Sweep) -> list[str]:
-    if sweep.earlier is None:
-        return []
-    earlier = sweep.earlier
-    return resumption_lines(earlier.planned, earlier.begun, sweep.kept, sweep.ahead)
 
 
 def _refuse_unfit(settings: Settings, target: Target) -> None:

@@ -24,7 +24,8 @@ SharedPrefix = Literal["session", "corpus"]
 IdleFrom = Literal["barrier", "last_end"]
 Order = Literal["corpus", "balanced"]
 
-_NO_RULES = ("name", "overridden")
+NOT_RULES = ("name", "fingerprint", "overridden")
+"""What ``sweep.json`` has beside the rules of a scenario."""
 MOST_TOML_BYTES = 2**20
 """Rules and options take a page or two."""
 
@@ -102,7 +103,7 @@ def with_overrides(scenario: Scenario, overrides: Sequence[str]) -> Scenario:
 
 
 def rule_names() -> list[str]:
-    return [each.name for each in dataclasses.fields(Scenario) if each.name not in _NO_RULES]
+    return [each.name for each in dataclasses.fields(Scenario) if each.name not in NOT_RULES]
 
 
 def _rule_value(rule: str, text: str) -> Any:

@@ -181,7 +181,9 @@ class _Calibrating:
                 refusal = error  # what /tokenize leaves out, the server itself may take
                 continue
             if counted[0] == predicted or ways == tried[-1]:
-                return _with_usage(_with_way(found, ways), predicted, counted)
+                if ways.usage is Way.WHOLE_USAGE:
+                    found = found.with_warning(_USAGE_NOT_STREAMED)
+                return _with_usage(found, predicted, counted)
         raise UsageError(
             "server-without-tools",
             f"the server {refusal}",
@@ -207,14 +209,14 @@ class _Calibrating:
         if cost is None:
             return self._assumed(_REFUSED)
         begun = replace(
-            assumed(self.settings.model, self.settings.api, *_left_out(words, candidates)),
+            assumed(self.settings.model, self.settings.api),
             words=words.words,
             opening=opening,
             cost=cost,
             source=candidates.source,
         )
         ids = () if self.chat else await self._ids(begun, ways)
-        return _with_words(await self._proven(replace(begun, ids=ids), ways), words)
+        return _with_words(await self._proven(replace(begun, ids=ids), ways), words, candidates)
 
     def _assumed(self, warning: Reason) -> Calibration:
         model, api = self.settings.model, self.settings.api
@@ -304,6 +306,10 @@ _UNCOUNTED = Reason(
     "lengths-not-told",
     "the server tells no prompt lengths (no usage, no /tokenize): words and template are assumed",
 )
+_USAGE_NOT_STREAMED = Reason(
+    "usage-not-streamed",
+    "the server reports usage only when not streaming: no run on it can be checked",
+)
 _REFUSED = Reason(
     "calibration-refused",
     "the server refuses the prompts of a calibration: words and template are assumed",
@@ -318,49 +324,45 @@ def _with_usage(found: Calibration, predicted: int, counted: tuple[Count, Count]
     for count in counted:
         if count is not None:
             found = found.with_probe(count - predicted)
-    said = (
-        f"the server counts {first} prompt tokens the first time and {again} "
-        "the second for the same prompt: its usage does not tell the length of a prompt"
+    return found.with_warning(
+        Reason(
+            "usage-changes",
+            f"the server counts {first} prompt tokens the first time and {again} "
+            "the second for the same prompt: its usage does not tell the length of a prompt",
+        )
     )
-    return replace(found, warnings=(*found.warnings, Reason("usage-changes", said)))
 
 
-def _with_way(found: Calibration, ways: Ways) -> Calibration:
-    if ways.usage is not Way.WHOLE_USAGE:
-        return found
-    said = "the server reports usage only when not streaming: no run on it can be checked"
-    return replace(found, warnings=(*found.warnings, Reason("usage-not-streamed", said)))
-
-
-def _left_out(words: Words, candidates: Candidates) -> tuple[Reason, ...]:
-    if len(words.words) == len(candidates.words):
-        return ()
-    said = (
-        f"{len(candidates.words) - len(words.words):,} of {len(candidates.words):,} "
-        f"{candidates.source} are not one token each for this server and are left out"
-    )
-    return (Reason("words-left-out", said),)
-
-
-def _with_words(proven: Calibration, words: Words) -> Calibration:
-    """Return the calibration with what to mind of words that were not one token each when they were
-    searched. If the proof is exact, the server counted the same words in two ways, and the text
-    that differed is one more probe.
+def _with_words(proven: Calibration, words: Words, candidates: Candidates) -> Calibration:
+    """Return the calibration with what to mind of the words: which were left out, and whether they
+    were not one token each when they were searched. If the proof is exact all the same, the server
+    counted the same words in two ways, and the text that differed is one more probe.
     """
+    left_out = len(candidates.words) - len(words.words)
+    if left_out:
+        proven = proven.with_warning(
+            Reason(
+                "words-left-out",
+                f"{left_out:,} of {len(candidates.words):,} {candidates.source} are not one token "
+                "each for this server and are left out",
+            )
+        )
     if words.exact:
         return proven
+    if not proven.exact:
+        return proven.with_warning(
+            Reason(
+                "words-not-one-token",
+                f"no word list is exact for this server's tokenizer: a word is "
+                f"{1 + words.excess_per_word:.2f} tokens",
+            )
+        )
     excess = round(words.excess_per_word * len(words.words))
-    warning = Reason(
-        "words-not-one-token",
-        f"no word list is exact for this server's tokenizer: a word is "
-        f"{1 + words.excess_per_word:.2f} tokens",
-    )
-    if proven.exact:
-        proven = proven.with_probe(excess)
-        warning = Reason(
+    return proven.with_probe(excess).with_warning(
+        Reason(
             "lengths-change",
             "the length of a prompt changes from request to request: a text of "
             f"{len(words.words):,} words cost {excess:+,} tokens beside one a word, later ones "
             "none",
         )
-    return replace(proven, warnings=(*proven.warnings, warning))
+    )

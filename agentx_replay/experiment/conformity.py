@@ -123,13 +123,11 @@ def _recording_counts(planned: PlannedPlay) -> dict[str, int]:
         "negative_gaps": notes.negative_gaps,
         "missing_durations": notes.missing_durations,
         "short_block_lists": notes.short_block_lists,
-        "empty_subagents": _empty_subagents(planned.session),
+        "empty_subagents": sum(
+            isinstance(entry, Subagent) and not entry.requests for entry in planned.session.entries
+        ),
         "unawaited_conversations": sum(each.background for each in planned.graph.conversations),
     }
-
-
-def _empty_subagents(session: Session) -> int:
-    return sum(isinstance(entry, Subagent) and not entry.requests for entry in session.entries)
 
 
 def _by_play(requests: pa.Table) -> dict[tuple[int, int], list[SentRequest]]:

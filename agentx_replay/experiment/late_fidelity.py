@@ -17,7 +17,6 @@ from agentx_replay.experiment.sessions import SessionSource
 from agentx_replay.experiment.settings import scenario_on_record
 from agentx_replay.plan.plan import GraphLibrary, Plan
 from agentx_replay.results.run_directory import PointStatus
-from agentx_replay.scenario import Scenario
 
 
 def with_late_fidelity(run: Run) -> tuple[Run, list[str]]:
@@ -50,7 +49,9 @@ class _Recording:
 
     def report(self, point: Point) -> Fidelity | None:
         """Return a level's report. Raises ``UsageError`` where the recording cannot be had."""
-        library, corpus_fingerprint = self._read()
+        if self._library is None:
+            self._library = _read(self.sweep)
+        library, corpus_fingerprint = self._library
         plan = Plan(library.scenario, corpus_fingerprint, library, point.concurrency)
         if plan.fingerprint != point.plan_fingerprint:
             raise UsageError(
@@ -64,38 +65,26 @@ class _Recording:
         live_history = facts.rules.live_history
         return level_fidelity(plan, directory, facts.window, killed=True, live_history=live_history)
 
-    def _read(self) -> tuple[GraphLibrary, str]:
-        if self._library is None:
-            source = self._source()
-            try:
-                corpus, selection = source.read()
-            except UsageError as error:
-                raise _changed(source, f"cannot be read ({error.what})") from error
-            if corpus.fingerprint != self.sweep.get("corpus", {}).get("fingerprint"):
-                raise _changed(source, "are not those that it played any more")
-            library = GraphLibrary(selection, self._scenario())
-            self._library = library, corpus.fingerprint
-        return self._library
 
-    def _source(self) -> SessionSource:
-        try:
-            return SessionSource.from_document(self.sweep["source"])
-        except (KeyError, ValueError) as error:
-            raise UsageError(
-                "late-source-unknown",
-                "it was not finished, and sweep.json does not say where its recorded sessions are",
-                "report it with the version of agentx-replay that ran it",
-            ) from error
-
-    def _scenario(self) -> Scenario:
-        try:
-            return scenario_on_record(self.sweep)
-        except UsageError as error:
-            raise UsageError(
-                "late-rules-unknown",
-                "it was not finished, and was run by other rules than this version knows",
-                "report it with the version of agentx-replay that ran it",
-            ) from error
+def _read(sweep: Mapping[str, Any]) -> tuple[GraphLibrary, str]:
+    """Return the recorded sessions and the corpus's fingerprint."""
+    try:
+        source = SessionSource.from_document(sweep["source"])
+        scenario = scenario_on_record(sweep)
+    except (KeyError, ValueError, UsageError) as error:
+        raise UsageError(
+            "late-settings-unknown",
+            "it was not finished, and its sweep.json does not say, as this version knows them, by "
+            "which rules it ran and where its recorded sessions are",
+            "report it with the version of agentx-replay that ran it",
+        ) from error
+    try:
+        corpus, selection = source.read()
+    except UsageError as error:
+        raise _changed(source, f"cannot be read ({error.what})") from error
+    if corpus.fingerprint != sweep.get("corpus", {}).get("fingerprint"):
+        raise _changed(source, "are not those that it played any more")
+    return GraphLibrary(selection, scenario), corpus.fingerprint
 
 
 def _unfinished(point: Point) -> bool:

@@ -151,10 +151,12 @@ async def play(
                 replay.stop()
 
         try:
-            with steered(replay), quiet_collector(), _sampling(sampler):
+            with steered(replay), quiet_collector():
+                sampler.start()
                 async with _every_second(look):
                     return await replay.run()
         finally:
+            sampler.stop()
             await endpoint.close()
 
 
@@ -200,15 +202,6 @@ async def _every_second(call: Callable[[], None]) -> AsyncIterator[None]:
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
-
-
-@contextmanager
-def _sampling(sampler: LagSampler) -> Iterator[None]:
-    sampler.start()
-    try:
-        yield
-    finally:
-        sampler.stop()
 
 
 @contextmanager

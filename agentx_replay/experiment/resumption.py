@@ -25,9 +25,9 @@ from agentx_replay.results.run_directory import (
     read_points,
     read_sweep,
 )
+from agentx_replay.scenario import NOT_RULES
 
 _MOST_SHOWN = 60
-_NOT_RULES = ("name", "fingerprint", "overridden", "comparable")
 _MAY_CHANGE = ("metrics", "keep_alive_s")
 _SETTINGS = (
     "endpoint", "header", "body", "session_headers", "keepalive", "timeout", "max_context",
@@ -148,7 +148,7 @@ def _facts(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     played = corpus.get("played")
     yield "the sessions played", played and f"{len(played)} ({_digest(played)})"
     for rule, value in document.get("scenario", {}).items():
-        if rule not in _NOT_RULES:
+        if rule not in (*NOT_RULES, "comparable"):
             yield f"the rule {rule}", value
     target = document.get("target", {})
     for fact, value in target.items():

@@ -20,7 +20,7 @@ from agentx_replay.replay.instrument import ClientLoad
 from agentx_replay.replay.ports import Clock, Endpoint
 from agentx_replay.results.documents import typed
 from agentx_replay.results.recent import Snapshot
-from agentx_replay.scenario import Scenario, load_scenario, scenario_of
+from agentx_replay.scenario import NOT_RULES, Scenario, load_scenario, scenario_of
 from agentx_replay.secret_texts import hidden_body, hidden_header
 from agentx_replay.shipped import shipped_directory
 
@@ -160,13 +160,12 @@ _ELSEWHERE = frozenset(
     ("scenario", "concurrency", "starts", "gpus", "system", "salt", "tool_messages", "live_history",
      "out", "command", "resume", "again", "accept_differences")
 )  # fmt: skip
-_RULES_ALSO = ("name", "fingerprint", "overridden")
 
 
 def scenario_on_record(sweep: Mapping[str, Any]) -> Scenario:
     """Return the scenario of a ``sweep.json``. Raises ``UsageError`` for rules unknown today."""
     told = sweep.get("scenario", {})
-    rules = {k: v for k, v in told.items() if k not in _RULES_ALSO and v is not None}
+    rules = {k: v for k, v in told.items() if k not in NOT_RULES and v is not None}
     scenario = scenario_of(told.get("name", ""), rules, "sweep.json")
     return replace(scenario, overridden=tuple(told.get("overridden", ())))
 

@@ -109,7 +109,7 @@ class Sweep:
         if earlier is not None:
             # Before it is calibrated, which takes seconds: its cost is compared below.
             before = {"calibration": earlier.document.get("calibration", {})}
-            resumed(earlier, document | before, accept=accept)
+            refuse_differences(earlier, document | before, accept=accept)
         self.calibration = prepared.calibration if prepared else calibration_for(settings, target)
         self._prompting = prompting_of(self.calibration, settings, target)
         document["calibration"] = summary_document(self.calibration)

@@ -78,6 +78,9 @@ class Calibration:
         )
         return replace(self, verification=proof)
 
+    def with_warning(self, warning: Reason) -> "Calibration":
+        return replace(self, warnings=(*self.warnings, warning))
+
     def lines(self) -> list[str]:
         """Return what a person is told before the first request; one line where all is well."""
         proof, words = self.verification, f"{len(self.words):,} {self.source}"

@@ -132,10 +132,10 @@ def test_without_its_recorded_sessions_or_with_others_it_says_why_there_is_none(
 @pytest.mark.parametrize(
     ("file", "change", "code"),
     [
-        ("sweep.json", {"source": {}}, "late-source-unknown"),
-        ("sweep.json", {"source__max_sessions": 0}, "late-source-unknown"),
-        ("sweep.json", {"scenario__start_fraction": [1.5, 0.5]}, "late-rules-unknown"),
-        ("sweep.json", {"scenario": {"name": "old", "unknown": 1}}, "late-rules-unknown"),
+        ("sweep.json", {"source": {}}, "late-settings-unknown"),
+        ("sweep.json", {"source__max_sessions": 0}, "late-settings-unknown"),
+        ("sweep.json", {"scenario__start_fraction": [1.5, 0.5]}, "late-settings-unknown"),
+        ("sweep.json", {"scenario": {"name": "old", "unknown": 1}}, "late-settings-unknown"),
         ("c0004/point.json", {"plan_fingerprint": "0" * 16}, "late-plan-differs"),
     ],
 )
