@@ -1,5 +1,7 @@
 """Steps, their lengths, and what comes of them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -33,20 +35,64 @@ def test_a_step_takes_what_its_batch_costs() -> None:
     assert EngineModel().step_ns(2, 1000, 100) == 9_102_000
 
 
-def test_one_request_alone() -> None:
-    engine = Engine(EngineModel())
-    sequence = engine.submit(1_000, NO_BLOCKS, prompt_tokens=10, max_tokens=3)
+SCHEDULES: dict[str, tuple[EngineModel, list[tuple[int, int, int]], list[list[int]]]] = {
     # prefill: 6 + 0.05 + 0.03·10 = 6.35 ms
     # decode: 6 + 0.05 + 2e-6·11 = 6.050022 ms, then one token of context more: 6.050024 ms
-    assert run_until_idle(engine) == {
-        sequence: [
-            1_000 + 6_350_000,
-            1_000 + 6_350_000 + 6_050_022,
-            1_000 + 6_350_000 + 6_050_022 + 6_050_024,
-        ]
-    }
-    assert sequence.state is SequenceState.FINISHED
+    "one alone": (EngineModel(), [(1_000, 10, 3)], [[6_351_000, 12_401_022, 18_451_046]]),
+    # chunks of 100, 100, 50: 6.05 + 3 = 9.05; + 2e-6·100 = 9.0502; 6.05 + 1.5 + 2e-6·200 = 7.5504
+    "a prompt over the budget": (
+        EngineModel(prefill_budget_tokens=100), [(0, 250, 1)], [[9_050_000 + 9_050_200 + 7_550_400]]
+    ),
+    # step 1: 100 of the first; step 2: its 50, the second's 30, 20 of the third; step 3: 20
+    "a budget shared first come first served": (
+        replace(FLAT, prefill_budget_tokens=100),
+        [(0, 150, 1), (0, 30, 1), (0, 40, 1)],
+        [[2_000_000], [2_000_000], [3_000_000]],
+    ),
+    "work that comes during a step": (
+        FLAT, [(0, 10, 2), (500_000, 10, 1)], [[1_000_000, 2_000_000], [2_000_000]]
+    ),
+    "no more run than may": (
+        replace(FLAT, max_running=1),
+        [(0, 10, 2), (0, 10, 1)],
+        [[1_000_000, 2_000_000], [3_000_000]],
+    ),
+    # 4 blocks of 64. The first takes ceil((64 + 2) / 64) = 2; the second needs 3.
+    "room for all its output": (
+        replace(FLAT, cache_blocks=4), [(0, 64, 2), (0, 64, 65)],
+        [[1_000_000, 2_000_000], [n * 1_000_000 for n in range(3, 68)]],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("model", "submitted", "times_ns"), SCHEDULES.values(), ids=SCHEDULES)
+def test_when_tokens_come(
+    model: EngineModel, submitted: list[tuple[int, int, int]], times_ns: list[list[int]]
+) -> None:
+    """Requests are (submitted at, prompt tokens, output tokens)."""
+    engine = Engine(model)
+    sequences = [engine.submit(at, NO_BLOCKS, prompt, most) for at, prompt, most in submitted]
+    found = run_until_idle(engine)
+    assert [found[sequence] for sequence in sequences] == times_ns
+    assert {sequence.state for sequence in sequences} == {SequenceState.FINISHED}
     assert engine.running == 0
+
+
+@pytest.mark.parametrize(
+    ("prompt_tokens", "cached", "step_ns"),
+    [
+        (130, 128, 6_110_256),  # 2 tokens to prefill, 128 of context: 6 + 0.05 + 2e-6·128 + 0.03·2
+        (128, 64, 7_970_128),  # at least one token is computed: 6.05 + 2e-6·64 + 0.03·64
+    ],
+)
+def test_what_is_cached_is_not_prefilled_again(
+    prompt_tokens: int, cached: int, step_ns: int
+) -> None:
+    engine = Engine(EngineModel())
+    engine.submit(0, blocks(2), prompt_tokens, 1)
+    run_until_idle(engine)
+    assert engine.submit(0, blocks(2), prompt_tokens, 1).cached_tokens == cached
+    assert engine.next_step_end_ns == step_ns
 
 
 def test_a_single_token_comes_with_the_prefill() -> None:
@@ -55,42 +101,6 @@ def test_a_single_token_comes_with_the_prefill() -> None:
     outcome = engine.complete_step()
     assert outcome == (1_000_000, [sequence], [sequence])
     assert engine.next_step_end_ns is None
-
-
-def test_a_prompt_over_the_budget_is_prefilled_in_chunks() -> None:
-    model = EngineModel(prefill_budget_tokens=100)
-    engine = Engine(model)
-    sequence = engine.submit(0, NO_BLOCKS, 250, 1)
-    # chunks of 100, 100, 50: 6.05 + 3 = 9.05; + 2e-6·100 = 9.0502; 6.05 + 1.5 + 2e-6·200 = 7.5504
-    assert run_until_idle(engine) == {sequence: [9_050_000 + 9_050_200 + 7_550_400]}
-
-
-def test_the_budget_is_shared_first_come_first_served() -> None:
-    engine = Engine(
-        EngineModel(
-            step_base_ms=1,
-            per_sequence_ms=0,
-            per_context_token_ms=0,
-            per_prefill_token_ms=0,
-            prefill_budget_tokens=100,
-        )
-    )
-    first = engine.submit(0, NO_BLOCKS, 150, 1)
-    second = engine.submit(0, NO_BLOCKS, 30, 1)
-    third = engine.submit(0, NO_BLOCKS, 40, 1)
-    # step 1: 100 of the first; step 2: its 50, the second's 30, 20 of the third; step 3: 20
-    assert run_until_idle(engine) == {
-        first: [2_000_000],
-        second: [2_000_000],
-        third: [3_000_000],
-    }
-
-
-def test_work_that_comes_during_a_step_waits_for_its_end() -> None:
-    engine = Engine(FLAT)
-    first = engine.submit(0, NO_BLOCKS, 10, 2)
-    second = engine.submit(500_000, NO_BLOCKS, 10, 1)
-    assert run_until_idle(engine) == {first: [1_000_000, 2_000_000], second: [2_000_000]}
 
 
 def test_an_idle_engine_starts_a_step_at_once() -> None:
@@ -108,22 +118,6 @@ def test_a_driver_that_is_late_may_start_the_next_step_late() -> None:
     assert engine.next_step_end_ns == 6_000_000
 
 
-def test_no_more_run_than_may() -> None:
-    engine = Engine(
-        EngineModel(
-            step_base_ms=1,
-            per_sequence_ms=0,
-            per_context_token_ms=0,
-            per_prefill_token_ms=0,
-            max_running=1,
-        )
-    )
-    first = engine.submit(0, NO_BLOCKS, 10, 2)
-    second = engine.submit(0, NO_BLOCKS, 10, 1)
-    assert (engine.running, engine.waiting) == (1, 1)
-    assert run_until_idle(engine) == {first: [1_000_000, 2_000_000], second: [3_000_000]}
-
-
 def test_several_tokens_a_step_after_the_first() -> None:
     engine = Engine(EngineModel(tokens_per_step=3))
     sequence = engine.submit(0, NO_BLOCKS, 10, 6)
@@ -131,33 +125,6 @@ def test_several_tokens_a_step_after_the_first() -> None:
         pass
     assert engine.token_counts(sequence).tolist() == [1, 3, 2]
     assert len(engine.token_times_ns(sequence)) == 3
-
-
-def test_a_sequence_is_admitted_only_with_room_for_all_its_output() -> None:
-    # 4 blocks of 64. The first takes ceil((64 + 65) / 64) = 3; the second needs 2.
-    engine = Engine(EngineModel(cache_blocks=4))
-    first = engine.submit(0, NO_BLOCKS, 64, 65)
-    second = engine.submit(0, NO_BLOCKS, 64, 64)
-    assert (engine.running, engine.waiting) == (1, 1)
-    finished = list(run_until_idle(engine))
-    assert finished == [first, second]
-
-
-def test_what_is_cached_is_not_prefilled_again() -> None:
-    engine = Engine(EngineModel())
-    engine.submit(0, blocks(2), 130, 1)
-    run_until_idle(engine)
-    again = engine.submit(0, blocks(2), 130, 1)
-    assert again.cached_tokens == 128
-    # 2 tokens to prefill, 128 of context: 6 + 0.05 + 2e-6·128 + 0.03·2
-    assert engine.next_step_end_ns == 6_110_256
-
-
-def test_at_least_one_token_is_computed() -> None:
-    engine = Engine(EngineModel())
-    engine.submit(0, blocks(2), 128, 1)
-    run_until_idle(engine)
-    assert engine.submit(0, blocks(2), 128, 1).cached_tokens == 64
 
 
 def test_a_prompt_is_found_by_the_next_as_far_as_it_is_computed() -> None:
