@@ -45,13 +45,14 @@ class Run:
     finished or not.
 
     ``refused`` says why a level, or a start of one, cannot be read: something in its directory is
-    damaged, or is not its own.
+    damaged, or is not its own. ``only_starts`` are those that are looked at; None: all.
     """
 
     path: Path
     sweep: Mapping[str, Any]
     points: tuple[Point, ...]
     refused: Mapping[Measurement, str] = field(default_factory=dict)
+    only_starts: Collection[int] | None = None
 
     @property
     def starts(self) -> int:
@@ -133,7 +134,9 @@ class Run:
         }
         shown = {point.measurement for point in self.points}
         missing = {of: found.get(of, NOT_BEGUN) for of in (self._asked | found.keys()) - shown}
-        return dict(sorted({**missing, **self.refused}.items()))
+        only = self.only_starts
+        every = sorted({**missing, **self.refused}.items())
+        return {of: why for of, why in every if only is None or of.start in only}
 
     @property
     def left_out(self) -> dict[Measurement, str]:
@@ -146,7 +149,8 @@ class Run:
         return dict(sorted({**self.unmeasured, **invalid}.items()))
 
     def of_starts(self, starts: Collection[int]) -> "Run":
-        return replace(self, points=tuple(p for p in self.points if p.facts.start in starts))
+        points = tuple(point for point in self.points if point.facts.start in starts)
+        return replace(self, points=points, only_starts=starts)
 
     def per_system(self) -> "Run":
         """Return the run as if no GPU count were known: its throughput is the system's."""

@@ -238,6 +238,7 @@ def test_runs_of_unequal_starts_are_compared_by_those_that_both_have(tmp_path: P
     for paired in (False, True):
         found = compare(contenders, (50.0,), paired=paired)
         assert found.starts_left_out == ((3,), ())
+        assert found.contenders[0].run.left_out == {}  # a start that is not compared is not missing
         assert found.did_same_work
         assert [len(value.values) for value in found.targets[0].values] == [2, 2]
         assert found.targets[0].ratios[0].throughput == pytest.approx(1.25, rel=1e-4)
