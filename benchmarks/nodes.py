@@ -11,6 +11,7 @@ nothing of real networks, nor of more machines than that.
 
 import argparse
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -38,6 +39,8 @@ _AGENTS = 16
 _WINDOW_S = 12
 _SAMPLED_S = 8.0
 _AGENT = b"ray::AgentActor"
+_IN_WINDOW = re.compile(rb"window \d+ s left")
+"""What the command says of a level that is being measured."""
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -65,7 +68,7 @@ def swept(cluster: Cluster, url: str, *options: str) -> Swept:
                 command, env=cluster.environment, stdout=subprocess.DEVNULL, stderr=stream
             )
         until_s = time.monotonic() + 120
-        while b"window" not in said.read_bytes().rpartition(b"c=16")[2]:
+        while not _IN_WINDOW.search(said.read_bytes()):
             if process.poll() is not None or time.monotonic() > until_s:
                 raise RuntimeError(said.read_text())
             time.sleep(0.1)
@@ -142,6 +145,7 @@ def main() -> None:
     try:
         with two_raylets() as cluster:
             one, two = beside(cluster, simulator.url, asked.rounds)
+        if asked.rounds:
             without, with_ray = ([s.worker_us_per_token for s in each] for each in (one, two))
             figures |= {
                 "parent_share_of_a_core_without_ray": _median([s.driver_share for s in one]),

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -82,12 +83,15 @@ class VirtualCrew:
         numbers: Sequence[int],
         clock: Clock,
         decided: Callable[[MachineState], LevelState],
+        look_every_ns: int,
     ) -> None:
         self._world, self._ahead_ns = world, ahead_ns
         self._numbers, self._clock = numbers, clock
         self._page = bytearray(page_bytes(len(numbers)))
         self._replays: list[Replay] = []
-        self.coordinator = Coordinator(self._page, numbers, clock, decided)
+        self.coordinator = Coordinator(
+            self._page, numbers, clock, decided, look_every_ns=look_every_ns
+        )
 
     async def play(self, parts: Sequence[bytes]) -> list[ReplayResult | None]:
         assert [int(part) for part in parts] == list(self._numbers)
@@ -208,9 +212,7 @@ def on_machines(
         wrong_ns = misjudged_ns if index else 0
         clock = AheadClock(ahead_ns)
 
-        def crew(*of: Any) -> VirtualCrew:
-            return VirtualCrew(world, ahead_ns, *of)
-
+        crew = partial(VirtualCrew, world, ahead_ns)
         lost_at_s = lost[1] if lost and lost[0] == index else 1e9
         return link(Agent(clock, crew), one_way_s, lost_at_s, wrong_ns, asking_s)
 

@@ -7,7 +7,7 @@ other has, call the rule in ``Point.findings``, and add the code to the table in
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
 from typing import Any, Literal
@@ -262,7 +262,21 @@ def _unshown(of: ItlError) -> str:
     )
 
 
-def saturation(of: InstrumentReport) -> Iterator[Finding]:
+def saturation(
+    of: InstrumentReport, machines: Sequence[tuple[str, InstrumentReport | None]] = ()
+) -> Iterator[Finding]:
+    """Judge whether the client was too slow; of several ``machines``, by host, name which were."""
+    for finding in _too_slow(of):
+        hosts = [
+            host
+            for host, own in machines
+            if own and any(each.code == finding.code for each in _too_slow(own))
+        ]
+        where = f", on machine {' and '.join(hosts)}" if hosts else ""
+        yield replace(finding, text=f"{finding.text}{where}")
+
+
+def _too_slow(of: InstrumentReport) -> Iterator[Finding]:
     for code, what, shift in (
         ("client-stamps-late", "ITL", of.itl_shift),
         ("client-ttft-late", "TTFT", of.ttft_shift),

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from agentx_replay.analysis.instrument import Samples, busiest_cpu_share
+from agentx_replay.analysis.instrument import InstrumentReport, Samples, Timestamps, examine
 from agentx_replay.analysis.latency import response_itl, ttft_ns
-from agentx_replay.analysis.responses import Responses
+from agentx_replay.analysis.responses import Responses, Window, measured, sent_in
 from agentx_replay.units import NS_PER_S
 
 MAX_DRIFT_NS = 10_000_000
@@ -56,14 +56,12 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class MachineLatency:
-    """What one machine saw, and the most that a worker of it used of a core; None where it has
-    nothing to show.
-    """
+    """What one machine saw, and its own error; None where it has nothing to show."""
 
     lanes: int
     response_itl: Interval | None
     ttft: Interval | None
-    busiest_cpu_share: float | None = None
+    instrument: InstrumentReport | None = None
 
 
 def machine_of(lanes: NDArray[np.int64], machines: Sequence[MachineFacts]) -> NDArray[np.int64]:
@@ -75,28 +73,41 @@ def machine_of(lanes: NDArray[np.int64], machines: Sequence[MachineFacts]) -> ND
 
 
 def machine_latencies(
-    ok: Responses, samples: Samples | None, machines: Sequence[MachineFacts]
+    responses: Responses,
+    window: Window,
+    samples: Samples | None,
+    timestamps: Timestamps,
+    machines: Sequence[MachineFacts],
 ) -> tuple[MachineLatency, ...]:
-    """Return what each machine saw of the window's measured responses ``ok``."""
-    if not machines:
-        return ()
-    of = machine_of(ok.lane, machines)
-    itl_ns, first_ns = response_itl(ok).itl_ns, ttft_ns(ok)
-    return tuple(
-        MachineLatency(
-            lanes=len(np.unique(ok.lane[of == index])),
-            response_itl=interval(itl_ns[of == index], ok.lane[of == index]),
-            ttft=interval(first_ns[of == index], ok.lane[of == index]),
-            busiest_cpu_share=_busiest(samples, index, len(machines)),
+    """Return what each machine saw of the window's measured responses, and its own error."""
+    found = []
+    for index in range(len(machines)):
+        own = responses.where(machine_of(responses.lane, machines) == index)
+        sent = sent_in(own, window)
+        ok = sent.where(measured(sent))
+        kept = None if samples is None else samples.where(samples.worker % len(machines) == index)
+        found.append(
+            MachineLatency(
+                lanes=len(np.unique(ok.lane)),
+                response_itl=interval(response_itl(ok).itl_ns, ok.lane),
+                ttft=interval(ttft_ns(ok), ok.lane),
+                instrument=examine(own, window, kept, timestamps) if kept is not None else None,
+            )
         )
-        for index in range(len(machines))
-    )
+    return tuple(found)
 
 
-def _busiest(samples: Samples | None, index: int, machines: int) -> float | None:
-    if samples is None:
-        return None
-    return busiest_cpu_share(samples.where(samples.worker % machines == index))
+def close_sends(
+    send_ns: NDArray[np.float64], lane: NDArray[np.int64], machines: Sequence[MachineFacts]
+) -> tuple[int, int]:
+    """Return how many sends followed one of another machine by less than the error of the two
+    clocks, so that their order is unknown; and how many sends there were.
+    """
+    order = np.argsort(send_ns, kind="stable")
+    of, gaps_ns = machine_of(lane[order], machines), np.diff(send_ns[order])
+    bound_ns = np.array([machine.clock_bound_ns for machine in machines])[of]
+    unsure = (np.diff(of) != 0) & (gaps_ns < bound_ns[1:] + bound_ns[:-1])
+    return int(unsure.sum()), len(of)
 
 
 def interval(values_ns: NDArray[np.float64], lanes: NDArray[np.int64]) -> Interval | None:

@@ -26,7 +26,12 @@ from agentx_replay.analysis.instrument import (
     samples_of,
 )
 from agentx_replay.analysis.latency import end_to_end_ns, present, response_itl, ttft_ns
-from agentx_replay.analysis.machines import MachineFacts, MachineLatency, machine_latencies
+from agentx_replay.analysis.machines import (
+    MachineFacts,
+    MachineLatency,
+    close_sends,
+    machine_latencies,
+)
 from agentx_replay.analysis.metrics import PointSummary, PromptLengths, speeds, summarise
 from agentx_replay.analysis.percentiles import Spread, spread
 from agentx_replay.analysis.responses import (
@@ -125,6 +130,7 @@ class Point:
     requests: SentRequests | None = None
     jobs: Jobs | None = None
     machine_latencies: tuple[MachineLatency, ...] = ()
+    close_sends: tuple[int, int] = (0, 0)
     stored: StoredPoint | None = None
 
     @property
@@ -166,7 +172,8 @@ class Point:
         found = [*rules.course(self.status, facts.conduct, opened=summary is not None)]
         found += rules.comparability(facts.rules, summary.counts if summary else None)
         if instrument is not None:
-            found += rules.saturation(instrument)
+            seen = zip(facts.machines, self.machine_latencies, strict=False)
+            found += rules.saturation(instrument, [(m.host, own.instrument) for m, own in seen])
         if summary is not None:
             counts = summary.counts
             found += rules.outcomes(counts)
@@ -266,7 +273,12 @@ def measure_point(
         sessions_played=len(np.unique(responses.session[sent])),
         requests=sent_requests(responses, window),
         jobs=None if plays is None else jobs_of(_times(plays), responses, window),
-        machine_latencies=machine_latencies(ok, samples, facts.machines),
+        machine_latencies=machine_latencies(
+            responses, window, samples, facts.timestamps, facts.machines
+        ),
+        close_sends=close_sends(responses.send_ns[sent], responses.lane[sent], facts.machines)
+        if facts.machines
+        else (0, 0),
     )
 
 

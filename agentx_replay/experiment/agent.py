@@ -30,12 +30,14 @@ from agentx_replay.reason import Reason
 from agentx_replay.replay.coordinator import Coordinator
 from agentx_replay.replay.decision import LevelState, MachineState
 from agentx_replay.replay.driver import ReplayResult
-from agentx_replay.replay.peers import LOOK_EVERY_NS
 from agentx_replay.replay.ports import Clock
 from agentx_replay.results.schema import LEVEL_TABLES
-from agentx_replay.traces.corpus import read_corpus
-from agentx_replay.units import NS_PER_S
+from agentx_replay.units import NS_PER_MS, NS_PER_S
 
+_LOOK_EVERY_NS = 40 * NS_PER_MS
+"""Four times as long as on one machine: a barrier opens 250 ms after its release, and
+idle time that is skipped lasts 200 ms and more.
+"""
 LOOK_S = 1.0
 """A report with nothing new in it is made this late: counts and the screen's figures."""
 SILENT_S = 10.0
@@ -83,7 +85,8 @@ class WorkerCrew(Protocol):
     async def dismissed(self) -> None: ...
 
 
-CrewMaker = Callable[[Sequence[int], Clock, Callable[[MachineState], LevelState]], WorkerCrew]
+CrewMaker = Callable[..., WorkerCrew]
+"""Called as ``workers.Crew``."""
 
 
 class Agent:
@@ -123,18 +126,10 @@ class Agent:
         self._silent_looks = 0
         return self._clock.now_ns()
 
-    async def corpus(self, packed: bytes, fingerprint: str, *, skip_bad: bool) -> str:
-        """Write the corpus down and return where. Raises ``UsageError`` if it is another."""
+    async def corpus(self, packed: bytes, fingerprint: str) -> str:
+        """Write the corpus down and return where; each worker that reads it checks which it is."""
         file = self._scratch / f"{fingerprint}.jsonl.gz"
         file.write_bytes(packed)
-        found = await asyncio.to_thread(read_corpus, file, skip_bad=skip_bad)
-        if found.fingerprint != fingerprint:
-            raise UsageError(
-                "corpus-differs-on-machine",
-                f"{socket.gethostname()} read the sessions as {found.fingerprint}, not as "
-                f"{fingerprint}",
-                "install the same version of agentx-replay on every machine",
-            )
         return str(file)
 
     async def play(
@@ -153,7 +148,9 @@ class Agent:
         self._level = self._level_here = LevelState()
         self._state = self._told = MachineState()
         self._silent_looks = 0
-        self._crew = self._make_crew(list(parts), self._clock, self._looked)
+        self._crew = self._make_crew(
+            list(parts), self._clock, self._looked, look_every_ns=_LOOK_EVERY_NS
+        )
         self._playing = asyncio.create_task(self._crew.play(list(parts.values())))
         self._playing.add_done_callback(lambda _: self._news.set())
 
@@ -236,7 +233,7 @@ class Agent:
         if state.differs_beyond_counts(self._told):
             self._news.set()
         self._silent_looks += 1
-        silent_ns = self._silent_looks * LOOK_EVERY_NS
+        silent_ns = self._silent_looks * _LOOK_EVERY_NS
         if silent_ns == round(SILENT_S * NS_PER_S) and self._crew is not None:
             self._crew.coordinator.stop(lost(socket.gethostname(), f"no word for {SILENT_S:g} s"))
             self._crew.leave()

@@ -109,7 +109,7 @@ class Fleet:
         packed = self._machines.put(packed_sessions(source))
 
         async def ship(machine: Machine) -> str:
-            call = machine.agent.call("corpus", packed, fingerprint, skip_bad=source.skip_bad)
+            call = machine.agent.call("corpus", packed, fingerprint)
             try:
                 return str(await answered(call, _CORPUS_S))
             except MachineLostError as error:

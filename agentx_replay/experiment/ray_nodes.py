@@ -9,7 +9,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +18,8 @@ os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 
 import ray
 from ray.exceptions import RayError, RayTaskError
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+from ray.util.placement_group import placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from agentx_replay.errors import UsageError
 from agentx_replay.experiment.agent import Agent
@@ -91,7 +92,7 @@ def ray_machines(address: str, wanted: int | None) -> Iterator[RayMachines]:
         raise _explained(address, error) from None
     try:
         nodes = _joined(wanted)
-        yield RayMachines(list(map(_started, nodes)), {node.address for node in nodes})
+        yield RayMachines(_started(nodes), {node.address for node in nodes})
     finally:
         ray.shutdown()
 
@@ -113,20 +114,29 @@ def _nodes() -> list[Node]:
     ]
 
 
-def _started(node: Node) -> RayAgent:
-    """Start an agent on that node and no other. A placement group would spread agents, too, but
-    could not keep them off machines with GPUs.
+def _started(nodes: Sequence[Node]) -> list[RayAgent]:
+    """Start one agent on each of these nodes: a bundle of a placement group for each, which may lie
+    on that node alone. A bundle has to ask for something; of its address a node has 1.
     """
-    there = NodeAffinitySchedulingStrategy(node.id, soft=False)
-    marks = {MARK: 1} if MARK in node.resources else {}
-    remote = ray.remote(AgentActor).options(
-        num_cpus=0,
-        resources=marks,
-        scheduling_strategy=there,
-        max_restarts=0,
-        max_task_retries=0,
-    )
-    return RayAgent(remote.remote())
+    asked = [
+        {f"node:{node.address}": 0.001} | ({MARK: 1.0} if MARK in node.resources else {})
+        for node in nodes
+    ]
+    there = [{"ray.io/node-id": node.id} for node in nodes]
+    group = placement_group(asked, strategy="STRICT_SPREAD", bundle_label_selector=there)
+    remote = ray.remote(AgentActor)
+    return [
+        RayAgent(
+            remote.options(
+                num_cpus=0,
+                scheduling_strategy=PlacementGroupSchedulingStrategy(group, index),
+                max_restarts=0,
+                max_task_retries=0,
+                enable_task_events=False,  # nobody reads them, and they cost each agent CPU
+            ).remote()
+        )
+        for index in range(len(nodes))
+    ]
 
 
 def _explained(address: str, error: Exception) -> UsageError:

@@ -25,6 +25,7 @@ from agentx_replay.replay.coordinator import HANG_AFTER_S, RELEASE_AHEAD_NS, Coo
 from agentx_replay.replay.decision import Decider, LevelState, MachineState, Rules
 from agentx_replay.replay.driver import ReplayResult
 from agentx_replay.replay.page import page_bytes
+from agentx_replay.replay.peers import LOOK_EVERY_NS
 from agentx_replay.replay.ports import Clock
 from agentx_replay.replay.window import INTERRUPTED, WindowResult
 from agentx_replay.units import NS_PER_S
@@ -87,6 +88,7 @@ class Crew:
         shown: Callable[[], None] = lambda: None,
         *,
         hang_after_s: float = HANG_AFTER_S,
+        look_every_ns: int = LOOK_EVERY_NS,
     ) -> None:
         self._numbers = workers
         self._shown = shown
@@ -100,6 +102,7 @@ class Crew:
             decided,
             on_hung=lambda row: self._crew[row].process.kill(),
             hang_after_s=hang_after_s,
+            look_every_ns=look_every_ns,
         )
 
     async def play(self, parts: Sequence[bytes]) -> list[ReplayResult | None]:

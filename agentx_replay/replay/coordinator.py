@@ -1,5 +1,5 @@
-"""The parent of a machine's workers, at the page they share: it looks every 5 ms, reports how its
-workers stand, and writes what was decided for all. It runs no lane itself.
+"""The parent of a machine's workers, at the page they share: it looks every 5 ms or so, reports how
+its workers stand, and writes what was decided for all. It runs no lane itself.
 
 What is decided is in ``decision.py``.
 """
@@ -48,7 +48,9 @@ class Coordinator:
         *,
         on_hung: Callable[[int], None] = lambda _: None,
         hang_after_s: float = HANG_AFTER_S,
+        look_every_ns: int = LOOK_EVERY_NS,
     ) -> None:
+        self._look_every_ns = look_every_ns
         self._row, self._workers = rows_of(page, len(workers))
         self._numbers = workers
         self._clock = clock
@@ -77,7 +79,7 @@ class Coordinator:
         self._row.stopped = 1
 
     def _look(self) -> None:
-        self._timer = self._clock.call_at(self._clock.now_ns() + LOOK_EVERY_NS, self._look)
+        self._timer = self._clock.call_at(self._clock.now_ns() + self._look_every_ns, self._look)
         self._arrive()
         self._watch()
         found = [row.read() for row in self._workers]
@@ -105,7 +107,7 @@ class Coordinator:
             self.stop(level.stopped)
 
     def _watch(self) -> None:
-        limit = round(self._hang_after_s * NS_PER_S) // LOOK_EVERY_NS
+        limit = round(self._hang_after_s * NS_PER_S) // self._look_every_ns
         for index, row in enumerate(self._workers):
             beats = row.beats
             silent = 0 < beats == self._beats[index]  # who is not looping is not silent

@@ -27,7 +27,12 @@ def machines_section(points: Sequence[Point]) -> Section:
     )  # fmt: skip
     if not rows:
         return Section("By client machine")
-    return Section("By client machine", heads=heads, rows=rows, notes=[_NOTE], rank=3)
+    close, sent = (sum(each) for each in zip(*(p.close_sends for p in points), strict=True))
+    order = (
+        f"{close:,} of {sent:,} sends came so soon after one of another machine that their order "
+        "is not known."
+    )
+    return Section("By client machine", heads=heads, rows=rows, notes=[_NOTE, order], rank=3)
 
 
 def _rows(point: Point) -> Iterator[list[str]]:
@@ -37,7 +42,7 @@ def _rows(point: Point) -> Iterator[list[str]]:
             point.name,
             machine.host,
             str(machine.workers),
-            percent(seen.busiest_cpu_share) if seen else ABSENT,
+            percent(seen.instrument.busiest_cpu_share) if seen and seen.instrument else ABSENT,
             str(seen.lanes) if seen else ABSENT,
             f"{machine.clock_bound_ns / 1e6:.2f}",
             _drift(machine),

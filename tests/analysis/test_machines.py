@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 
 from agentx_replay.analysis import findings
+from agentx_replay.analysis.instrument import InstrumentReport
 from agentx_replay.analysis.machines import (
     Interval,
     MachineFacts,
     MachineLatency,
     apart,
+    close_sends,
     interval,
     machine_of,
 )
@@ -58,6 +60,20 @@ def test_a_machine_stands_apart_outside_all_others(
     seen: list[Interval | None], named: list[int]
 ) -> None:
     assert [index for index, _, _ in apart(seen)] == named
+
+
+def test_sends_of_two_machines_that_clocks_cannot_order_are_counted() -> None:
+    """Both clocks are known to 1,000 ns, so that 2,000 ns apart an order is known."""
+    machines = [machine("a"), machine("b")]  # lanes 0 and 2 on a, lane 1 on b
+    send_ns = np.array([0.0, 10_000, 10_500, 12_499, 14_499, 14_500])
+    lanes = np.array([0, 2, 0, 1, 2, 0])
+    assert close_sends(send_ns, lanes, machines) == (1, 6)
+
+
+def test_a_slow_client_is_named_by_its_machine() -> None:
+    slow, well = (InstrumentReport(None, None, None, share) for share in (0.9, 0.1))
+    (found,) = findings.saturation(slow, [("a", well), ("b", slow), ("c", None)])
+    assert (found.code, found.text.endswith(", on machine b")) == ("client-cpu", True)
 
 
 def test_a_drift_over_10_ms_and_a_machine_apart_are_warnings() -> None:
