@@ -8,19 +8,16 @@ PACKAGE = Path(__file__).resolve().parents[1] / "agentx_replay"
 
 
 @cache
-def _calls() -> list[tuple[str, ast.Call]]:
-    """Every call of a plain name in the whole package."""
-    return [
-        (node.func.id, node)
-        for path in sorted(PACKAGE.rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-    ]
-
-
 def first_arguments(*makers: str) -> list[ast.expr]:
     """The first argument of every call of ``makers`` in the whole package."""
-    return [call.args[0] for name, call in _calls() if name in makers]
+    sources = [path.read_text() for path in sorted(PACKAGE.rglob("*.py"))]
+    return [
+        node.args[0]
+        for source in sources
+        if any(f"{maker}(" in source for maker in makers)
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in makers
+    ]
 
 
 def codes_of(*makers: str) -> list[str]:

@@ -113,13 +113,16 @@ def test_a_servers_first_words_are_quoted_in_bounds(status: str) -> None:
 EXACT = PromptLengths(1000, 100.0, 1.0, 0, 0.0)
 
 
+@cache
+def _usual() -> PointSummary:
+    records = recorded([(dispatch(), response(arrival_ns=[1, 2]))])
+    return summarised(records, Window(0, SECOND, 1.0))
+
+
 def summary(**changes: object) -> PointSummary:
     """A summary that nothing can be said against in a window of 1,000 s."""
-    usual = summarised(
-        recorded([(dispatch(), response(arrival_ns=[1, 2]))]), Window(0, SECOND, 1.0)
-    )
     fine = {"counts": FINE, "prompt_lengths": EXACT, "last_ttft_s": 950.0, "last_itl_s": 950.0}
-    return replace(usual, **{**fine, **changes})  # type: ignore[arg-type]
+    return replace(_usual(), **{**fine, **changes})  # type: ignore[arg-type]
 
 
 def seen(last_ttft_s: float | None, last_itl_s: float | None) -> PointSummary:

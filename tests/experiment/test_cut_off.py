@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from record_cases import play_table, request_table
+from record_cases import dispatch, play_table, request_table, response
 from small_corpus import Run as LevelRun
 from small_corpus import corpus, planned, replay_all, request, session, subagent
 from stream_graphs import graph, turn
@@ -107,31 +107,18 @@ def test_what_was_kept_of_a_prompt_in_flight_is_not_judged(tmp_path: Path) -> No
 
 
 def sent(lane: int, play_number: int, at_s: int) -> tuple[Dispatch, Response]:
-    run = replay([graph([turn(0, 0)])])
-    (dispatch, response), *_ = run.log.requests
-    name = f"l{lane}-p{play_number}"
     return (
-        replace(dispatch, lane=lane, play_number=play_number, play_id=name),
-        replace(response, send_ns=at_s * S, end_ns=(at_s + 1) * S),
+        dispatch(lane=lane, play_number=play_number, play_id=f"l{lane}-p{play_number}"),
+        response(send_ns=at_s * S, end_ns=(at_s + 1) * S),
     )
 
 
 def play(lane: int, play_number: int, start_s: int, end_s: int | None) -> PlayRecord:
     end_ns = None if end_s is None else end_s * S
     return PlayRecord(
-        f"l{lane}-p{play_number}",
-        2,
-        lane,
-        play_number,
-        "x",
-        None,
-        start_s * S,
-        end_ns,
-        1,
-        0,
-        0.0,
-        0.0,
-    )
+        f"l{lane}-p{play_number}", 2, lane, play_number, "x", None, start_s * S, end_ns,
+        1, 0, 0.0, 0.0,
+    )  # fmt: skip
 
 
 def test_plays_with_responses_and_no_row_of_their_own_were_cut_off() -> None:
