@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import urllib.request
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,29 +50,39 @@ def counters(url: str) -> dict[str, float]:
 
 
 @pytest.fixture(scope="module")
-def plain(
-    tmp_path_factory: pytest.TempPathFactory, small_traces: Path
-) -> tuple[Ran, dict[str, float]]:
-    """A run on an engine that commits two tokens a step, and what its counters said after it."""
-    engine = EngineModel(step_base_ms=2.0, tokens_per_step=2)
-    process = launch_simulator(ServerConfig(engine=engine))
-    try:
-        run = ran(
-            tmp_path_factory.mktemp("plain") / "out",
-            "run", "--url", process.url, "--traces", small_traces, "--concurrency", "4",
-            "--workers", "1", "--override", "window_s=2", "--override", "grace_s=30", *SHORT,
-        )  # fmt: skip
-        return run, counters(process.url)
-    finally:
-        process.close()
+def server() -> Iterator[str]:
+    """The URL of an engine that commits two tokens a step."""
+    process = launch_simulator(
+        ServerConfig(engine=EngineModel(step_base_ms=2.0, tokens_per_step=2))
+    )
+    yield process.url
+    process.close()
 
 
 @pytest.fixture(scope="module")
-def with_tools(tmp_path_factory: pytest.TempPathFactory, small_traces: Path) -> Ran:
-    """A run on the simulator that a run starts where no server is named."""
+def plain(
+    tmp_path_factory: pytest.TempPathFactory, small_traces: Path, server: str
+) -> tuple[Ran, dict[str, float]]:
+    """A run, and what the engine's counters said after it."""
+    run = ran(
+        tmp_path_factory.mktemp("plain") / "out",
+        "run", "--url", server, "--traces", small_traces, "--concurrency", "4",
+        "--workers", "1", "--override", "window_s=2", "--override", "grace_s=30", *SHORT,
+    )  # fmt: skip
+    return run, counters(server)
+
+
+@pytest.fixture(scope="module")
+def with_tools(
+    plain: tuple[Ran, dict[str, float]],
+    tmp_path_factory: pytest.TempPathFactory,
+    small_traces: Path,
+    server: str,
+) -> Ran:
+    """A run with tool messages on the same engine, once the counters of the other are read."""
     out = tmp_path_factory.mktemp("tools") / "out"
     more = ("--tool-messages", "--timestamps", "process", "--traces", small_traces)
-    return ran(out, "run", *BRIEF, *more)
+    return ran(out, "run", *BRIEF, "--url", server, *more)
 
 
 def test_a_run_says_in_one_line_that_lengths_are_exact_and_keeps_how(
@@ -158,8 +169,9 @@ def test_a_calibration_is_used_again_for_the_same_messages_alone(
     with_tools: Ran,
     tmp_path: Path,
     small_traces: Path,
+    server: str,
 ) -> None:
-    run = ("run", *BRIEF, "--traces", small_traces, "--calibration")
+    run = ("run", *BRIEF, "--url", server, "--traces", small_traces, "--calibration")
     again = ran(tmp_path / "again", *run, plain[0].out / "calibration.json")
     assert exact_by(again.said) == f"{WORDS}, counted by /tokenize"
     other = with_tools.out / "calibration.json"
@@ -188,8 +200,10 @@ def test_a_resumed_run_leaves_out_its_tool_messages_on_record_and_is_calibrated_
     assert again["differences"][-1].startswith("--tool-messages was given ")
 
 
-def test_completions_are_calibrated_by_token_ids(tmp_path: Path, small_traces: Path) -> None:
-    run = ("run", *BRIEF, "--traces", small_traces, "--endpoint", "completions")
+def test_completions_are_calibrated_by_token_ids(
+    tmp_path: Path, small_traces: Path, server: str
+) -> None:
+    run = ("run", *BRIEF, "--url", server, "--traces", small_traces, "--endpoint", "completions")
     done = ran(tmp_path / "ids", *run)
     assert exact_by(done.said) == f"{WORDS}, counted by usage"
     assert len(done.document("calibration.json")["ids"]) == 1_235
