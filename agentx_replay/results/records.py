@@ -68,9 +68,9 @@ class Column:
     Timestamps count from the point's origin (``since_origin``).
     """
 
-    name: str
     type: pa.DataType
     unit: str
+    name: str
     meaning: str
     null_means: str | None = None
     since_origin: bool = False

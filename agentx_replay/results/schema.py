@@ -3,38 +3,25 @@
 The Arrow schemas and the tables in ``docs/records.md`` come from here; ``rows.py`` builds rows.
 """
 
+from functools import partial
+
 import pyarrow as pa
 
 from agentx_replay.results.records import Column, RequestTable, Table
 
-
-def _timestamp(name: str, meaning: str, null_means: str | None = None) -> Column:
-    return Column(name, pa.int64(), "ns", meaning, null_means, since_origin=True)
-
-
-def _uncertainty(name: str, meaning: str) -> Column:
-    return Column(name, pa.int64(), "ns", meaning)
-
-
-def _text(name: str, meaning: str, null_means: str | None = None) -> Column:
-    return Column(name, pa.string(), "", meaning, null_means)
-
-
-def _count(name: str, meaning: str, null_means: str | None = None) -> Column:
-    return Column(name, pa.int32(), "", meaning, null_means)
-
-
-def _tokens(name: str, meaning: str, null_means: str | None = None) -> Column:
-    return Column(name, pa.int32(), "tokens", meaning, null_means)
-
-
-def _seconds(name: str, meaning: str, null_means: str | None = None) -> Column:
-    return Column(name, pa.float64(), "s", meaning, null_means)
-
-
-def _number(name: str, unit: str, meaning: str, null_means: str | None = None) -> Column:
-    return Column(name, pa.float64(), unit, meaning, null_means)
-
+_timestamp = partial(Column, pa.int64(), "ns", since_origin=True)
+_nanoseconds = partial(Column, pa.int64(), "ns")
+_text = partial(Column, pa.string(), "")
+_flag = partial(Column, pa.bool_(), "")
+_count = partial(Column, pa.int32(), "")
+_integer = partial(Column, pa.int64(), "")
+_block = partial(Column, pa.uint64(), "")
+_tokens = partial(Column, pa.int32(), "tokens")
+_seconds = partial(Column, pa.float64(), "s")
+_number = partial(Column, pa.float64(), "")
+_share = partial(Column, pa.float64(), "share")
+_rate = partial(Column, pa.float64(), "tokens/s")
+_rate_per_gpu = partial(Column, pa.float64(), "tokens/s/GPU")
 
 _START = _count("start", "start of the level, from 1")
 _OF_LEVEL = (_count("concurrency", "concurrency level of the point"), _START)
@@ -73,32 +60,24 @@ REQUESTS = RequestTable(
         "leading blocks that the conversation's previous prompt had, as sent",
     ),
     _count("declared_blocks", "leading blocks that other plays may share, by the scenario"),
-    Column(
+    _block(
         "own_block",
-        pa.uint64(),
-        "",
         "content of the first block after the declared ones; no other play sends it",
         "the prompt has no such block",
     ),
-    Column(
+    _block(
         "declared_prefix",
-        pa.uint64(),
-        "",
         "content of the first declared block; equal in plays that share it",
         "no declared blocks",
     ),
     _tokens("declared_tokens", "tokens in the declared blocks"),
-    Column(
+    _flag(
         "says_answer",
-        pa.bool_(),
-        "",
         "with `--live-history`: the prompt contains the server's answer to the previous prompt; "
         "false: the previous prompt had no answer",
         "no answer was due",
     ),
-    Column(
-        "skipped_ns", pa.int64(), "ns", "idle time skipped since the conversation's previous end"
-    ),
+    _nanoseconds("skipped_ns", "idle time skipped since the conversation's previous end"),
     _timestamp("intended_start_ns", "send time by the protocol"),
     _timestamp(
         "connect_start_ns",
@@ -113,16 +92,16 @@ REQUESTS = RequestTable(
     _timestamp("last_token_ns", "last token event", _NONE_CAME),
     _timestamp("end_ns", "the stream closed, failed or was cut"),
     Column(
-        "arrival_deltas_us",
         pa.list_(pa.int64()),
         "µs",
+        "arrival_deltas_us",
         "gap of each token event after the first; the running sum from `first_token_ns` is "
         "within 0.5 µs of each timestamp",
     ),
     Column(
-        "event_tokens",
         pa.list_(pa.int32()),
         "tokens",
+        "event_tokens",
         "tokens in each token event, the first included",
         "not reported",
     ),
@@ -137,15 +116,15 @@ REQUESTS = RequestTable(
     _text("error_text", "the error, in words", "nothing failed"),
     _count("retries", "times sent again because a reused connection had been closed"),
     _count("replica", "server: position of its `--url`, from 0"),
-    _uncertainty(
+    _nanoseconds(
         "first_token_uncertainty_ns",
         "how much earlier than `first_token_ns` the first token event may have arrived; 0: exact",
     ),
-    _uncertainty(
+    _nanoseconds(
         "last_token_uncertainty_ns",
         "how much earlier than `last_token_ns` the last token event may have arrived; 0: exact",
     ),
-    _uncertainty(
+    _nanoseconds(
         "send_uncertainty_ns",
         "how much later than `send_ns` the last byte of the request may have left because of the "
         "client; 0: no later",
@@ -170,9 +149,9 @@ REQUESTS = RequestTable(
         "`reasoning_tokens` is null",
     ),
     Column(
-        "event_text_bytes",
         pa.list_(pa.int32()),
         "bytes",
+        "event_text_bytes",
         "length of each token event's text in UTF-8",
         _NO_TEXTS,
     ),
@@ -201,8 +180,8 @@ INSTRUMENT = Table(
     *_OF_LEVEL,
     _count("worker", "worker process, from 0"),
     _timestamp("at_ns", "time of the sample"),
-    Column("loop_lag_ns", pa.int64(), "ns", "how late a timer of the event loop fired"),
-    Column("cpu_ns", pa.int64(), "ns", "CPU time the worker had used by then"),
+    _nanoseconds("loop_lag_ns", "how late a timer of the event loop fired"),
+    _nanoseconds("cpu_ns", "CPU time the worker had used by then"),
 )
 """``instrument.parquet``: samples of the client's own load."""
 
@@ -214,7 +193,7 @@ SERVER = Table(
     _text("metric", "our name of the metric"),
     _text("name", "the engine's name"),
     _text("labels", "labels, as written by the engine"),
-    _number("value", "as the engine's", "the value"),
+    Column(pa.float64(), "as the engine's", "value", "the value"),
 )
 """``server.parquet``: samples of the server's own metrics."""
 
@@ -227,30 +206,24 @@ POINTS = Table(
     "points",
     _count("concurrency", "concurrency level"),
     _START,
-    Column("seed", pa.int64(), "", "seed of the plan", "not recorded"),
+    _integer("seed", "seed of the plan", "not recorded"),
     _text("status", "`running`, `complete`, `interrupted` or `failed`"),
-    Column("valid", pa.bool_(), "", "the measurement is sound"),
+    _flag("valid", "the measurement is sound"),
     _text("invalid_reasons", "why not valid, joined by `; `", "valid"),
-    Column("comparable", pa.bool_(), "", "it observed the scenario's rules"),
+    _flag("comparable", "it observed the scenario's rules"),
     _text("incomparable_reasons", "why not comparable, joined by `; `", "comparable"),
     _count("gpus", "GPUs the throughput is divided by", _PER_GPU),
     _seconds("window_s", "length of the measured window"),
-    _number("interactivity", "tokens/s/user", "1 / P90 response ITL", _NO_RESPONSE),
+    Column(pa.float64(), "tokens/s/user", "interactivity", "1 / P90 response ITL", _NO_RESPONSE),
     _seconds("response_itl_p50_s", "P50 response ITL", _NO_RESPONSE),
     _seconds("response_itl_p90_s", "P90 response ITL", _NO_RESPONSE),
     _seconds("response_itl_p99_s", "P99 response ITL", _NO_RESPONSE),
-    _number(
+    _share(
         "response_itl_gathered_error",
-        "share",
         "largest error of the P90 response ITL by events gathered on their way",
         _NO_RESPONSE,
     ),
-    _number(
-        "ttft_gathered_error",
-        "share",
-        "the same of the P90 TTFT",
-        _NO_RESPONSE,
-    ),
+    _share("ttft_gathered_error", "the same of the P90 TTFT", _NO_RESPONSE),
     _seconds(
         "response_itl_p90_least_s",
         "P90 response ITL if all tokens without an event came between the others",
@@ -268,30 +241,26 @@ POINTS = Table(
     _seconds("end_to_end_p50_s", "P50 end-to-end latency", _NO_RESPONSE),
     _seconds("end_to_end_p90_s", "P90 end-to-end latency", _NO_RESPONSE),
     _text("headline", "the headline throughput: `windowed` or `overall`"),
-    _number("total_tokens_per_s", "tokens/s", "headline throughput of the system", _NOT_TOLD),
-    _number("uncached_tokens_per_s", "tokens/s", "the same, cached input left out", _NOT_TOLD),
-    _number("output_tokens_per_s", "tokens/s", "the same, output only", _NOT_TOLD),
-    _number("windowed_tokens_per_s", "tokens/s", "windowed throughput of the system", _NOT_TOLD),
-    _number("overall_tokens_per_s", "tokens/s", "overall throughput of the system", _NOT_TOLD),
-    _number("total_tokens_per_s_per_gpu", "tokens/s/GPU", "headline throughput", _PER_GPU),
-    _number("uncached_tokens_per_s_per_gpu", "tokens/s/GPU", "cached input left out", _PER_GPU),
-    _number("output_tokens_per_s_per_gpu", "tokens/s/GPU", "output only", _PER_GPU),
-    _number("windowed_tokens_per_s_per_gpu", "tokens/s/GPU", "windowed throughput", _PER_GPU),
-    _number("overall_tokens_per_s_per_gpu", "tokens/s/GPU", "overall throughput", _PER_GPU),
-    _number("cache_hit", "share", "cached / prompt tokens as reported", _NOT_TOLD),
-    _number("cache_hit_theoretical", "share", "the same with an unlimited cache", _NO_RESPONSE),
+    _rate("total_tokens_per_s", "headline throughput of the system", _NOT_TOLD),
+    _rate("uncached_tokens_per_s", "the same, cached input left out", _NOT_TOLD),
+    _rate("output_tokens_per_s", "the same, output only", _NOT_TOLD),
+    _rate("windowed_tokens_per_s", "windowed throughput of the system", _NOT_TOLD),
+    _rate("overall_tokens_per_s", "overall throughput of the system", _NOT_TOLD),
+    _rate_per_gpu("total_tokens_per_s_per_gpu", "headline throughput", _PER_GPU),
+    _rate_per_gpu("uncached_tokens_per_s_per_gpu", "cached input left out", _PER_GPU),
+    _rate_per_gpu("output_tokens_per_s_per_gpu", "output only", _PER_GPU),
+    _rate_per_gpu("windowed_tokens_per_s_per_gpu", "windowed throughput", _PER_GPU),
+    _rate_per_gpu("overall_tokens_per_s_per_gpu", "overall throughput", _PER_GPU),
+    _share("cache_hit", "cached / prompt tokens as reported", _NOT_TOLD),
+    _share("cache_hit_theoretical", "the same with an unlimited cache", _NO_RESPONSE),
     _seconds(
         "first_half_p90_itl_s", "P90 response ITL of requests sent in the first half", _FEW_IN_HALF
     ),
     _seconds("second_half_p90_itl_s", "the same of the second half", _FEW_IN_HALF),
-    _number(
-        "first_half_tokens_per_s", "tokens/s", "tokens received in the first half", _FEW_IN_HALF
-    ),
-    _number("second_half_tokens_per_s", "tokens/s", "the same of the second half", _FEW_IN_HALF),
-    Column(
+    _rate("first_half_tokens_per_s", "tokens received in the first half", _FEW_IN_HALF),
+    _rate("second_half_tokens_per_s", "the same of the second half", _FEW_IN_HALF),
+    _flag(
         "settled",
-        pa.bool_(),
-        "",
         "P90 ITL and throughput, cumulated from the opening, came within 5 % of the window's",
         _FEW_IN_HALF,
     ),
@@ -299,8 +268,8 @@ POINTS = Table(
         "settled_s", "start of the quarter from which they stayed there", "`settled` is not true"
     ),
     _count("plays", "plays with measured tokens", _NO_RESPONSE),
-    _number("effective_plays", "", "Kish's effective number of plays, by tokens", _NO_RESPONSE),
-    _number("largest_play_share", "share", "tokens of the largest play", _NO_RESPONSE),
+    _number("effective_plays", "Kish's effective number of plays, by tokens", _NO_RESPONSE),
+    _share("largest_play_share", "tokens of the largest play", _NO_RESPONSE),
     _count("requests", "requests sent in the window"),
     _count("ok", "complete, of the requested length"),
     _count("length_mismatch", "complete, of another length than requested"),
