@@ -19,13 +19,13 @@ def text(response: HttpResponse) -> bytes:
     return body.text
 
 
-@pytest.mark.parametrize("cut", range(1, len(CHUNKED + CHUNKS)))
-def test_a_response_cut_anywhere_gives_the_same_body_and_end(cut: int) -> None:
+def test_a_response_cut_anywhere_gives_the_same_body_and_end() -> None:
     whole = CHUNKED + CHUNKS
-    assert parsed(whole[:cut]).complete_at is None
-    response = parsed(whole[:cut], whole[cut:])
-    assert (response.complete_at, response.excess, response.fault) == (1, False, None)
-    assert text(response) == b"abc0123456789"
+    for cut in range(1, len(whole)):
+        assert parsed(whole[:cut]).complete_at is None, cut
+        response = parsed(whole[:cut], whole[cut:])
+        assert (response.complete_at, response.excess, response.fault) == (1, False, None), cut
+        assert text(response) == b"abc0123456789", cut
 
 
 @pytest.mark.parametrize(

@@ -37,9 +37,9 @@ def test_a_stream_in_one_read_gives_its_events() -> None:
     assert _events(STREAM) == EVENTS
 
 
-@pytest.mark.parametrize("cut", range(1, len(STREAM)))
-def test_cutting_a_stream_anywhere_gives_the_same_events(cut: int) -> None:
-    assert _events(STREAM[:cut], STREAM[cut:]) == EVENTS
+def test_cutting_a_stream_anywhere_gives_the_same_events() -> None:
+    for cut in range(1, len(STREAM)):
+        assert _events(STREAM[:cut], STREAM[cut:]) == EVENTS, cut
 
 
 def test_a_stream_byte_by_byte_gives_the_same_events() -> None:

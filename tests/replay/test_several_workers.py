@@ -63,7 +63,7 @@ def test_a_request_in_flight_at_one_worker_keeps_the_cap_from_all() -> None:
         [a, b],
         lanes=2,
         workers=2,
-        scenario=dataclasses.replace(SCENARIO, system_idle_cap_s=10.0),
+        scenario=dataclasses.replace(SCENARIO, window_s=60.0, system_idle_cap_s=10.0),
         seconds=lambda d: 1.0 if d.lane == 0 else 60.0,
     )
     assert (51 * S, 52 * S, 0, 0, 0, 1) in from_each_start(run.log)["window"]

@@ -127,7 +127,7 @@ def test_over_a_tenth_of_the_requests_must_fail_to_end_a_warm_up(
     run = replay(
         of,
         lanes=24,
-        scenario=FROM_THE_MIDDLE,
+        scenario=dataclasses.replace(FROM_THE_MIDDLE, window_s=1.0),
         status=lambda d: Status.FAILED if d.lane < failed and d.phase == "primer" else Status.OK,
     )
     assert (run.result.window is not None) is goes_on
