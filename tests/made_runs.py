@@ -13,12 +13,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from record_cases import SECOND, dispatch, prompt, response, server_rows, write_rows
+from record_cases import SECOND, dispatch, play, prompt, response, server_rows, write_rows
 
 from agentx_replay.analysis.facts import Conduct, Rules
 from agentx_replay.analysis.point import PointFacts, measure_point, point_document
 from agentx_replay.analysis.responses import Window, records_of
-from agentx_replay.replay.ports import Dispatch, PlayRecord, Response, Status
+from agentx_replay.replay.ports import Dispatch, Response, Status
 from agentx_replay.results.layout import Measurement, point_directory
 from agentx_replay.results.rows import play_row, request_row
 from agentx_replay.results.run_directory import PointStatus, RunDirectory
@@ -114,7 +114,11 @@ def _made_level(level: Level, gpus: int | None) -> Path:
         lanes = range(level.concurrency)
         sent = [request_row(*exchange(level, lane)) for lane in lanes]
         write_rows(directory, REQUESTS, sent, of)
-        write_rows(directory, PLAYS, [play_row(_play(level, lane)) for lane in lanes], of)
+        plays = [
+            play(lane=lane, play_id=f"p{lane}", session_id=level.session(lane), end_ns=100 * SECOND)
+            for lane in lanes
+        ]
+        write_rows(directory, PLAYS, [play_row(each) for each in plays], of)
         for table in (REQUESTS, PLAYS):
             table.compact(directory)
     window = WINDOW if level.failure is None else None
@@ -126,14 +130,6 @@ def _made_level(level: Level, gpus: int | None) -> Path:
     plan = {"plan_fingerprint": level.plan or f"plan-{level.concurrency}-{level.start}"}
     run.write_point(level.concurrency, status, plan | point_document(point), level.start)
     return run.path
-
-
-def _play(level: Level, lane: int) -> PlayRecord:
-    return PlayRecord(
-        concurrency=level.concurrency, play_id=f"p{lane}", session_id=level.session(lane),
-        lane=lane, play_number=0, t_star_s=None, start_ns=0, end_ns=100 * SECOND,
-        requests_sent=1, requests_skipped=0, system_skipped_s=0.0, session_skipped_s=0.0,
-    )  # fmt: skip
 
 
 def exchange(level: Level, lane: int) -> tuple[Dispatch, Response]:

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from agentx_replay.analysis.tokens import token_figures
 from agentx_replay.prompts.prompt import Prompt
 from agentx_replay.replay.ports import Dispatch, Phase, PlayRecord, Response, Status
 from agentx_replay.results.layout import Measurement
+from agentx_replay.results.recorder import Recorder
 from agentx_replay.results.records import Table, mark_of
 from agentx_replay.results.rows import batch_of, play_row, request_row
 from agentx_replay.results.schema import PLAYS, REQUESTS, SERVER
@@ -81,6 +83,31 @@ def response(**changes: Any) -> Response:
         http_status=200,
     )
     return replace(usual, **changes)
+
+
+def play(**changes: Any) -> PlayRecord:
+    """A play of lane 0 from 0 to 1 s, of one request and no idle time."""
+    usual = PlayRecord(
+        play_id="p", concurrency=2, lane=0, play_number=0, session_id="x", t_star_s=None,
+        start_ns=0, end_ns=SECOND, requests_sent=1, requests_skipped=0, system_skipped_s=0.0,
+        session_skipped_s=0.0,
+    )  # fmt: skip
+    return replace(usual, **changes)
+
+
+def record(
+    point: Path,
+    *pairs: tuple[Dispatch, Response],
+    of: Measurement = LEVEL,
+    worker: int = 0,
+    plays: Iterable[PlayRecord] = (),
+) -> None:
+    """Record these as a worker does while its level runs, in one part of each table."""
+    with closing(Recorder(point, of, origin_ns=0, worker=worker, interval_s=3600.0)) as recorder:
+        for sent, came in pairs:
+            recorder.record(sent, came)
+        for each in plays:
+            recorder.record_play(each)
 
 
 class Nowhere:

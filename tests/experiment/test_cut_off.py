@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from record_cases import dispatch, play_table, request_table, response
+from record_cases import dispatch, play, play_table, request_table, response
 from small_corpus import Run as LevelRun
 from small_corpus import corpus, planned, replay_all, request, session, subagent
 from stream_graphs import graph, turn
@@ -113,23 +113,21 @@ def sent(lane: int, play_number: int, at_s: int) -> tuple[Dispatch, Response]:
     )
 
 
-def play(lane: int, play_number: int, start_s: int, end_s: int | None) -> PlayRecord:
-    end_ns = None if end_s is None else end_s * S
-    return PlayRecord(
-        f"l{lane}-p{play_number}", 2, lane, play_number, "x", None, start_s * S, end_ns,
-        1, 0, 0.0, 0.0,
-    )  # fmt: skip
+def lived(lane: int, play_number: int, start_s: int, end_s: int) -> PlayRecord:
+    name = f"l{lane}-p{play_number}"
+    at_ns = {"start_ns": start_s * S, "end_ns": end_s * S}
+    return play(play_id=name, lane=lane, play_number=play_number, **at_ns)
 
 
 def test_plays_with_responses_and_no_row_of_their_own_were_cut_off() -> None:
     table = requests_table([sent(0, 0, 1), sent(0, 1, 6), sent(1, 0, 2)])
-    assert cut_off_plays(table, play_table([play(0, 0, 0, 5)])) == {(0, 1), (1, 0)}
+    assert cut_off_plays(table, play_table([lived(0, 0, 0, 5)])) == {(0, 1), (1, 0)}
 
 
 LIVES = {
     "a play in mid life starts where the one before it ended": (
         [sent(0, 0, 1), sent(0, 1, 7)],
-        [play(0, 0, 0, 5)],
+        [lived(0, 0, 0, 5)],
         [(0, 0, 0, 5), (0, 1, 5, None)],
     ),
     "of two without a row the first ended by the second's first request": (
@@ -139,7 +137,7 @@ LIVES = {
     ),
     "a lane's last play lives on": (
         [sent(0, 0, 1), sent(1, 0, 2)],
-        [play(0, 0, 0, 5)],
+        [lived(0, 0, 0, 5)],
         [(0, 0, 0, None), (1, 0, 2, None)],
     ),
 }

@@ -4,10 +4,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from record_cases import dispatch, response, server_rows
+from record_cases import dispatch, play, response, server_rows
 from refusals import refuses
 
-from agentx_replay.replay.ports import PlayRecord
 from agentx_replay.results.layout import Measurement
 from agentx_replay.results.recorder import Recorder
 from agentx_replay.results.run_directory import (
@@ -32,7 +31,7 @@ def measured(
     recorder = Recorder(directory, Measurement(wrote or level), origin_ns=0)
     for turn in range(2):
         recorder.record(dispatch(request_id=f"salt-c{level}-l0-p0-s0-t{turn}"), response())
-    recorder.record_play(PlayRecord("p", level, 0, 0, "s", None, 0, 1, 2, 0, 0.0, 0.0))
+    recorder.record_play(play(concurrency=level))
     recorder.append(INSTRUMENT, (0, 1, 0, 0))
     (sample,) = server_rows([SCRAPE])
     recorder.append(SERVER, sample)

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from record_cases import LEVEL, SECOND, dispatch, prompt, response
+from record_cases import LEVEL, SECOND, dispatch, play, prompt, record, response
 from refusals import refuses
 
-from agentx_replay.replay.ports import ErrorCategory, Phase, PlayRecord, Status
+from agentx_replay.replay.ports import ErrorCategory, Phase, Status
 from agentx_replay.results import recorder as recorder_module
 from agentx_replay.results.layout import Measurement
 from agentx_replay.results.recorder import Recorder
@@ -19,10 +19,6 @@ from agentx_replay.results.records import prepared_requests, replaced_requests
 from agentx_replay.results.schema import INSTRUMENT, PLAYS, REQUESTS
 
 NEVER_S = 3600.0  # an interval that no test lives to see
-
-
-def play(play_number: int, end_ns: int | None) -> PlayRecord:
-    return PlayRecord("p", 2, 0, play_number, "x", None, 7, end_ns, 3, 1, 0.5, 0.25)
 
 
 def record_parts(point: Path, parts: int, worker: int = 0) -> None:
@@ -168,20 +164,16 @@ def test_every_column_of_a_response_is_on_record(tmp_path: Path) -> None:
 
 
 def test_what_is_not_known_is_null(tmp_path: Path) -> None:
-    recorder = Recorder(tmp_path, LEVEL, origin_ns=0, interval_s=NEVER_S)
-    recorder.record(
-        dispatch(),
-        response(
-            status=Status.FAILED,
-            prompt_tokens=None,
-            completion_tokens=None,
-            http_status=None,
-            error_category=ErrorCategory.RESET,
-            error_text="ECONNRESET",
-        ),
+    failure = response(
+        status=Status.FAILED,
+        prompt_tokens=None,
+        completion_tokens=None,
+        http_status=None,
+        error_category=ErrorCategory.RESET,
+        error_text="ECONNRESET",
     )
-    recorder.record(dispatch(), response(arrival_ns=[1, 2], arrival_tokens=None))
-    recorder.close()
+    answer = response(arrival_ns=[1, 2], arrival_tokens=None)
+    record(tmp_path, (dispatch(), failure), (dispatch(), answer))
     failed, untold = REQUESTS.read(tmp_path).to_pylist()
     unknown = [name for name, value in failed.items() if value is None]
     assert unknown == [
@@ -197,16 +189,12 @@ def test_what_is_not_known_is_null(tmp_path: Path) -> None:
 
 
 def test_other_tokens_than_asked_are_recorded_as_a_length_mismatch(tmp_path: Path) -> None:
-    recorder = Recorder(tmp_path, LEVEL, origin_ns=0, interval_s=NEVER_S)
-    recorder.record(dispatch(max_tokens=10), response(completion_tokens=9))
-    recorder.close()
+    record(tmp_path, (dispatch(max_tokens=10), response(completion_tokens=9)))
     assert REQUESTS.read(tmp_path)["status"].to_pylist() == ["length_mismatch"]
 
 
 def test_rounding_to_microseconds_never_adds_up(tmp_path: Path) -> None:
-    recorder = Recorder(tmp_path, LEVEL, origin_ns=0, interval_s=NEVER_S)
-    recorder.record(dispatch(), response(arrival_ns=[k * 1400 for k in range(1001)]))
-    recorder.close()
+    record(tmp_path, (dispatch(), response(arrival_ns=[k * 1400 for k in range(1001)])))
     deltas = REQUESTS.read(tmp_path)["arrival_deltas_us"][0].as_py()
     assert sum(deltas) == 1400  # 1000 gaps of 1.4 µs; each rounded by itself would give 1000
     assert set(deltas) == {1, 2}
@@ -214,8 +202,8 @@ def test_rounding_to_microseconds_never_adds_up(tmp_path: Path) -> None:
 
 def test_plays_are_recorded_with_their_end_or_null(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path, LEVEL, origin_ns=5, interval_s=NEVER_S)
-    recorder.record_play(play(0, 10))
-    recorder.record_play(play(1, None))
+    recorder.record_play(play(start_ns=7, end_ns=10, session_skipped_s=0.25))
+    recorder.record_play(play(start_ns=7, end_ns=None, session_skipped_s=0.25))
     recorder.close()
     table = PLAYS.read(tmp_path)
     assert table["start_ns"].to_pylist() == [2, 2]
@@ -246,11 +234,13 @@ def test_many_events_are_a_part_before_its_time(
 
 
 def test_rows_come_out_in_order_however_they_are_sliced(tmp_path: Path) -> None:
-    recorder = Recorder(tmp_path, LEVEL, origin_ns=0, interval_s=NEVER_S)
-    for number in range(300):  # slices hold 128
-        arrivals = list(range(number % 3))
-        recorder.record(dispatch(turn=number), response(arrival_ns=arrivals))
-    recorder.close()
+    record(
+        tmp_path,
+        *(
+            (dispatch(turn=number), response(arrival_ns=range(number % 3)))
+            for number in range(300)  # slices hold 128
+        ),
+    )
     table = REQUESTS.read(tmp_path)
     assert table["turn"].to_pylist() == list(range(300))
     gaps = table["arrival_deltas_us"].to_pylist()

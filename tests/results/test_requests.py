@@ -1,21 +1,20 @@
 import os
 from pathlib import Path
 
-from record_cases import LEVEL, SECOND, dispatch, response
+from record_cases import SECOND, dispatch, record, response
 from refusals import refuses
 
-from agentx_replay.results.recorder import Recorder
 from agentx_replay.results.records import StoredRows
 from agentx_replay.results.schema import PLAYS, REQUESTS
 
 NAMES = ("lane", "arrival_deltas_us")
 
 
-def record(directory: Path, worker: int, lanes: range) -> None:
-    recorder = Recorder(directory, LEVEL, origin_ns=0, worker=worker)
-    for lane in lanes:
-        recorder.record(dispatch(lane=lane), response(arrival_ns=[SECOND, SECOND + 1000 * lane]))
-    recorder.close()
+def record_lanes(directory: Path, worker: int, lanes: range) -> None:
+    """Each lane's second event comes as many µs after its first."""
+    answers = [response(arrival_ns=[SECOND, SECOND + 1000 * lane]) for lane in lanes]
+    sent = [dispatch(lane=lane) for lane in lanes]
+    record(directory, *zip(sent, answers, strict=True), worker=worker)
 
 
 def rows(stored: StoredRows) -> list[tuple[int, list[int]]]:
@@ -27,8 +26,8 @@ def rows(stored: StoredRows) -> list[tuple[int, list[int]]]:
 
 
 def test_groups_are_the_rows_of_all_parts_in_order(tmp_path: Path) -> None:
-    record(tmp_path, 0, range(3))
-    record(tmp_path, 1, range(3, 5))
+    record_lanes(tmp_path, 0, range(3))
+    record_lanes(tmp_path, 1, range(3, 5))
     stored = REQUESTS.at(tmp_path)
     assert [len(table) for table in stored.groups(NAMES)] == [3, 2]
     assert rows(stored) == [(0, [0]), (1, [1]), (2, [2]), (3, [3]), (4, [4])]
@@ -36,15 +35,15 @@ def test_groups_are_the_rows_of_all_parts_in_order(tmp_path: Path) -> None:
 
 
 def test_reading_again_gives_the_same_rows_though_more_were_written(tmp_path: Path) -> None:
-    record(tmp_path, 0, range(2))
+    record_lanes(tmp_path, 0, range(2))
     stored = REQUESTS.at(tmp_path)
-    record(tmp_path, 1, range(2, 4))
+    record_lanes(tmp_path, 1, range(2, 4))
     assert [lane for lane, _ in rows(stored)] == [0, 1]
     assert [lane for lane, _ in rows(REQUESTS.at(tmp_path))] == [0, 1, 2, 3]
 
 
 def test_parts_that_became_one_file_meanwhile_are_told_so(tmp_path: Path) -> None:
-    record(tmp_path, 0, range(2))
+    record_lanes(tmp_path, 0, range(2))
     stored = REQUESTS.at(tmp_path)
     REQUESTS.compact(tmp_path)
     with refuses("record-gone") as caught:

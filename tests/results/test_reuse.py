@@ -4,10 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from record_cases import LEVEL, dispatch, prompt, response
+from record_cases import dispatch, prompt, record, response
 
 from agentx_replay.replay.ports import Dispatch
-from agentx_replay.results.recorder import Recorder
 from agentx_replay.results.run_directory import PointStatus, RunDirectory, read_points
 from agentx_replay.results.schema import REQUESTS
 
@@ -43,13 +42,14 @@ def declaring(lane: int, prefix: int | None, tokens: int, own: int) -> Dispatch:
     return dispatch(lane=lane, prompt=said)
 
 
-def record(directory: Path) -> None:
+def record_all(directory: Path) -> None:
     for worker in (0, 1):
-        recorder = Recorder(directory, LEVEL, origin_ns=0, worker=worker)
-        for of, lane, send_ns, prefix, tokens, own in RECORDS:
-            if of == worker:
-                recorder.record(declaring(lane, prefix, tokens, own), response(send_ns=send_ns))
-        recorder.close()
+        pairs = [
+            (declaring(lane, prefix, tokens, own), response(send_ns=send_ns))
+            for by, lane, send_ns, prefix, tokens, own in RECORDS
+            if by == worker
+        ]
+        record(directory, *pairs, worker=worker)
 
 
 def reuse(directory: Path) -> list[int]:
@@ -60,14 +60,14 @@ def reuse(directory: Path) -> list[int]:
 def test_a_declared_prefix_counts_as_far_as_any_play_of_any_worker_had_sent_it(
     tmp_path: Path,
 ) -> None:
-    record(tmp_path)
+    record_all(tmp_path)
     assert reuse(tmp_path) == REUSE
 
 
 def test_compaction_keeps_what_was_found_and_finding_it_again_changes_nothing(
     tmp_path: Path,
 ) -> None:
-    record(tmp_path)
+    record_all(tmp_path)
     REQUESTS.compact(tmp_path)
     assert reuse(tmp_path) == REUSE
     (file,) = REQUESTS.files(tmp_path)
@@ -77,24 +77,26 @@ def test_compaction_keeps_what_was_found_and_finding_it_again_changes_nothing(
 
 def test_a_point_that_was_cut_short_reads_the_same(tmp_path: Path) -> None:
     run = RunDirectory.create(tmp_path)
-    record(run.start_point(4, {}))
+    record_all(run.start_point(4, {}))
     (point,) = read_points(tmp_path)
     assert point.status is PointStatus.RUNNING
     assert point.requests(("reusable_tokens",))["reusable_tokens"].to_pylist() == REUSE
 
 
 def test_parts_read_group_by_group_say_the_same(tmp_path: Path) -> None:
-    record(tmp_path)
+    record_all(tmp_path)
     groups = list(REQUESTS.at(tmp_path).groups(("reusable_tokens",)))
     assert len(groups) == 2
     assert [value for table in groups for value in table["reusable_tokens"].to_pylist()] == REUSE
 
 
 def test_what_one_replica_has_seen_is_nothing_to_another(tmp_path: Path) -> None:
-    recorder = Recorder(tmp_path, LEVEL, origin_ns=0)
-    for lane, send_ns in ((0, 100), (1, 200), (2, 300), (3, 400)):
-        at = response(send_ns=send_ns, replica=lane % 2)
-        recorder.record(declaring(lane, 7, 64 * (1 + lane), 0), at)
-    recorder.close()
+    pairs = [
+        (declaring(lane, 7, tokens, 0), response(send_ns=send_ns, replica=replica))
+        for lane, tokens, send_ns, replica in (
+            (0, 64, 100, 0), (1, 128, 200, 1), (2, 192, 300, 0), (3, 256, 400, 1),
+        )
+    ]  # fmt: skip
+    record(tmp_path, *pairs)
     # Lane 2 finds the 64 tokens of lane 0 at their server, lane 3 the 128 of lane 1 at theirs.
     assert reuse(tmp_path) == [0, 0, 64, 128]

@@ -5,14 +5,12 @@ from pathlib import Path
 import orjson
 import pytest
 from made_runs import write_instrument
-from record_cases import LEVEL, dispatch, response
+from record_cases import dispatch, play, record, response
 from refusals import refuses
 
 from agentx_replay.errors import UsageError
-from agentx_replay.replay.ports import PlayRecord
 from agentx_replay.results.durable import explain, write_bytes_durably, write_durably
 from agentx_replay.results.layout import measurement_of
-from agentx_replay.results.recorder import Recorder
 from agentx_replay.results.run_directory import (
     PointStatus,
     RunDirectory,
@@ -83,9 +81,7 @@ def test_a_point_is_marked_from_running_to_complete(tmp_path: Path) -> None:
 
 def test_starting_a_level_again_sets_the_attempt_before_aside(tmp_path: Path) -> None:
     run = RunDirectory.create(tmp_path)
-    recorder = Recorder(run.start_point(2, {}), LEVEL, origin_ns=0)
-    recorder.record(dispatch(), response())
-    recorder.close()
+    record(run.start_point(2, {}), (dispatch(), response()))
     assert len(read_points(tmp_path)[0].requests()) == 1
     run.start_point(2, {})
     (point,) = read_points(tmp_path)
@@ -180,9 +176,7 @@ def test_samples_of_the_client_are_kept_or_there_are_none(tmp_path: Path) -> Non
 def test_plays_are_read_as_far_as_they_were_written(tmp_path: Path) -> None:
     directory = RunDirectory.create(tmp_path).start_point(2, {})
     assert len(read_points(tmp_path)[0].plays()) == 0
-    recorder = Recorder(directory, LEVEL, origin_ns=0)
-    recorder.record_play(PlayRecord("p", 2, 0, 0, "x", 1.5, 7, 9, 3, 1, 0.5, 0.25))
-    recorder.close()
+    record(directory, plays=[play(t_star_s=1.5)])
     assert read_points(tmp_path)[0].plays()["t_star_s"].to_pylist() == [1.5]
 
 

@@ -3,11 +3,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from record_cases import LEVEL, dispatch, response, write_rows
+from record_cases import dispatch, record, response, write_rows
 from refusals import refuses
 
 from agentx_replay.results.layout import Measurement
-from agentx_replay.results.recorder import Recorder
 from agentx_replay.results.records import Table
 from agentx_replay.results.rows import request_row
 from agentx_replay.results.schema import LEVEL_TABLES, POINTS, REQUESTS, markdown_table
@@ -62,10 +61,8 @@ def test_duckdb_reads_the_records_of_every_level_with_one_glob(tmp_path: Path) -
     duckdb = pytest.importorskip("duckdb")
     for concurrency in (1, 4):
         level = Measurement(concurrency)
-        recorder = Recorder(tmp_path / f"c{concurrency:04d}", level, origin_ns=0)
-        for _ in range(concurrency):
-            recorder.record(dispatch(), response(arrival_ns=[0, 2000], arrival_tokens=[1, 1]))
-        recorder.close()
+        pair = dispatch(), response(arrival_ns=[0, 2000], arrival_tokens=[1, 1])
+        record(tmp_path / f"c{concurrency:04d}", *[pair] * concurrency, of=level)
     found = duckdb.sql(
         "select concurrency, count(*), sum(prompt_tokens + completion_tokens),"
         " sum(list_sum(arrival_deltas_us)), sum(list_sum(event_tokens))"
@@ -76,9 +73,7 @@ def test_duckdb_reads_the_records_of_every_level_with_one_glob(tmp_path: Path) -
 
 
 def test_the_delta_column_is_delta_packed(tmp_path: Path) -> None:
-    recorder = Recorder(tmp_path, LEVEL, origin_ns=0)
-    recorder.record(dispatch(), response(arrival_ns=[0, 2000]))
-    recorder.close()
+    record(tmp_path, (dispatch(), response(arrival_ns=[0, 2000])))
     (file,) = REQUESTS.files(tmp_path)
     group = pq.ParquetFile(file).metadata.row_group(0)
     paths = {group.column(i).path_in_schema: group.column(i) for i in range(group.num_columns)}
