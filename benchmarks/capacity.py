@@ -50,7 +50,6 @@ DRAWN_FROM = SEEDS[:30]
 AROUND = (32, 40)
 SEARCHES = 200
 OVER = 1.5
-LOOKED_AT = 200
 KEPT = RESULTS / "capacity_population.json"
 _NS = 1_000_000_000
 
@@ -125,8 +124,8 @@ def crossing(population: Population, seed: int) -> float:
 
 
 def early(population: Population) -> dict[str, Any]:
-    """Count refusals of levels by two bounds of their own, the first that were measured."""
-    levels = list(population.kept.values())[:LOOKED_AT]
+    """Count refusals of the levels around the truth by two bounds of their own."""
+    levels = [population.level(n, seed) for seed in SEEDS for n in AROUND]
     stopped = [each["over_stopped_at"] for each in levels]
     spent = [LOOKS[at - 1] if at else 1.0 for at in stopped]
     return {

@@ -2,8 +2,9 @@
 
 For each start the worst margin Y of the objective is interpolated linearly in (ln N, Y) between
 neighbouring levels, the lower of which keeps it; the *crossing* Y = 0 is the start's capacity. The
-run's is the geometric mean over starts, with Student's interval (``starts.py``). Nothing is
-extrapolated. Not for: which level to measure (``experiment/capacity.py``).
+run's is the geometric mean over starts. From three on it has Student's interval (``starts.py``);
+that of two would be 12.7 standard errors wide to each side. Nothing is extrapolated. Not for: which
+level to measure (``experiment/capacity.py``).
 """
 
 import math
@@ -13,12 +14,15 @@ from itertools import pairwise
 
 from agentx_replay.analysis.early import STOPPED_EARLY
 from agentx_replay.analysis.findings import Kind
-from agentx_replay.analysis.goodput import margin, value_of
+from agentx_replay.analysis.goodput import margins as margins_of
 from agentx_replay.analysis.objective import Clause, Objective
 from agentx_replay.analysis.point import Point
-from agentx_replay.analysis.starts import ONE_START, Interval, interval_of, mean_of_starts
+from agentx_replay.analysis.starts import Interval, interval_of, mean_of_starts
 from agentx_replay.results.layout import Measurement
+from agentx_replay.text_format import counted
 
+LEAST_STARTS = 3
+"""For an interval."""
 WHOLE_AGENTS = 10
 """Below so many, two levels that are one apart say all there is: the answer is a whole number."""
 
@@ -60,7 +64,7 @@ def outcome_of(point: Point, objective: Objective) -> Outcome:
         return Outcome(of, (None,) * len(objective.clauses), conduct.failure)
     if point.requests is None:
         return Outcome(of, (), trouble="; ".join(point.texts(Kind.INVALID)))
-    margins = _margins(point, objective)
+    margins = tuple(margins_of(objective, point.requests, point.jobs))
     broken = any(
         each is not None and each > 0.0
         for clause, each in zip(objective.clauses, margins, strict=True)
@@ -73,15 +77,6 @@ def outcome_of(point: Point, objective: Objective) -> Outcome:
     if unknown and not broken:
         return Outcome(of, margins, trouble=_not_measured(point, objective, unknown[0]))
     return Outcome(of, margins)
-
-
-def _margins(point: Point, objective: Objective) -> tuple[float | None, ...]:
-    assert point.requests is not None  # noqa: S101 - tells the type checker
-    values = [value_of(clause, point.requests, point.jobs) for clause in objective.clauses]
-    return tuple(
-        None if value is None else margin(clause, value)
-        for clause, value in zip(objective.clauses, values, strict=True)
-    )
 
 
 def _not_measured(point: Point, objective: Objective, name: str) -> str:
@@ -184,13 +179,12 @@ class ClauseReach:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """The most agents under ``objective``. ``agents`` is None if a start has no crossing; then
-    ``at_least`` is what every start kept, ``below`` what none did, either None if not known.
+    """The most agents under ``objective``. ``agents`` is None if a start has no crossing.
 
-    ``proven`` is the greatest level that kept the objective in every start that measured it, two or
-    more, ``refuted`` the least that broke it in every one; with how many starts. ``binding`` is the
-    clause that breaks first, ``others`` the rest, nearest to their bounds first. ``trouble`` says
-    which level could not be judged.
+    ``at_least`` is the least of the levels below the starts' crossings: every start kept it, or a
+    greater one. ``below`` is the greatest of those above: every start broke it, or a lesser one.
+    Either is None if a start has none. ``binding`` is the clause that breaks first, ``others`` the
+    rest, nearest to their bounds first. ``trouble`` says which level could not be judged.
     """
 
     objective: Objective
@@ -200,8 +194,6 @@ class Capacity:
     no_interval: str | None
     at_least: int | None
     below: int | None
-    proven: tuple[int, int] | None
-    refuted: tuple[int, int] | None
     binding: ClauseReach | None
     others: tuple[ClauseReach, ...]
     trouble: Outcome | None
@@ -231,18 +223,16 @@ def capacity_from(outcomes: Sequence[Outcome], objective: Objective) -> Capacity
     starts = tuple(start_capacity(start, of) for start, of in sorted(by_start.items()))
     crossings = [each.crossing for each in starts if each.crossing is not None]
     whole = bool(starts) and len(crossings) == len(starts)
-    interval = interval_of(crossings) if whole else None
+    enough = len(starts) >= LEAST_STARTS
     reach = _reach(objective, starts, by_start) if whole else []
     return Capacity(
         objective=objective,
         starts=starts,
         agents=mean_of_starts(crossings) if whole else None,
-        interval=interval,
-        no_interval=ONE_START if whole and interval is None else None,
+        interval=interval_of(crossings) if whole and enough else None,
+        no_interval=counted(len(starts), "start") if whole and not enough else None,
         at_least=min(_common([each.good for each in starts]), default=None),
         below=max(_common([each.bad for each in starts]), default=None),
-        proven=_unanimous(by_start, passes=True),
-        refuted=_unanimous(by_start, passes=False),
         binding=reach[0] if reach else None,
         others=tuple(reach[1:]),
         trouble=next((each for each in outcomes if each.trouble), None),
@@ -260,22 +250,6 @@ def _common(levels: Sequence[int | None]) -> list[int]:
     """Return the levels if every start has one."""
     known = [each for each in levels if each is not None]
     return known if len(known) == len(levels) else []
-
-
-def _unanimous(
-    by_start: Mapping[int, Mapping[int, Outcome]], *, passes: bool
-) -> tuple[int, int] | None:
-    """Return the level, and how many starts measured it, on which two or more starts agree."""
-    levels = {level for of in by_start.values() for level in of}
-    agreed = {}
-    for level in levels:
-        said = [of[level].passes for of in by_start.values() if level in of]
-        if len(said) > 1 and all(each == passes for each in said):
-            agreed[level] = len(said)
-    if not agreed:
-        return None
-    level = max(agreed) if passes else min(agreed)
-    return level, agreed[level]
 
 
 def _reach(

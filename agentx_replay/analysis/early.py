@@ -3,7 +3,7 @@
 At a quarter, three eighths, half and three quarters of the window, of the responses sent after its
 first eighth (the opening burst is no part of what the level settles to): the share that exceeds a
 percentile's bound, less Student's t times an error that is robust to lanes, the clusters, must be
-over 1.5 times what the percentile allows. A part of a window can refute a level and never prove it.
+over twice what the percentile allows. A part of a window can refute a level and never prove it.
 """
 
 import math
@@ -22,8 +22,7 @@ STOPPED_EARLY = "stopped-early"
 LOOKS = (0.25, 0.375, 0.5, 0.75)
 """Shares of the window."""
 SKIPPED = 0.125
-_MARGIN = 1.5
-_MARGIN_OF_FAILED = 2.0
+_MARGIN = 2.0
 _LEAST_RESPONSES = 50
 _LEAST_LANES = 10
 _FALSE_ALARM = 0.01
@@ -106,8 +105,8 @@ def clear_failure_of(clause: Clause, of: Exceeding) -> ClearFailure | None:
     error = math.sqrt(lanes / (lanes - 1) * squares) / total
     t = t_quantile(lanes - 1.0, 1.0 - 2.0 * _FALSE_ALARM / len(LOOKS))
     allowed = clause.bound if clause.share is None else round(1.0 - clause.share, 9)
-    least = (_MARGIN if clause.share is not None else _MARGIN_OF_FAILED) * allowed
-    return ClearFailure(clause, share, allowed, error) if share - t * error > least else None
+    clear = share - t * error > _MARGIN * allowed
+    return ClearFailure(clause, share, allowed, error) if clear else None
 
 
 def look_due(since_open_s: float, window_s: float, looked: int) -> bool:

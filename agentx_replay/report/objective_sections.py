@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from agentx_replay.analysis.capacity import Capacity, ClauseReach, Outcome
+from agentx_replay.analysis.capacity import LEAST_STARTS, Capacity, ClauseReach, Outcome
 from agentx_replay.analysis.goodput import DEPTHS, Attained
 from agentx_replay.analysis.judged import Judged
 from agentx_replay.analysis.objective import MOST_FAILED, Objective
@@ -40,16 +40,7 @@ def capacity_brief(judged: Sequence[Judged], width: int) -> Iterator[Styled]:
 
 def capacity_lines(judged: Judged) -> list[str]:
     capacity = judged.capacity
-    lines = [answer(judged)]
-    votes = [
-        f"{word} {level} in {starts} of {starts} starts"
-        for word, found in (("proven", capacity.proven), ("refuted", capacity.refuted))
-        if found is not None
-        for level, starts in [found]
-    ]
-    if len(capacity.values) > 1:
-        votes.append(f"starts {', '.join(f'{value:.1f}' for value in capacity.values)}")
-    lines += [" · ".join(votes)] if votes else []
+    lines = [answer(judged), *_agreement(capacity)]
     if capacity.binding is not None:
         lines.append(_binding(capacity.binding, capacity.others))
     lines += _there(judged)
@@ -59,6 +50,17 @@ def capacity_lines(judged: Judged) -> list[str]:
     if capacity.trouble is not None:
         lines.append(f"not judged: {trouble(capacity.trouble)}")
     return [*lines, *_more_starts(capacity)]
+
+
+def _agreement(capacity: Capacity) -> list[str]:
+    """Return what all starts agree on, and their crossings; nothing for one start."""
+    if len(capacity.starts) < 2:
+        return []
+    ends = (("proven", capacity.at_least), ("refuted", capacity.below))
+    said = [f"{word} {level}" for word, level in ends if level is not None]
+    if capacity.values:
+        said.append(f"starts {', '.join(f'{value:.1f}' for value in capacity.values)}")
+    return [" · ".join(said)] if said else []
 
 
 def answer(judged: Judged) -> str:
@@ -134,8 +136,11 @@ def _more_starts(capacity: Capacity) -> list[str]:
     values = capacity.values
     if capacity.agents is None or len(values) >= _MORE_STARTS:
         return []
-    if len(values) < 2:
-        return ["1 start names no capacity to rely on: sweep --resume --starts 3 --out DIR"]
+    if capacity.interval is None:
+        return [
+            f"no interval with {capacity.no_interval}: sweep --resume --starts {LEAST_STARTS} "
+            "--out DIR"
+        ]
     now, then = (_half(spread(values), starts) for starts in (len(values), _MORE_STARTS))
     seen = f"±{now:.0%}" if now < 1.0 else "over ±100%"
     return [
@@ -217,13 +222,12 @@ def _search_figure(judged: Judged) -> str:
         log_axis(min(ratios) / 1.1, max(max(ratios) * 1.1, 1.2)),
         "agents",
         "the worst clause: value over bound",
-        "Below 1 a level keeps the objective. A line a start; the band is the interval.",
+        "Below 1 a level keeps the objective. A line a start.",
     )
-    interval = capacity.interval
-    if interval is not None:
-        inside = [min(max(x, chart.x.low), chart.x.high) for x in (interval.low, interval.high)]
-        chart.band(inside[0], inside[1], "s1")
     chart.line(np.array([chart.x.low, chart.x.high]), np.ones(2), "target", "the bound")
+    if capacity.interval is not None:
+        chart.bar((capacity.interval.low, capacity.interval.high), (1.0, 1.0), "s2 thick")
+        chart.key("s2", "95 % interval of the capacity")
     for start in capacity.starts:
         own = [n for n, each in enumerate(known) if each.measurement.start == start.start]
         chart.line(np.array(levels, float)[own], np.array(ratios)[own], "s1 thin")
@@ -296,13 +300,13 @@ def _goodput_figure(points: Sequence[Point], judged: Judged, unit: str) -> str:
     by_level = {each.measurement: each.total for each in judged.levels}
     found = [
         (point.on_curve[0], point.on_curve[1] / (judged.gpus or 1), by_level[point.measurement])
-        for point in sorted(points, key=lambda each: each.measurement)
+        for point in points
         if point.on_curve is not None and point.facts.start == 1
         and by_level.get(point.measurement) is not None
     ]  # fmt: skip
     if not found:
         return ""
-    xs, throughputs, goodputs = (np.array(each, float) for each in zip(*found, strict=True))
+    xs, throughputs, goodputs = (np.array(each, float) for each in zip(*sorted(found), strict=True))
     chart = Chart(
         "Goodput beside throughput",
         linear_axis(0, float(xs.max()) * 1.12, 6),

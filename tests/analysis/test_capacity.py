@@ -37,16 +37,26 @@ def test_the_crossing_is_interpolated_in_the_logarithms() -> None:
     assert (one.at_least, one.below, one.monotone) == (16, 64, True)
 
 
-def test_starts_give_a_geometric_mean_with_students_interval() -> None:
-    # Crossings at 32 and 32·e^0.2: the mean 32·e^0.1, t of one degree 12.706 · 0.1.
-    shifted = 0.5 * exp(-0.2)
-    two = found(
-        level(16, 0.5), level(64, 2.0), level(16, shifted, start=2), level(64, 4 * shifted, start=2)
-    )
+def test_starts_give_a_geometric_mean_and_three_of_them_students_interval() -> None:
+    # Crossings at 32, 32·e^0.2 and 32·e^0.4: the mean 32·e^0.2, t of two degrees 4.303·0.2/√3.
+    starts = [
+        (level(16, 0.5 * exp(-shift), start=n), level(64, 2 * exp(-shift), start=n))
+        for n, shift in ((1, 0.0), (2, 0.2), (3, 0.4))
+    ]
+    two, three = found(*starts[0], *starts[1]), found(*starts[0], *starts[1], *starts[2])
+    assert (two.interval, two.no_interval) == (None, "2 starts")
     assert two.agents == pytest.approx(32 * exp(0.1), rel=1e-6)
-    assert two.interval is not None
-    assert two.interval.high == pytest.approx(32 * exp(0.1 + 1.2706), rel=1e-3)
-    assert (two.proven, two.refuted) == ((16, 2), (64, 2))
+    assert three.agents == pytest.approx(32 * exp(0.2), rel=1e-6)
+    assert three.interval is not None
+    assert three.interval.high == pytest.approx(32 * exp(0.2 + 0.49686), rel=1e-4)
+
+
+def test_what_all_starts_agree_on_lies_on_both_sides_of_every_crossing() -> None:
+    # Start 2 keeps it at 10 again, above the crossing at 5 that counts: 10 is not proven.
+    one = [level(4, 0.5), level(10, 0.8), level(16, 2.0)]
+    again = [level(4, 0.8, start=2), level(6, 1.2, start=2), level(10, 0.9, start=2)]
+    both = found(*one, *again, level(16, 2.0, start=2))
+    assert (both.at_least, both.below) == (4, 16)
 
 
 def test_the_worst_clause_counts_and_the_next_is_named() -> None:

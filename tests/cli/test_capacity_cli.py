@@ -9,6 +9,7 @@ import pytest
 from command_line import finished, refusal
 from made_runs import Level, make_run
 
+from agentx_replay.replay.ports import Status
 from agentx_replay.results.run_directory import read_points
 
 SLO = "itl:p90<=12ms"
@@ -31,13 +32,14 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
     return out, found
 
 
-def test_a_search_ends_with_a_capacity_and_an_interval(
+def test_a_search_ends_with_a_capacity(
     searched: tuple[Path, dict[str, Any]],
 ) -> None:
     capacity = searched[1]["objectives"][0]["capacity"]
     assert [start["start"] for start in capacity["starts"]] == [1, 2]
     assert all(s["good"] <= s["crossing"] <= s["bad"] for s in capacity["starts"])
-    assert capacity["interval"]["low"] < capacity["agents"] < capacity["interval"]["high"]
+    assert (capacity["interval"], capacity["no_interval"]) == (None, "2 starts")
+    assert capacity["at_least"] < capacity["agents"] < capacity["below"]
     assert capacity["trouble"] is None
 
 
@@ -99,10 +101,10 @@ def test_an_objective_at_run_gives_goodput(tmp_path: Path) -> None:
     assert level["goodput"]["requests"]["kept"] == level["goodput"]["requests"]["sent"]
 
 
-def test_a_level_of_which_a_clause_cannot_be_measured_ends_the_search(tmp_path: Path) -> None:
-    result = finished(*SEARCH, "--slo", "ttft:p99<=9s", "--out", tmp_path / "run")
-    assert result.returncode == 1
-    assert "ttft:p99 cannot be measured" in result.stdout
+def test_a_clause_that_a_level_has_too_few_responses_for_is_not_judged(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "a", [Level(12, 60.0, 6000.0)])
+    said = finished("report", run, "--slo", "ttft:p99<=9s").stdout.split()
+    assert "ttft:p99 cannot be measured: 12 responses, and it takes 1,000" in " ".join(said)
 
 
 def test_a_made_run_is_read_off_at_its_crossing(tmp_path: Path) -> None:
@@ -115,6 +117,13 @@ def test_a_made_run_is_read_off_at_its_crossing(tmp_path: Path) -> None:
     assert [level["total"] for level in judged["goodput"]] == pytest.approx([6000.0, 0.0], rel=1e-3)
 
 
+def test_a_level_of_which_too_much_was_cut_breaks_it(tmp_path: Path) -> None:
+    levels = (Level(12, 60.0, 6000.0), Level(16, 60.0, 9134.0, status=Status.CUT))
+    run = make_run(tmp_path / "a", levels)
+    said = finished("report", run, "--slo", "itl:p90<=20ms", "--full").stdout
+    assert "16      breaks it (cut over 1%)" in said
+
+
 @pytest.mark.parametrize(
     ("more", "code"),
     [
@@ -125,6 +134,8 @@ def test_a_made_run_is_read_off_at_its_crossing(tmp_path: Path) -> None:
         (("--slo", SLO, "--range", "1"), "range-unfit"),
         (("--slo", SLO, "--from", "9", "--range", "10,20"), "first-level-outside-range"),
         (("--slo", SLO, "--budget", "3s"), "budget-shorter-than-level"),
+        # 8 agents in 8 s, one response a second each: 64.
+        (("--slo", "ttft:p99<=9s"), "percentile-of-too-few"),
     ],
 )
 def test_what_cannot_be_searched_is_refused_before_anything_is_measured(
