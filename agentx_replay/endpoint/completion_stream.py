@@ -274,7 +274,7 @@ class CompletionStream:
         """Return the text of the only event that has one, None where tokens came, too: so LMDeploy
         says what it refuses.
         """
-        said = np.flatnonzero(np.isin(kinds, _SAYING))
+        said = np.flatnonzero((kinds == _TEXT) | (kinds == _REASONING))
         alone = len(said) == 1 and not self._usage.get("completion_tokens")
         return _decoded(self._texts[said[0]]) if alone else None
 

@@ -3,7 +3,7 @@
 With SO_TIMESTAMPNS the kernel hands over, with the bytes of each read, when the last segment of
 them arrived: one ``timespec`` of CLOCK_REALTIME in a control message (Linux,
 Documentation/networking/timestamping). How busy the process is does not move it.
-Not for: what such a time does not tell (poll_times.py, timing.py).
+Not for: what such a time does not tell (socket_polls.py, timing.py).
 """
 
 import contextlib

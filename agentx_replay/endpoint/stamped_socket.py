@@ -7,7 +7,6 @@ Not for: what is read means (connection.py), or what a timestamp is worth (timin
 """
 
 import asyncio
-import select
 import socket
 import ssl
 import struct
@@ -25,15 +24,12 @@ from agentx_replay.endpoint.kernel_stamps import (
     data_segments,
     prepare,
 )
-from agentx_replay.endpoint.poll_times import PollTimes
+from agentx_replay.endpoint.socket_polls import SocketPolls
 from agentx_replay.units import NS_PER_S
 
 READ_BYTES = 65_536
 LOOK_BYTES = 65_536
 """A response of which so many bytes wait is parsed, wherever it ends."""
-
-_TICK_BYTES = 16_384
-"""After so many bytes a socket asks for a tick."""
 
 _HANDSHAKE_S = 60.0
 _END = b"\r\n\r\n"
@@ -57,49 +53,6 @@ Pieces = bytes | tuple[bytes, ...]
 """Bytes to send one after the other."""
 
 
-class Hangups:
-    """Tells sockets that the other side has reset them.
-
-    An event loop on libuv calls a reader once more then and never again: what came before the reset
-    would be read, and the reset not be seen.
-    """
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._calls: dict[int, Callable[[], None]] = {}
-        self._poll: select.epoll | None = None
-
-    @property
-    def files(self) -> int:
-        return len(self._calls)
-
-    def watch(self, fd: int, call: Callable[[], None]) -> None:
-        if not hasattr(select, "epoll"):
-            return
-        if self._poll is None:
-            self._poll = select.epoll()
-            self._loop.add_reader(self._poll.fileno(), self._tell, self._poll)
-        self._poll.register(fd, 0)
-        self._calls[fd] = call
-
-    def forget(self, fd: int) -> None:
-        """Stop watching a file, before it is closed."""
-        if self._poll is None or self._calls.pop(fd, None) is None:
-            return
-        self._poll.unregister(fd)
-        if not self._calls:
-            self._loop.remove_reader(self._poll.fileno())
-            self._poll.close()
-            self._poll = None
-
-    def _tell(self, poll: select.epoll) -> None:
-        if poll.closed:
-            return
-        for fd, _ in poll.poll(0):
-            if (call := self._calls.get(fd)) is not None:
-                call()
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Wire:
     """What the connections of one process share."""
@@ -107,16 +60,16 @@ class Wire:
     loop: asyncio.AbstractEventLoop
     timestamps: Timestamps
     parses: ParseQueue
-    polls: PollTimes
-    hangups: Hangups
+    polls: SocketPolls
     ahead: ComposeAhead
     every_second: EverySecond
 
     @staticmethod
     def of(loop: asyncio.AbstractEventLoop, timestamps: Timestamps) -> "Wire":
-        polls = PollTimes(loop, sparse=timestamps == "kernel")
-        return Wire(loop, timestamps, ParseQueue(loop), polls, Hangups(loop), ComposeAhead(loop),
-                    EverySecond(loop))  # fmt: skip
+        polls = SocketPolls(loop, gathers=timestamps == "kernel")
+        return Wire(
+            loop, timestamps, ParseQueue(loop), polls, ComposeAhead(loop), EverySecond(loop)
+        )
 
 
 class SocketOwner(Protocol):
@@ -184,7 +137,7 @@ class StampedSocket:
     counts reads that brought nothing but the TLS protocol's own.
     """
 
-    __slots__ = ("_blocked", "_buffer_bytes", "_later_bytes", "_left_bytes", "_outgoing", "_owner",
+    __slots__ = ("_blocked", "_buffer_bytes", "_left_bytes", "_outgoing", "_owner",
                  "_paused", "_reader", "_secure", "_sending", "_sock", "_wire", "bounds", "closed",
                  "look_bytes", "reads", "silent_reads", "stamps")  # fmt: skip
 
@@ -198,7 +151,7 @@ class StampedSocket:
         self._owner: SocketOwner | None = None
         self._outgoing: list[bytes | memoryview] = []
         self._sending = self._blocked = self._paused = False
-        self._left_bytes = self._later_bytes = 0
+        self._left_bytes = 0
         self.reads: list[bytes] = []
         self.stamps = bytearray()
         self.bounds: list[int] = []
@@ -211,8 +164,7 @@ class StampedSocket:
         kernel = self._wire.timestamps == "kernel"
         plain = kernel and self._secure is None
         self._reader = self._fast_reader() if plain else self._read
-        self._wire.loop.add_reader(self._sock, self._reader)
-        self._wire.hangups.watch(self._sock.fileno(), self._hung_up)
+        self._wire.polls.add(self._sock.fileno(), self._reader)
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -220,18 +172,16 @@ class StampedSocket:
         """Read no more: what comes stays in the receive buffer, stamped by the kernel."""
         if not self._paused and not self.closed:
             self._paused = True
-            self._wire.loop.remove_reader(self._sock)
+            self._wire.polls.remove(self._sock.fileno())
 
     def resume(self) -> None:
         if self._paused and not self.closed:
             self._paused = False
-            self._wire.loop.add_reader(self._sock, self._reader)
+            self._wire.polls.add(self._sock.fileno(), self._reader)
 
     def look_after(self, size: int) -> None:
         """Have the owner look when so many bytes more have been read, if not sooner."""
-        phase = hash((id(self),)) % _TICK_BYTES  # sockets are not to ask for ticks all at once
-        self._left_bytes = min(size, phase)
-        self._later_bytes = size - self._left_bytes
+        self._left_bytes = size
 
     def _fast_reader(self) -> Callable[[], None]:
         """Return the hot path: keep a read and its stamp, and do no more if that is all."""
@@ -315,11 +265,6 @@ class StampedSocket:
         """Let the owner look, if enough has come or the last bytes may be the end: a line that is
         empty, and not the second in a row, as between events that end so.
         """
-        if self._left_bytes <= 0:
-            self._wire.polls.ask()
-            missing_bytes = self._later_bytes + self._left_bytes
-            self._left_bytes = min(missing_bytes, _TICK_BYTES)
-            self._later_bytes = missing_bytes - self._left_bytes
         short = len(data) < _SHORT_BYTES
         ends = data[-4:] == _END and data[-5:-4] != b"\n"
         if self._owner is not None and (self._left_bytes <= 0 or short or ends):
@@ -402,21 +347,13 @@ class StampedSocket:
             return
         self.stop_sending()
         self.closed = True
-        self._wire.hangups.forget(self._sock.fileno())
-        self._wire.loop.remove_reader(self._sock)
+        self._wire.polls.remove(self._sock.fileno())
         self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
         self._sock.close()
 
     def _failed(self, error: OSError) -> None:
         if not isinstance(error, (BlockingIOError, InterruptedError)):
             self._end(error)
-
-    def _hung_up(self) -> None:
-        """Read what came before the reset, and the reset."""
-        before = -1
-        while not self.closed and len(self.reads) + self.silent_reads != before:
-            before = len(self.reads) + self.silent_reads
-            self._read()
 
     def _end(self, error: Exception | None) -> None:
         if self._owner is not None and not self.closed:

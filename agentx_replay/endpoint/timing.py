@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentx_replay.endpoint.kernel_stamps import NS, TIMESPEC
-from agentx_replay.endpoint.poll_times import LATE_NS, MAX_STEP_NS, TICK_NS, Times
+from agentx_replay.endpoint.socket_polls import LATE_NS, MAX_STEP_NS, TICK_NS, Times
 from agentx_replay.units import NS_PER_S
 
 _NONE = np.empty(0, np.int64)

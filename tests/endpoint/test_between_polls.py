@@ -16,7 +16,7 @@ from agentx_replay.endpoint.between_polls import (
     EverySecond,
     ParseQueue,
 )
-from agentx_replay.endpoint.poll_times import PollTimes, Times
+from agentx_replay.endpoint.socket_polls import SocketPolls, Times
 from agentx_replay.replay.ports import Status
 
 
@@ -80,13 +80,13 @@ async def test_a_flood_is_read_no_faster_than_it_is_parsed(monkeypatch: pytest.M
     monkeypatch.setattr(between_polls, "MAX_OF_ONE_BYTES", 100_000)
     monkeypatch.setattr(kernel_stamps, "RECEIVE_BUFFER_BYTES", 65_536)
     bounds: list[int | None] = []  # up to which instant ticks bound the timestamps of a response
-    ticks_ns = PollTimes.ticks_ns
+    ticks_ns = SocketPolls.ticks_ns
 
-    def noted(polls: PollTimes, since_ns: int, until_ns: int | None = None) -> Times:
+    def noted(polls: SocketPolls, since_ns: int, until_ns: int | None = None) -> Times:
         bounds.append(until_ns)
         return ticks_ns(polls, since_ns, until_ns)
 
-    monkeypatch.setattr(PollTimes, "ticks_ns", noted)
+    monkeypatch.setattr(SocketPolls, "ticks_ns", noted)
     buffer_bytes = kernel_stamps.granted_buffer_bytes()
     flood: Answer = [HEAD, *[chunk((b"data: " + b"x" * 992 + b"\n\n") * 100)] * 40, Move.HANG]
     short: Answer = [HEAD, chunk(token("a", "stop") + usage(1, 1)), LAST_CHUNK]
