@@ -26,8 +26,8 @@ Row = tuple[float, float, float]
 
 def p90_itl(stamps_ns: NDArray[np.int64]) -> float:
     """P90 over responses of the mean gap; ``stamps_ns`` is one response after the other."""
-    of = stamps_ns.reshape(-1, TOKENS)
-    return float(np.percentile((of[:, -1] - of[:, 0]) / (TOKENS - 1), 90))
+    streams_ns = stamps_ns.reshape(-1, TOKENS)
+    return float(np.percentile((streams_ns[:, -1] - streams_ns[:, 0]) / (TOKENS - 1), 90))
 
 
 def row(run: Run) -> Row:

@@ -86,7 +86,7 @@ def main() -> int:
         for name in runs:
             runs[name].append(measured(RUNS[name], asked.loops))
             _say(name, runs[name][-1])
-    sound = {name: sum(map(_sound, of)) for name, of in runs.items()}
+    sound = {name: sum(map(_sound, each)) for name, each in runs.items()}
     for name, number in sound.items():
         print(f"{name}: {number} of {asked.rounds} valid, exit code 0 and within {MAX_ERROR:.0%}")
     if asked.write:

@@ -92,15 +92,15 @@ def figures(responses: Responses, window: Window) -> dict[str, Any]:
     assert p90_itl_s is not None
     bounds = {"stopped_at": clause.bound, "kept_stopped_at": p90_itl_s,
               "over_stopped_at": p90_itl_s / OVER}  # fmt: skip
-    of = sent_in(responses, window)
-    looks = {name: refused_at(replace(clause, bound=bound), sent, of, window)
+    started = sent_in(responses, window)
+    looks = {name: refused_at(replace(clause, bound=bound), sent, started, window)
              for name, bound in bounds.items()}  # fmt: skip
     return {"p90_itl_s": round(p90_itl_s, 7), **looks}
 
 
-def refused_at(clause: Clause, sent: SentRequests, of: Responses, window: Window) -> int:
-    since_s = (of.send_ns - window.open_ns) / _NS
-    ended_s = (of.end_ns - window.open_ns) / _NS
+def refused_at(clause: Clause, sent: SentRequests, started: Responses, window: Window) -> int:
+    since_s = (started.send_ns - window.open_ns) / _NS
+    ended_s = (started.end_ns - window.open_ns) / _NS
     known = ~np.isnan(sent.itl_s) & (since_s >= SKIPPED * window.nominal_s)
     lanes = int(sent.lane.max()) + 1
     for number, share in enumerate(LOOKS, 1):

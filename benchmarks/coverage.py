@@ -39,8 +39,8 @@ def main() -> None:
     for cell in found:
         print(f"{cell.name:50} {cell.share:6.1%} held, ±{cell.half_width:.1%}")
     pooled = {
-        kind: sum(c.held for c in of) / sum(c.drawn for c in of)
-        for kind, of in kinds(found).items()
+        kind: sum(c.held for c in each) / sum(c.drawn for c in each)
+        for kind, each in kinds(found).items()
     }
     result = {
         "scenario": SCENARIO,

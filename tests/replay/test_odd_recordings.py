@@ -24,16 +24,16 @@ def played(
     directory: Path, *entries: object, lanes: int = 1, scenario: Scenario = SCENARIO
 ) -> Played:
     """Replay one session against ``ONE_SECOND``."""
-    of = corpus(directory, session("x", *entries))  # type: ignore[arg-type]
-    (found,) = replay_all(Run(planned(of, scenario, lanes), "salt"), model=ONE_SECOND)
+    recordings = corpus(directory, session("x", *entries))  # type: ignore[arg-type]
+    (found,) = replay_all(Run(planned(recordings, scenario, lanes), "salt"), model=ONE_SECOND)
     return found
 
 
-def sent(of: Played, play_number: int = 0) -> list[tuple[float, int, int]]:
+def sent(played: Played, play_number: int = 0) -> list[tuple[float, int, int]]:
     """(second, conversation, turn) of the requests of a play of lane 0."""
     return sorted(
         (r.send_ns / S, d.conversation, d.turn)
-        for d, r in of.log.requests
+        for d, r in played.log.requests
         if (d.lane, d.play_number) == (0, play_number)
     )
 
@@ -115,7 +115,7 @@ def test_what_would_wait_for_ever_waits_for_nothing(tmp_path: Path) -> None:
 
 def test_a_child_that_fails_is_waited_for_no_longer(tmp_path: Path) -> None:
     # Its one request never fits the engine: an overflow ends the conversation, and the join opens.
-    of = corpus(
+    recordings = corpus(
         tmp_path,
         session(
             "x",
@@ -125,7 +125,7 @@ def test_a_child_that_fails_is_waited_for_no_longer(tmp_path: Path) -> None:
         ),
     )
     engine = replace(ONE_SECOND, max_model_len=10_000)
-    (found,) = replay_all(Run(planned(of, SCENARIO, 1), "salt"), model=engine)
+    (found,) = replay_all(Run(planned(recordings, SCENARIO, 1), "salt"), model=engine)
     assert sent(found) == [(0.0, 0, 0), (1.0, 1, 0), (3.0, 0, 1)]
 
 

@@ -12,8 +12,8 @@ MAIN = [TurnId(0, turn) for turn in range(5)]
 CHILD = [TurnId(1, turn) for turn in range(5)]
 
 
-def play_of(of: SessionGraph, start: StartPosition | None = None) -> Play:
-    return Play(of, start or from_the_beginning(of))
+def play_of(session: SessionGraph, start: StartPosition | None = None) -> Play:
+    return Play(session, start or from_the_beginning(session))
 
 
 def test_a_gap_counts_from_the_live_end_of_the_predecessor() -> None:
@@ -136,8 +136,8 @@ def test_a_conversation_without_a_spawning_step_starts_with_the_play() -> None:
 def test_a_play_from_t_star_resumes_each_conversation_and_keeps_live_children() -> None:
     main = [turn(0, 0), turn(1, 10), turn(2, 30, joins=[Join(1, 0.0)])]
     child = (Spawn(MAIN[1], at_issue=False, offset_s=0), [turn(3, 12), turn(4, 25)])
-    of = graph(main, child)
-    play = play_of(of, from_t_star(of, 20.0, primer_lead_s=10.0))
+    session = graph(main, child)
+    play = play_of(session, from_t_star(session, 20.0, primer_lead_s=10.0))
     assert play.start(0) == [Due(CHILD[1], 0)]
     assert play.heads() == [
         Head(MAIN[2], joining=True, blocked=True),
@@ -149,8 +149,8 @@ def test_a_play_from_t_star_resumes_each_conversation_and_keeps_live_children() 
 
 def test_a_main_conversation_over_at_t_star_leaves_its_children_in_the_slot() -> None:
     child = (Spawn(MAIN[0], at_issue=False, offset_s=0), [turn(1, 5), turn(2, 25)])
-    of = graph([turn(0, 0)], child)
-    play = play_of(of, from_t_star(of, 20.0, primer_lead_s=10.0))
+    session = graph([turn(0, 0)], child)
+    play = play_of(session, from_t_star(session, 20.0, primer_lead_s=10.0))
     assert play.start(0) == [Due(CHILD[1], 0)]
     play.issued(CHILD[1], 0)
     play.ended(CHILD[1], S)
@@ -159,8 +159,8 @@ def test_a_main_conversation_over_at_t_star_leaves_its_children_in_the_slot() ->
 
 def test_children_that_were_over_at_t_star_hold_nothing() -> None:
     main = [turn(0, 0), turn(1, 30, joins=[Join(1, 9.0)])]
-    of = graph(main, (Spawn(MAIN[0], at_issue=True, offset_s=0), [turn(2, 1)]))
-    play = play_of(of, from_t_star(of, 20.0, primer_lead_s=10.0))
+    session = graph(main, (Spawn(MAIN[0], at_issue=True, offset_s=0), [turn(2, 1)]))
+    play = play_of(session, from_t_star(session, 20.0, primer_lead_s=10.0))
     assert play.start(0) == [Due(MAIN[1], 0)]
 
 

@@ -43,7 +43,7 @@ def test_the_blocks_that_two_prompts_have_in_common() -> None:
 
 
 def test_the_idle_time_skipped_since_the_conversations_previous_end_goes_with_a_request() -> None:
-    of = graph([turn(0, 0), turn(1, 60, gap_s=50.0), turn(2, 70, gap_s=3.0)])
-    run = replay([of], scenario=replace(SCENARIO, system_idle_cap_s=10.0))
+    session = graph([turn(0, 0), turn(1, 60, gap_s=50.0), turn(2, 70, gap_s=3.0)])
+    run = replay([session], scenario=replace(SCENARIO, system_idle_cap_s=10.0))
     # Ended at 1, due at 51, fired at 11: 40 s skipped. The 3 s after it are under the cap.
     assert [d.skipped_ns for d, _ in run.log.requests[:3]] == [0, 40 * S, 0]

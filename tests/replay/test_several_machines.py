@@ -78,7 +78,7 @@ def hold_equal(run: Outcome, window_s: float = 150.0) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("machines", "workers_each", "one_way_ms"),
-    [(*of, ms) for of in ((2, 1), (2, 2), (3, 1)) for ms in (0, 1, 50, 500, 2000)],
+    [(*split, ms) for split in ((2, 1), (2, 2), (3, 1)) for ms in (0, 1, 50, 500, 2000)],
 )
 def test_every_request_is_sent_at_the_same_nanosecond_as_in_one_process(
     tmp_path: Path, machines: int, workers_each: int, one_way_ms: int

@@ -70,9 +70,9 @@ def test_a_request_in_flight_at_one_worker_keeps_the_cap_from_all() -> None:
 
 
 def test_the_failures_of_all_workers_together_stop_the_level() -> None:
-    of = graph([turn(i, i) for i in range(50)])
+    session = graph([turn(i, i) for i in range(50)])
     run = shared_replay(
-        [of, of],
+        [session, session],
         lanes=2,
         workers=2,
         status=lambda d: Status.FAILED if d.lane and d.turn < 3 else Status.OK,
@@ -155,8 +155,8 @@ def test_a_worker_that_is_slow_does_not_hang() -> None:
 
 
 def test_a_stop_reaches_every_worker_in_the_window() -> None:
-    of = graph([turn(i, i, gap_s=0.0) for i in range(50)])
-    run = shared_replay([of, of], lanes=2, workers=2, stop_at_s=5.5)
+    session = graph([turn(i, i, gap_s=0.0) for i in range(50)])
+    run = shared_replay([session, session], lanes=2, workers=2, stop_at_s=5.5)
     assert run.reason == INTERRUPTED
     assert all(result.interrupted and result.window for result in run.results)
     assert max(r.send_ns for _, r in run.log.requests) < 5.6 * S

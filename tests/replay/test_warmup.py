@@ -39,8 +39,8 @@ def test_the_window_opens_when_all_have_returned_and_asks_for_the_recorded_token
 
 def test_cache_pressure_removes_gaps_counts_per_lane_and_holds_the_next_for_the_window() -> None:
     scenario = dataclasses.replace(SCENARIO, warmup_requests=3)
-    of = graph([turn(i, 10.0 * i, gap_s=9.0) for i in range(9)])
-    run = replay([of, of], lanes=2, scenario=scenario)
+    session = graph([turn(i, 10.0 * i, gap_s=9.0) for i in range(9)])
+    run = replay([session, session], lanes=2, scenario=scenario)
     assert run.log.sent("cache_pressure") == [
         (t, lane, 0, 0, int(t)) for t in (0.0, 1.0, 2.0) for lane in (0, 1)
     ]
@@ -51,8 +51,8 @@ def test_cache_pressure_removes_gaps_counts_per_lane_and_holds_the_next_for_the_
 
 def test_a_look_tells_what_has_returned_of_all() -> None:
     scenario = dataclasses.replace(FROM_THE_MIDDLE, warmup_requests=3)
-    of = graph([turn(i, 10.0 * i, gap_s=9.0) for i in range(9)])
-    run = replay([of, of], lanes=2, scenario=scenario, look_at_s=[0.5, 2.5, 4.5])
+    session = graph([turn(i, 10.0 * i, gap_s=9.0) for i in range(9)])
+    run = replay([session, session], lanes=2, scenario=scenario, look_at_s=[0.5, 2.5, 4.5])
     # Both lanes' primers return at 1 s, their cache-pressure requests at 2, 3 and 4 s.
     assert [look.warmed for look in run.looks] == [Warmed(0, 2, 0, 6), Warmed(2, 2, 2, 6), None]
 
@@ -60,8 +60,8 @@ def test_a_look_tells_what_has_returned_of_all() -> None:
 def test_cache_pressure_counts_children_and_recycled_plays_alike() -> None:
     scenario = dataclasses.replace(SCENARIO, warmup_requests=5)
     child = (Spawn(TurnId(0, 0), at_issue=True, offset_s=30.0), [turn(2, 30)])
-    of = graph([turn(0, 0), turn(1, 50, gap_s=20.0, joins=[Join(1, 0.0)])], child)
-    run = replay([of], scenario=scenario)
+    session = graph([turn(0, 0), turn(1, 50, gap_s=20.0, joins=[Join(1, 0.0)])], child)
+    run = replay([session], scenario=scenario)
     # Play 0: main 0 and its child at once (its offset is a gap too), main 1 after the join;
     # then the tree has drained and the next play's first two fill the lane's five.
     assert run.log.sent("cache_pressure") == [
@@ -76,8 +76,8 @@ def test_cache_pressure_counts_children_and_recycled_plays_alike() -> None:
 def test_cache_pressure_keeps_the_order_across_conversations() -> None:
     scenario = dataclasses.replace(SCENARIO, warmup_requests=4)
     child = (Spawn(TurnId(0, 0), at_issue=True, offset_s=0.0), [turn(2, 1)])
-    of = graph([turn(0, 0), turn(1, 50, after=[TurnId(1, 0)]), turn(3, 60)], child)
-    run = replay([of], scenario=scenario, seconds=lambda d: 6.0 if d.conversation else 1.0)
+    session = graph([turn(0, 0), turn(1, 50, after=[TurnId(1, 0)]), turn(3, 60)], child)
+    run = replay([session], scenario=scenario, seconds=lambda d: 6.0 if d.conversation else 1.0)
     assert run.log.sent("cache_pressure") == [
         (0.0, 0, 0, 0, 0),
         (0.0, 0, 0, 1, 0),
@@ -111,8 +111,10 @@ def test_a_warm_up_of_failed_requests_alone_aborts_the_run_before_the_window() -
 def test_failed_warm_ups_are_results_and_nothing_reaches_the_loops_error_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    of = graph([turn(0, 0), turn(1, 100)])
-    run = replay([of, of], lanes=2, scenario=FROM_THE_MIDDLE, status=lambda _: Status.FAILED)
+    session = graph([turn(0, 0), turn(1, 100)])
+    run = replay(
+        [session, session], lanes=2, scenario=FROM_THE_MIDDLE, status=lambda _: Status.FAILED
+    )
     assert run.result.failure is not None
     assert [d.lane for d, _ in run.log.requests] == [0, 1]
     assert caplog.records == []
@@ -123,9 +125,9 @@ def test_over_a_tenth_of_the_requests_must_fail_to_end_a_warm_up(
     failed: int, goes_on: bool
 ) -> None:
     # One primer a lane: 24 requests, of which 2.4 may fail once as many as lanes have ended.
-    of = [graph([turn(0, 0), turn(1, 100)])] * 24
+    sessions = [graph([turn(0, 0), turn(1, 100)])] * 24
     run = replay(
-        of,
+        sessions,
         lanes=24,
         scenario=dataclasses.replace(FROM_THE_MIDDLE, window_s=1.0),
         status=lambda d: Status.FAILED if d.lane < failed and d.phase == "primer" else Status.OK,

@@ -15,8 +15,8 @@ LONG = graph([turn(0, 0), turn(1, 500, gap_s=500.0)], session_id="long")
 
 
 def test_the_first_request_fires_at_the_barrier_and_gaps_follow_live_ends() -> None:
-    of = graph([turn(0, 5), turn(1, 10, gap_s=4.0), turn(2, 30, gap_s=19.0)])
-    run = replay([of], seconds=lambda d: 2.0)
+    session = graph([turn(0, 5), turn(1, 10, gap_s=4.0), turn(2, 30, gap_s=19.0)])
+    run = replay([session], seconds=lambda d: 2.0)
     # 0–2, then 2+4 = 6–8, then 8+19 = 27–29; then the tree has drained and the lane recycles.
     assert run.log.sent()[:4] == [
         (0.0, 0, 0, 0, 0),
@@ -134,12 +134,12 @@ def first_in_the_window(scenario: Scenario) -> list[tuple[float, int]]:
     """(second since the opening, lane) of the first requests of four lanes, of which the first is
     due as the window opens and the others minutes later. Lane k's warm-up ends at second k + 1.
     """
-    of = [
+    sessions = [
         graph([turn(0, 0), turn(1, due_s, gap_s=due_s), turn(2, 900, gap_s=500.0)], session_id=name)
         for name, due_s in (("a", 100), ("b", 400), ("c", 500), ("d", 600))
     ]
     run = replay(
-        of,
+        sessions,
         lanes=4,
         scenario=scenario,
         seconds=lambda d: d.lane + 1.0 if d.phase is Phase.CACHE_PRESSURE else 60.0,
@@ -172,8 +172,10 @@ def test_one_capped_gap_fires_one_timer_not_its_siblings() -> None:
 
 
 def test_nothing_starts_after_the_window_and_what_is_in_flight_drains() -> None:
-    of = graph([turn(0, 0), turn(1, 9, gap_s=1.0)])
-    run = replay([of], scenario=dataclasses.replace(SCENARIO, window_s=7.0), seconds=lambda d: 4.0)
+    session = graph([turn(0, 0), turn(1, 9, gap_s=1.0)])
+    run = replay(
+        [session], scenario=dataclasses.replace(SCENARIO, window_s=7.0), seconds=lambda d: 4.0
+    )
     # 0–4, 5–9: the second ends in the drain, and no third starts.
     assert run.log.sent() == [(0.0, 0, 0, 0, 0), (5.0, 0, 0, 0, 1)]
     assert run.result.window is not None
@@ -190,9 +192,9 @@ def test_what_outlives_the_grace_is_cut_and_recorded_as_cut() -> None:
 
 
 def test_a_failed_request_is_recorded_and_its_conversation_goes_on_after_the_gap() -> None:
-    of = graph([turn(0, 0), turn(1, 9, gap_s=3.0)])
+    session = graph([turn(0, 0), turn(1, 9, gap_s=3.0)])
     run = replay(
-        [of],
+        [session],
         scenario=dataclasses.replace(SCENARIO, window_s=4.5),
         status=lambda d: Status.FAILED if d.turn == 0 else Status.OK,
     )
@@ -203,17 +205,19 @@ def test_a_failed_request_is_recorded_and_its_conversation_goes_on_after_the_gap
 
 
 def test_an_overflow_ends_the_conversation_and_the_lane_takes_the_next_session() -> None:
-    of = graph([turn(0, 0), turn(1, 9, gap_s=3.0)])
+    session = graph([turn(0, 0), turn(1, 9, gap_s=3.0)])
     run = replay(
-        [of], scenario=dataclasses.replace(SCENARIO, window_s=1.5), status=lambda d: Status.OVERFLOW
+        [session],
+        scenario=dataclasses.replace(SCENARIO, window_s=1.5),
+        status=lambda d: Status.OVERFLOW,
     )
     assert run.log.sent() == [(0.0, 0, 0, 0, 0), (1.0, 0, 1, 0, 0)]
     assert run.endpoint.ended_conversations[0] == "t-c1-l0-p0-s0"
 
 
 def test_the_run_stops_when_more_than_a_tenth_failed_of_twenty() -> None:
-    of = graph([turn(i, i) for i in range(50)])
-    run = replay([of], status=lambda d: Status.FAILED if d.turn < 3 else Status.OK)
+    session = graph([turn(i, i) for i in range(50)])
+    run = replay([session], status=lambda d: Status.FAILED if d.turn < 3 else Status.OK)
     # 3 failures: of 20 ended that is 15 %.
     assert len(run.log.requests) == 20
     assert run.result.failure is not None
@@ -274,8 +278,8 @@ def prepared(run: Outcome) -> list[tuple[float, int, str, float]]:
 
 def test_the_endpoint_is_told_of_each_conversation_500_ms_before_its_timer() -> None:
     child = (Spawn(TurnId(0, 0), at_issue=True, offset_s=4.0), [turn(4, 5)])
-    of = graph([turn(0, 2), turn(2, 30, gap_s=7.0)], child)
-    run = replay([of], scenario=dataclasses.replace(SCENARIO, window_s=20.0))
+    session = graph([turn(0, 2), turn(2, 30, gap_s=7.0)], child)
+    run = replay([session], scenario=dataclasses.replace(SCENARIO, window_s=20.0))
     # 0–1, the child at 4, and at 1 + 7 = 8 the second; its tree has drained at 9: the next play's
     # first request goes at once and was not seen coming. Its child follows at 13, and 9 + 1 + 7.
     assert prepared(run) == [
@@ -287,32 +291,32 @@ def test_the_endpoint_is_told_of_each_conversation_500_ms_before_its_timer() -> 
 
 
 def test_a_timer_less_than_500_ms_away_is_told_at_once() -> None:
-    of = graph([turn(0, 0), turn(1, 2, gap_s=0.03)])
-    run = replay([of], scenario=dataclasses.replace(SCENARIO, window_s=1.5))
+    session = graph([turn(0, 0), turn(1, 2, gap_s=0.03)])
+    run = replay([session], scenario=dataclasses.replace(SCENARIO, window_s=1.5))
     assert prepared(run) == [(1.0, 0, "t-c1-l0-p0-s0", 1.03)]
 
 
 def test_an_idle_cap_brings_the_telling_forward_with_the_timer() -> None:
-    of = graph([turn(0, 0), turn(1, 60, gap_s=50.0)])
+    session = graph([turn(0, 0), turn(1, 60, gap_s=50.0)])
     rules = dataclasses.replace(SCENARIO, system_idle_cap_s=10.0, window_s=15.0)
-    run = replay([of], scenario=rules)
+    run = replay([session], scenario=rules)
     # Idle from 1 s: what was due at 51 is due at 11.
     assert prepared(run) == [(10.5, 0, "t-c1-l0-p0-s0", 11.0)]
     assert (11.0, 0, 0, 0, 1) in run.log.sent()
 
 
 def test_a_timer_that_a_cap_fires_at_once_is_sent_without_being_told() -> None:
-    of = graph([turn(0, 0), turn(1, 90, gap_s=80.0)])
+    session = graph([turn(0, 0), turn(1, 90, gap_s=80.0)])
     rules = dataclasses.replace(SCENARIO, session_idle_cap_s=30.0, window_s=31.5)
-    run = replay([of], scenario=rules)
+    run = replay([session], scenario=rules)
     # Idle from 1 s, due at 81: it fires when the tree has been idle for 30 s, which is 31.
     assert (31.0, 0, 0, 0, 1) in run.log.sent()
     assert prepared(run) == []
 
 
 def test_no_connection_is_made_for_what_the_window_will_not_send() -> None:
-    of = graph([turn(0, 0), turn(1, 60, gap_s=49.0)])
-    run = replay([of], scenario=dataclasses.replace(SCENARIO, window_s=50.0))
+    session = graph([turn(0, 0), turn(1, 60, gap_s=49.0)])
+    run = replay([session], scenario=dataclasses.replace(SCENARIO, window_s=50.0))
     assert prepared(run) == []
-    run = replay([of], scenario=dataclasses.replace(SCENARIO, window_s=50.5))
+    run = replay([session], scenario=dataclasses.replace(SCENARIO, window_s=50.5))
     assert prepared(run) == [(49.5, 0, "t-c1-l0-p0-s0", 50.0)]
