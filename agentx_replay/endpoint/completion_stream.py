@@ -235,9 +235,10 @@ class CompletionStream:
 
     def result(self, reads: ReadTimes) -> ParsedStream:
         """Return what all events together say, whose reads were made at these times."""
-        kinds, places = np.array(self._kinds, np.int8), np.array(self._places, np.int64)
+        kinds, places = np.frombuffer(self._kinds, np.int8), np.array(self._places, np.int64)
+        saying = (kinds == _TEXT) | (kinds == _REASONING)
         completion = self._usage.get("completion_tokens")
-        counts, tokens = self._token_events(kinds, completion)
+        counts, tokens = self._token_events(kinds, saying, completion)
         lengths = said = thought = None
         if tokens is None and _needs_texts(completion, int(np.count_nonzero(counts))):
             texts = [_decoded(self._texts[event]) for event in np.flatnonzero(counts)]
@@ -255,7 +256,7 @@ class CompletionStream:
             done=self.done,
             passed_over=self.passed_over,
             odd_usage=self.odd_usage,
-            only_text=self._only_text(kinds),
+            only_text=self._only_text(saying),
             uncertainty_ns=uncertainty_ns[counts],
             late_events=late_events(reads, uncertainty_ns[counts]),
             event_text_bytes=lengths,
@@ -270,16 +271,16 @@ class CompletionStream:
         answer = self._answer.answer(stream) if self._answer is not None else None
         return stream if answer is None else replace(stream, answer=answer)
 
-    def _only_text(self, kinds: NDArray[np.int8]) -> str | None:
+    def _only_text(self, saying: NDArray[np.bool_]) -> str | None:
         """Return the text of the only event that has one, None where tokens came, too: so LMDeploy
         says what it refuses.
         """
-        said = np.flatnonzero((kinds == _TEXT) | (kinds == _REASONING))
+        said = np.flatnonzero(saying)
         alone = len(said) == 1 and not self._usage.get("completion_tokens")
         return _decoded(self._texts[said[0]]) if alone else None
 
     def _token_events(
-        self, kinds: NDArray[np.int8], completion: int | None
+        self, kinds: NDArray[np.int8], saying: NDArray[np.bool_], completion: int | None
     ) -> tuple[NDArray[np.bool_], NDArray[np.int32] | None]:
         """Return which events are token events and, where the server tells, the tokens in each.
 
@@ -288,7 +289,6 @@ class CompletionStream:
         has token ids, or if its delta is not empty; empty deltas count only in a response that has
         no other.
         """
-        saying = (kinds == _TEXT) | (kinds == _REASONING)
         speaking = saying if saying.any() else kinds == _EMPTY
         told_ids = any(ids > 0 for _, ids in self._told.values())
         if not told_ids and len(self._told) < np.count_nonzero(speaking):

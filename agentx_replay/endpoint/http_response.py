@@ -7,10 +7,8 @@ Not for: what the events of a body mean (completion_stream.py), or connections (
 
 import time
 import zlib
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 import httptools
@@ -75,7 +73,8 @@ class HttpResponse:
             lenient_optional_cr_before_lf=True,
             lenient_spaces_after_chunk_size=True,
         )
-        self._waiting: deque[Any] = deque()
+        self._waiting: list[Any] = []
+        self._next = 0
         self._place = -1
         self._inside_read = False
         self._start = b""
@@ -115,23 +114,26 @@ class HttpResponse:
 
     def run(self, until_ns: int) -> bool:
         """Parse what has come, until that time; return whether there is more."""
-        while self._waiting:
+        while self._next < len(self._waiting):
             if not self._take_alike():
                 self._parse(self._next_bytes())
             if time.monotonic_ns() >= until_ns:
                 break
+        del self._waiting[: self._next]
+        self._next = 0
         return bool(self._waiting)
 
     def _next_bytes(self) -> bytes | memoryview:
         """Return the next read, or the next step of a long one; the rest of it waits."""
-        data: bytes | memoryview = self._waiting.popleft()
+        data: bytes | memoryview = self._waiting[self._next]
         if not self._inside_read:
             self._place += 1
         self._inside_read = len(data) > self._step_bytes
         if not self._inside_read:
+            self._next += 1
             return data
         rest = memoryview(data)
-        self._waiting.appendleft(rest[self._step_bytes :])
+        self._waiting[self._next] = rest[self._step_bytes :]
         return rest[: self._step_bytes]
 
     def _parse(self, data: bytes | memoryview) -> None:
@@ -156,12 +158,11 @@ class HttpResponse:
         stream = self._stream
         if not self._between_chunks or self._inside_read or stream is None:
             return False
-        reads = tuple(islice(self._waiting, _ALIKE_A_LOOK))
+        reads = self._waiting[self._next : self._next + _ALIKE_A_LOOK]
         texts = self._alike_chunks.texts(reads, stream.alike)
         stream.take_alike(texts, self._place + 1)
         self._place += len(texts)
-        for _ in texts:
-            self._waiting.popleft()
+        self._next += len(texts)
         return bool(texts)
 
     def _failed(self, error: Exception) -> None:

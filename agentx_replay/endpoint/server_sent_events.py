@@ -151,7 +151,6 @@ class AlikeChunks:
         texts: list[bytes] = []
         if alike is None or alike != self._alike:
             return texts
-        b"".join(reads)  # they lie scattered: this loads all of them at once, and saves a fifth
         starts, end = self._starts, alike.end + _CHUNK_END
         behind = len(end)
         for read in reads:  # spelt out, not ``text_of``: this is done for every token
