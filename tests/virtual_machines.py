@@ -212,7 +212,7 @@ def on_machines(
         wrong_ns = misjudged_ns if index else 0
         clock = AheadClock(ahead_ns)
 
-        crew = partial(VirtualCrew, world, ahead_ns)
+        crew: Any = partial(VirtualCrew, world, ahead_ns)
         lost_at_s = lost[1] if lost and lost[0] == index else 1e9
         return link(Agent(clock, crew), one_way_s, lost_at_s, wrong_ns, asking_s)
 

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from agentx_replay import __version__
 from agentx_replay.errors import UsageError
@@ -27,7 +27,6 @@ from agentx_replay.experiment.live_view import ProgressSnapshot
 from agentx_replay.experiment.open_files import raise_open_files
 from agentx_replay.experiment.workers import Crew
 from agentx_replay.reason import Reason
-from agentx_replay.replay.coordinator import Coordinator
 from agentx_replay.replay.decision import LevelState, MachineState
 from agentx_replay.replay.driver import ReplayResult
 from agentx_replay.replay.ports import Clock
@@ -74,21 +73,6 @@ class Report:
     refusal: UsageError | None = None
 
 
-class WorkerCrew(Protocol):
-    """The workers of a machine: those of ``workers.Crew``, or a test's."""
-
-    @property
-    def coordinator(self) -> Coordinator: ...
-    async def play(self, parts: Sequence[bytes]) -> list[ReplayResult | None]: ...
-    def progress(self) -> list[ProgressSnapshot]: ...
-    def leave(self) -> None: ...
-    async def dismissed(self) -> None: ...
-
-
-CrewMaker = Callable[..., WorkerCrew]
-"""Called as ``workers.Crew``."""
-
-
 class Agent:
     """The agent of one machine. Its methods are what a driver calls; each is a call it has heard.
 
@@ -97,10 +81,10 @@ class Agent:
     suspended has not been left alone.
     """
 
-    def __init__(self, clock: Clock, crew: CrewMaker = Crew) -> None:
+    def __init__(self, clock: Clock, crew: Callable[..., Crew] = Crew) -> None:
         self._clock = clock
         self._make_crew = crew
-        self._crew: WorkerCrew | None = None
+        self._crew: Crew | None = None
         self._playing: asyncio.Task[list[ReplayResult | None]] | None = None
         self._scratch = Path(tempfile.mkdtemp(prefix="agentx-replay-"))
         self._directory = self._scratch

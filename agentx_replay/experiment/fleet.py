@@ -23,10 +23,9 @@ from agentx_replay.experiment.nodes import (
     Machine,
     MachineLostError,
     Machines,
-    PlayedLevel,
     RemoteAgent,
     answered,
-    lost_before,
+    ask,
 )
 from agentx_replay.experiment.part import Part, framed
 from agentx_replay.experiment.sessions import SessionSource
@@ -100,22 +99,15 @@ class Fleet:
             show=show,
         )
         played = await level.play(steered)
-        self._lost |= {index for index, (_, after) in enumerate(played.clocks) if after is None}
-        facts = tuple(_facts(self.met, played, part.workers))
-        return joint_result(played.results, played.stopped), facts
+        drifts_ns = [machine.clock_drift_ns for machine in played.machines]
+        self._lost |= {index for index, drift_ns in enumerate(drifts_ns) if drift_ns is None}
+        return joint_result(played.results, played.stopped), played.machines
 
     async def _shipped(self, source: SessionSource, fingerprint: str) -> list[str]:
         """Put the sessions on each machine, packed once; return where they are there."""
         packed = self._machines.put(packed_sessions(source))
-
-        async def ship(machine: Machine) -> str:
-            call = machine.agent.call("corpus", packed, fingerprint)
-            try:
-                return str(await answered(call, _CORPUS_S))
-            except MachineLostError as error:
-                raise lost_before(machine.about.host, error) from None
-
-        return list(await asyncio.gather(*map(ship, self.met)))
+        asking = (ask(m, "corpus", packed, fingerprint, within_s=_CORPUS_S) for m in self.met)
+        return list(await asyncio.gather(*asking))
 
     async def close(self) -> None:
         """Have the agents delete what they wrote down, but for what was not handed over."""
@@ -170,22 +162,3 @@ def packed_sessions(source: SessionSource) -> bytes:
         file = Path(directory) / "corpus.jsonl.gz"
         pack_corpus(source.traces, file, skip_bad=source.skip_bad)
         return file.read_bytes()
-
-
-def _facts(machines: Sequence[Machine], played: PlayedLevel, workers: int) -> list[MachineFacts]:
-    """Return what goes on record of the machines that played."""
-    found = []
-    for index, (before, after) in enumerate(played.clocks):
-        about = machines[index].about
-        found.append(
-            MachineFacts(
-                **about.document(),
-                workers=len(range(index, workers, len(played.clocks))),
-                clock_ahead_ns=-before.ahead_ns,
-                clock_bound_ns=before.bound_ns,
-                clock_drift_ns=None if after is None else before.ahead_ns - after.ahead_ns,
-                round_trip_p50_s=before.round_trip_p50_s,
-                round_trip_p99_s=before.round_trip_p99_s,
-            )
-        )
-    return found

@@ -15,13 +15,12 @@ from agentx_replay.endpoint.url import BaseUrl
 from agentx_replay.errors import UsageError
 from agentx_replay.experiment.fleet import Fleet
 from agentx_replay.experiment.nodes import (
-    MOST_BOUND_NS,
     ClockEstimate,
     Machine,
-    MachineLostError,
-    answered,
+    ask,
+    between_levels,
+    clock_limit,
     estimate_clock,
-    lost_before,
 )
 from agentx_replay.replay.clock import LoopClock
 
@@ -40,7 +39,10 @@ async def check_machines(
     """
     clock = LoopClock(asyncio.get_running_loop(), time.monotonic_ns)
     # One after another and before the load, as it will be before a level.
-    clocks = [await estimate_clock(machine.agent, clock) for machine in fleet.met]
+    clocks = []
+    for machine in fleet.met:
+        with between_levels(machine):
+            clocks.append(await estimate_clock(machine.agent, clock))
     checking = (
         _check(machine, known, servers, arguments)
         for machine, known in zip(fleet.met, clocks, strict=True)
@@ -54,35 +56,24 @@ async def _check(
     servers: Sequence[BaseUrl],
     arguments: Sequence[str],
 ) -> dict[str, Any]:
-    host = machine.about.host
-    try:
-        took_s = [await _connected(machine, server) for server in servers]
-        asking = machine.agent.call("command", "check", "--json", *arguments)
-        told = await answered(asking, _CHECK_S)
-    except MachineLostError as error:
-        raise lost_before(host, error) from None
+    took_s = [await _connected(machine, server) for server in servers]
+    told = await ask(machine, "command", "check", "--json", *arguments, within_s=_CHECK_S)
     client = orjson.loads(told)["client"]
+    limits = [why for load in client["loads"] for why in load["limits"]]
     return {
         **machine.about.document(),
         "clock": asdict(clock),
         "connect_p50_s": took_s,
         "client": client,
-        "limits": [*_unknown(clock), *(why for load in client["loads"] for why in load["limits"])],
+        "limits": [*filter(None, [clock_limit(clock)]), *limits],
     }
-
-
-def _unknown(clock: ClockEstimate) -> list[str]:
-    """Return why a machine's clock is not known well enough, if it is not."""
-    if clock.bound_ns <= MOST_BOUND_NS:
-        return []
-    return [f"its clock is known to {clock.bound_ns / 1e6:.1f} ms, over {MOST_BOUND_NS / 1e6:g} ms"]
 
 
 async def _connected(machine: Machine, server: BaseUrl) -> float:
     """Return the median time to connect, in s."""
-    asking = machine.agent.call("connect", server.host, server.port, _CONNECTIONS)
+    asked = "connect", server.host, server.port, _CONNECTIONS
     try:
-        return float(np.median(await answered(asking, _CHECK_S)))
+        return float(np.median(await ask(machine, *asked, within_s=_CHECK_S)))
     except OSError as error:
         raise UsageError(
             "server-unreachable-from-machine",

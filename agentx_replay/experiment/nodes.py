@@ -5,14 +5,15 @@ another machine and say that it is lost will do (``ray_nodes.py``; in tests, non
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence, Set
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from agentx_replay.analysis.machines import MachineFacts
 from agentx_replay.errors import UsageError
 from agentx_replay.experiment.agent import SILENT_S, About, Report, lost
 from agentx_replay.experiment.live_view import ProgressSnapshot
@@ -113,13 +114,13 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class PlayedLevel:
-    """How a level went: each worker's result by its number, why it was stopped, and of each
-    machine its clock before the level and after it (None: it was lost).
+    """How a level went: each worker's result by its number, why it was stopped, and what goes on
+    record of the machines that played.
     """
 
     results: list[ReplayResult | None]
     stopped: Reason | None
-    clocks: list[tuple[ClockEstimate, ClockEstimate | None]]
+    machines: tuple[MachineFacts, ...]
 
 
 async def estimate_clock(agent: RemoteAgent, clock: Clock) -> ClockEstimate:
@@ -145,11 +146,32 @@ async def answered(call: Awaitable[_T], within_s: float = SILENT_S) -> _T:
         raise MachineLostError(f"no word for {within_s:g} s") from None
 
 
-def lost_before(host: str, error: MachineLostError) -> UsageError:
-    return UsageError(
-        "machine-lost-between-levels",
-        f"machine {host} was lost ({error})",
-        "look whether it runs, and go on with --resume",
+async def ask(machine: Machine, method: str, *arguments: Any, within_s: float = SILENT_S) -> Any:
+    """Call a machine's agent between levels. Raises ``UsageError`` if the machine is lost."""
+    with between_levels(machine):
+        return await answered(machine.agent.call(method, *arguments), within_s)
+
+
+@contextmanager
+def between_levels(machine: Machine) -> Iterator[None]:
+    """Raise ``UsageError`` if the machine is lost meanwhile."""
+    try:
+        yield
+    except MachineLostError as error:
+        raise UsageError(
+            "machine-lost-between-levels",
+            f"machine {machine.about.host} was lost ({error})",
+            "look whether it runs, and go on with --resume",
+        ) from None
+
+
+def clock_limit(found: ClockEstimate) -> str | None:
+    """Return why a machine's clock is not known well enough for it to play; None if it is."""
+    if found.bound_ns <= MOST_BOUND_NS:
+        return None
+    return (
+        f"its clock is known to {found.bound_ns / NS_PER_MS:.1f} ms only, over "
+        f"{MOST_BOUND_NS / NS_PER_MS:g} ms: the shortest round trip takes twice that"
     )
 
 
@@ -211,21 +233,24 @@ class Level:
             if report.refusal is not None:
                 raise report.refusal
         results = [self._result(worker) for worker in range(self._workers)]
-        clocks = list(zip(before, after, strict=True))
-        return PlayedLevel(results, self._decider.level.stopped, clocks)
+        facts = (
+            self._facts(index, *clocks)
+            for index, clocks in enumerate(zip(before, after, strict=True))
+        )
+        return PlayedLevel(results, self._decider.level.stopped, tuple(facts))
 
     async def _clock_of(self, machine: Machine) -> ClockEstimate:
-        try:
-            found = await estimate_clock(machine.agent, self._clock)
-            for _ in range(_TRIES - 1):  # what else runs there may end in a moment
-                if found.bound_ns <= MOST_BOUND_NS:
-                    break
-                await asyncio.sleep(1.0)
+        with between_levels(machine):
+            for _ in range(_TRIES):  # what else runs there may end in a moment
                 found = await estimate_clock(machine.agent, self._clock)
-        except MachineLostError as error:
-            raise lost_before(machine.about.host, error) from None
-        refuse_unknown_clock(machine.about.host, found)
-        return found
+                if (limit := clock_limit(found)) is None:
+                    return found
+                await asyncio.sleep(1.0)
+        raise UsageError(
+            "machine-clock-unknown",
+            f"machine {machine.about.host} cannot play: {limit}",
+            "stop what else runs there and here, or leave the machine out",
+        )
 
     async def _play_on(self, index: int, ahead_ns: int) -> ClockEstimate | None:
         """Play on a machine from start to end; None if it was lost."""
@@ -250,9 +275,8 @@ class Level:
             return None
 
     async def _begin(self, index: int, machine: Machine, ahead_ns: int) -> None:
-        numbers = range(index, self._workers, len(self._machines))
         files = {name: (self._keep / name).read_bytes() for name in self._files}
-        parts = {number: self._job(number, machine, ahead_ns) for number in numbers}
+        parts = {number: self._job(number, machine, ahead_ns) for number in self._numbers(index)}
         await machine.agent.call("play", self._keep.name, files, parts, ahead_ns)
 
     async def _follow(self, index: int, agent: RemoteAgent, ended: asyncio.Event) -> None:
@@ -302,18 +326,25 @@ class Level:
             raise
         return [name for name, _ in parts]
 
+    def _facts(
+        self, index: int, before: ClockEstimate, after: ClockEstimate | None
+    ) -> MachineFacts:
+        """Return what goes on record of a machine; ``after`` is None if it was lost."""
+        return MachineFacts(
+            **self._machines[index].about.document(),
+            workers=len(self._numbers(index)),
+            clock_ahead_ns=-before.ahead_ns,
+            clock_bound_ns=before.bound_ns,
+            clock_drift_ns=None if after is None else before.ahead_ns - after.ahead_ns,
+            round_trip_p50_s=before.round_trip_p50_s,
+            round_trip_p99_s=before.round_trip_p99_s,
+        )
+
+    def _numbers(self, index: int) -> range:
+        """Return the workers that play on a machine."""
+        return range(index, self._workers, len(self._machines))
+
     def _result(self, worker: int) -> ReplayResult | None:
         of, row = worker % len(self._machines), worker // len(self._machines)
         results = self._reports[of].results
         return None if results is None else results[row]
-
-
-def refuse_unknown_clock(host: str, found: ClockEstimate) -> None:
-    """Raise ``UsageError`` if a machine's clock is not known to 5 ms."""
-    if found.bound_ns > MOST_BOUND_NS:
-        raise UsageError(
-            "machine-clock-unknown",
-            f"the clock of machine {host} is known to {found.bound_ns / NS_PER_MS:.1f} ms only, "
-            f"over {MOST_BOUND_NS / NS_PER_MS:g} ms: the shortest round trip takes twice that",
-            "stop what else runs there and here, or leave the machine out",
-        )

@@ -2,8 +2,8 @@
 are.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from agentx_replay.analysis.comparison import AtOneTarget, Comparison, Contender
@@ -21,7 +21,6 @@ _KINDS = {
     "output": "of output",
     "uncached": "without reused input",
 }
-_Value = Callable[[Economy], float | None]
 
 
 # --- what differs --------------------------------------------------------------------------------
@@ -87,33 +86,26 @@ def _powered(comparison: Comparison) -> bool:
 
 
 def _cost_section(comparison: Comparison, at: AtOneTarget) -> Section:
-    found = economies(comparison, at.target)
     names = [each.name for each in comparison.contenders]
-    told = [(what, [of(each) for each in found]) for what, of in _rows(comparison.per_gpu)]
     rows = [
         [what, *map(rate, values), *_ratios(values)]
-        for what, values in told
+        for what, values in _rows(economies(comparison, at.target), per_gpu=comparison.per_gpu)
         if any(value is not None for value in values)
     ]
     heads = ("", *names, *(f"{names[0]} / {name}" for name in names[1:]))
     return Section(f"Cost at {speed(at.target)} tok/s/user", heads=heads, rows=rows)
 
 
-def _rows(per_gpu: bool) -> Iterator[tuple[str, _Value]]:
+def _rows(found: Sequence[Economy], *, per_gpu: bool) -> Iterator[tuple[str, list[float | None]]]:
     unit = "tok/s/GPU" if per_gpu else "tok/s"
     for kind, name in _KINDS.items():
-        yield f"{unit} {name}", partial(_of_kind, "tokens_per_s", kind)
+        yield f"{unit} {name}", [of.tokens_per_s[kind] for of in found]
     for kind, name in _KINDS.items():
-        yield f"$/Mtok {name}", partial(_of_kind, "dollars_per_million", kind)
-    yield "tokens a day and GPU", lambda of: of.tokens_per_day
-    yield "tok/s per peak PFLOP/s", lambda of: of.per_peak_pflops
-    yield "output tok/s per decode GPU", lambda of: of.output_per_decode_gpu
-    yield "input tok/s per prefill GPU", lambda of: of.input_per_prefill_gpu
-
-
-def _of_kind(table: str, kind: str, of: Economy) -> float | None:
-    found: float | None = getattr(of, table)[kind]
-    return found
+        yield f"$/Mtok {name}", [of.dollars_per_million[kind] for of in found]
+    yield "tokens a day and GPU", [of.tokens_per_day for of in found]
+    yield "tok/s per peak PFLOP/s", [of.per_peak_pflops for of in found]
+    yield "output tok/s per decode GPU", [of.output_per_decode_gpu for of in found]
+    yield "input tok/s per prefill GPU", [of.input_per_prefill_gpu for of in found]
 
 
 def _ratios(values: Sequence[float | None]) -> Iterator[str]:
@@ -201,14 +193,9 @@ def questions_section(comparison: Comparison) -> Section:
 
 def economies_json(comparison: Comparison) -> list[dict[str, Any]]:
     """Return the economy of each system at each target as plain values."""
+    names = [each.name for each in comparison.contenders]
     return [
-        {"target": at.target, "run": contender.name, **_plain(each)}
+        {"target": at.target, "run": name, **asdict(each)}
         for at in comparison.targets
-        for contender, each in zip(
-            comparison.contenders, economies(comparison, at.target), strict=True
-        )
+        for name, each in zip(names, economies(comparison, at.target), strict=True)
     ]
-
-
-def _plain(of: Economy) -> dict[str, Any]:
-    return {name: getattr(of, name) for name in of.__slots__}
