@@ -91,7 +91,15 @@ MAX_SEND_LAG_P99_S = 0.050
 _SEND_LAG_MS = MAX_SEND_LAG_P99_S * 1e3
 MAX_CPU_SHARE = 0.85
 MAX_LAG_SHARE_OF_ITL = 0.10
-_TO_DO = "stop what else runs on this machine; beyond 64 sessions more --workers help, too"
+_TO_DO = "stop what else runs on this machine"
+_ONE_WORKER_DRIVES = 64
+"""Sessions beyond which more workers help a client that is too slow."""
+
+
+def at_level(of: Finding, concurrency: int) -> Finding:
+    """Return a finding with what helps at a level."""
+    more = of.remedy == _TO_DO and concurrency > _ONE_WORKER_DRIVES
+    return replace(of, remedy=f"{_TO_DO}, or use more --workers") if more else of
 
 
 def course(status: PointStatus, conduct: Conduct, *, opened: bool) -> Iterator[Finding]:

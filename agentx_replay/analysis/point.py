@@ -143,8 +143,8 @@ class Point:
 
     @property
     def name(self) -> str:
-        """What it is called: its concurrency, and its start but for the first."""
-        return str(self.measurement)
+        """What people read: its concurrency, and its start but for the first."""
+        return self.measurement.in_words
 
     @property
     def plan_fingerprint(self) -> str | None:
@@ -194,6 +194,7 @@ class Point:
         found += rules.fields_refused(facts.refusals)
         found += rules.facts_contradicted(self.contradicted)
         found += rules.fidelity(self.fidelity) if self.fidelity else ()
+        found = [rules.at_level(each, facts.concurrency) for each in found]
         return tuple(sorted(found, key=lambda each: _ORDER.index(each.kind)))
 
     def has(self, code: str) -> bool:

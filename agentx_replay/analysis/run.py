@@ -180,6 +180,7 @@ def read_run(
             "wait until a level has begun; if nothing runs any more, measure it again",
         )
     facts = system_on_record(sweep, str(sweep_file(path))).updated(system or System())
+    said = {"now --gpus says": gpus, "the facts say gpus =": facts.get("gpus")}
     gpus = facts.get("gpus") if gpus is None else gpus
     found, refused = [], {}
     ready = {point.measurement: point for point in known}
@@ -191,7 +192,7 @@ def read_run(
         except UsageError as error:
             refused[measurement_of(each.directory) or each.measurement] = error
     for point in found:
-        _refuse_other_gpus(point, facts)
+        _refuse_other_gpus(point, said)
     if not found:
         raise next(iter(refused.values()))
     why = {of: f"{error.what}; {error.what_to_do}" for of, error in refused.items()}
@@ -205,14 +206,14 @@ def _read(stored: StoredPoint, known: Point | None) -> Point:
     return known if known.stored is not None else replace(known, stored=stored)
 
 
-def _refuse_other_gpus(point: Point, facts: System) -> None:
-    if point.facts.gpus is not None and facts.get("gpus") not in (None, point.facts.gpus):
-        raise UsageError(
-            "gpus-not-as-measured",
-            f"the run was measured with --gpus {point.facts.gpus}, and the facts say gpus = "
-            f"{facts.get('gpus')}",
-            "correct the facts, or measure it again",
-        )
+def _refuse_other_gpus(point: Point, said: Mapping[str, int | None]) -> None:
+    for where, gpus in said.items():
+        if point.facts.gpus is not None and gpus not in (None, point.facts.gpus):
+            raise UsageError(
+                "gpus-not-as-measured",
+                f"the run was measured with --gpus {point.facts.gpus}, and {where} {gpus}",
+                "correct that or leave it out, or measure the run again",
+            )
 
 
 def _against_told(point: Point, facts: System) -> Point:

@@ -34,6 +34,8 @@ _MOST_COLUMNS = 26
 ALONE = ""
 """What ``--override`` without a value gives."""
 
+COMMANDS = ("run", "sweep", "capacity", "plan", "check", "system", "report", "compare")
+"""Those whose options the table has."""
 _RUN = "run sweep capacity"
 _PLAN = f"{_RUN} plan"
 _SERVER = f"{_RUN} check"
@@ -256,6 +258,10 @@ def options_of(command: str) -> list[click.Parameter]:
     return [option for rows in _TABLE.values() for of, option in rows if command in of]
 
 
+def _names_of(command: str) -> set[str]:
+    return {name for option in options_of(command) for name in option.opts}
+
+
 class GroupedCommand(click.Command):
     """A command whose help groups its options as the table does, its own before."""
 
@@ -268,6 +274,20 @@ class GroupedCommand(click.Command):
                 "leave one of them out",
             )
         return super().invoke(ctx)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Name the commands that have an option which this one lacks."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            commands = [name for name in COMMANDS if error.option_name in _names_of(name)]
+            if not commands:
+                raise
+            raise UsageError(
+                "option-of-another-command",
+                f"{ctx.info_name} has no {error.option_name}",
+                f"leave it out: it is an option of {', '.join(commands)}",
+            ) from None
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the groups that have any option of this command; ``--help`` ends the last."""

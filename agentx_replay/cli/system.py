@@ -10,7 +10,7 @@ import click
 
 from agentx_replay.cli.options import GroupedCommand, options_of
 from agentx_replay.cli.output import say
-from agentx_replay.cli.values import NamedPath
+from agentx_replay.cli.values import NewFile
 from agentx_replay.errors import UsageError, shown
 from agentx_replay.experiment.settings import Settings
 from agentx_replay.given_files import read_given
@@ -96,11 +96,7 @@ def _read(file: Path) -> dict[str, Any]:
     "--exporter", multiple=True, metavar="URL", help="A GPU exporter's page to ask; repeatable."
 )
 @click.option(
-    "--out",
-    required=True,
-    type=NamedPath(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Where to write the facts.",
+    "--out", required=True, type=NewFile(), metavar="FILE", help="Where to write the facts."
 )
 def system(url: str, exporter: tuple[str, ...], out: Path, **options: Any) -> None:
     """Write what a server tells of its system as a file for --system.

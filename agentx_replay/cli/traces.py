@@ -12,7 +12,7 @@ import click
 
 from agentx_replay.cli.options import GroupedCommand, options_of
 from agentx_replay.cli.output import say, say_document, width
-from agentx_replay.cli.values import Lengths, NamedPath, Real, Seconds, Text, Whole
+from agentx_replay.cli.values import Lengths, NamedPath, NewFile, Real, Seconds, Text, Whole
 from agentx_replay.errors import UsageError
 from agentx_replay.results.durable import disk_faults_explained, write_durably
 from agentx_replay.shipped import shipped_directory
@@ -100,7 +100,7 @@ def _agents_apart(session: Session) -> list[tuple[RecordedRequest, ...]]:
     "--out",
     required=True,
     metavar="FILE",
-    type=NamedPath(path_type=Path, dir_okay=False),
+    type=NewFile(),
     help="The corpus to write (.jsonl or .jsonl.gz).",
 )
 @click.option(
@@ -240,7 +240,7 @@ def check(corpus: Path) -> None:
 
 @traces.command()
 @click.argument("corpus", type=NamedPath(path_type=Path))
-@click.argument("file", type=NamedPath(path_type=Path, dir_okay=False))
+@click.argument("file", type=NewFile())
 def pack(corpus: Path, file: Path) -> None:
     """Write the sessions of CORPUS to one FILE (.jsonl.gz).
 
@@ -254,7 +254,7 @@ def pack(corpus: Path, file: Path) -> None:
 
 
 @traces.command()
-@click.argument("file", type=NamedPath(path_type=Path, dir_okay=False))
+@click.argument("file", type=NewFile())
 @click.option("--sessions", default=36, show_default=True, type=Whole(1, 100_000))
 @click.option("--seed", default=0, show_default=True, type=Whole(0))
 @click.option(

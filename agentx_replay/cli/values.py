@@ -7,6 +7,7 @@ a list, ``wanted`` what a message calls them.
 
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import click
@@ -141,6 +142,23 @@ class NamedPath(click.Path):
         if value == "":
             self.fail("the path is empty; name a file or directory (. is this one).", param, ctx)
         return super().convert(value, param, ctx)
+
+
+class NewFile(NamedPath):
+    """A file to be written, in a directory that is there."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, dir_okay=False)
+
+    def convert(self, value: Any, param: _Parameter, ctx: _Context) -> Path:
+        file: Path = super().convert(value, param, ctx)
+        if not file.parent.is_dir():
+            raise UsageError(
+                "directory-missing",
+                f"{file} cannot be written: there is no directory {file.parent}",
+                "make the directory, or name another file",
+            )
+        return file
 
 
 class Text(click.types.StringParamType):

@@ -37,14 +37,14 @@ from agentx_replay.report.run_sections import (
     valid_count,
 )
 from agentx_replay.report.tables import tables_side_by_side
-from agentx_replay.results.layout import Measurement
 from agentx_replay.text_format import wrapped
 
 Styled = tuple[str, str]
 _MOST_WARNINGS = 3
 _LEAST_SHOWN = 0.001
 _IN_TABLE = "requests-not-ok"
-_SPARE = ("output", "cache hit", "ITL P90", "overflowed", "wrong length")
+_HIT = "cache hit\nof max, %"
+_SPARE = ("output", _HIT, "ITL P90", "overflowed", "wrong length")
 """Columns that a narrow terminal does without, in this order."""
 NOT_COMPARABLE = "not comparable: "
 NOT_VALID = "NOT VALID"
@@ -95,7 +95,8 @@ def _levels(points: Sequence[Point], curve: Curve, width: int) -> Iterator[Style
     levels = [list(of) for _, of in groupby(points, lambda point: point.concurrency)]
     columns = _columns(levels, curve)
     for spare in _SPARE:
-        if sum(max(map(len, (head, *cells))) + 2 for head, cells in columns.items()) - 2 <= width:
+        wide = [max(map(len, (*head.split("\n"), *cells))) for head, cells in columns.items()]
+        if sum(wide) + 2 * len(wide) - 2 <= width:
             break
         columns.pop(spare, None)
     styles = [
@@ -125,7 +126,7 @@ def _columns(levels: Sequence[Sequence[Point]], curve: Curve) -> dict[str, list[
             for row, each in zip(rows, found, strict=True)
         ],
         "output": [rate(row[f"output_tokens_per_s{of}"]) for row in rows],
-        "cache hit": list(map(_hit, rows)),
+        _HIT: list(map(_hit, rows)),
         "ITL P90": [_with_unit(milliseconds(row["response_itl_p90_s"]), "ms") for row in rows],
         "TTFT P90": [_with_unit(_seconds(row["ttft_p90_s"]), "s") for row in rows],
     }
@@ -171,12 +172,12 @@ def _targets(points: Sequence[Point], curve: Curve, width: int) -> Iterator[Styl
         yield "no level is valid, so there is no throughput at any speed", ""
         return
     unit = "tok/s" if curve.gpus is None else "tok/s/GPU"
-    told = list(beyond_together(curve.values))
+    told = list(beyond_together(curve.values, points))
     names = [", ".join(speed(each.target) for each in values) for _, values in told]
     widest = max(map(len, names), default=0)
     for number, (name, (value, _)) in enumerate(zip(names, told, strict=True)):
         named = "" if number else " tok/s/user"
-        said = "; ".join([target_line(value, unit), *passed_over(value, points)])
+        said = "; ".join([target_line(value, unit, points), *passed_over(value, points)])
         yield from wrapped_lines(f"at {name:>{widest}}{named}: {said}", width)
 
 
@@ -200,27 +201,11 @@ def _findings(points: Sequence[Point], kind: Kind, told: set[str], width: int) -
             return
         of = {} if code == LEVELS_UNLIKE else starts
         others = [level for each in found[:-1] for level in each.levels]
-        also = f" (also at {_where(others, of)}, with other numbers)" if others else ""
+        also = f" (also at {agents(others, of)}, with other numbers)" if others else ""
         said = "not valid: " if kind is Kind.INVALID else ""
         text = f"{said}{found[-1].text}{also}{remedy_once(found[-1], told)}"
-        line = f"{mark}{_where(found[-1].levels, of)}: {text}"
+        line = f"{mark}{agents(found[-1].levels, of)}: {text}"
         yield from wrapped_lines(line, width, style)
-
-
-def _where(levels: Sequence[Measurement], starts: Mapping[int, int]) -> str:
-    """4, 12 agents; 8 agents, start 3: levels of which all ``starts`` are meant, then the others,
-    since a row of the table is a level.
-    """
-    found: dict[int, list[int]] = {}
-    for level in levels:
-        found.setdefault(level.concurrency, []).append(level.start)
-    whole = [level for level, of in found.items() if len(of) == starts.get(level, 1)]
-    parts = [
-        f"{agents([level])}, {'start' if len(of) == 1 else 'starts'} {', '.join(map(str, of))}"
-        for level, of in found.items()
-        if level not in whole
-    ]
-    return "; ".join([*([agents(whole)] if whole else []), *parts])
 
 
 def _evidence(points: Sequence[Point]) -> str:

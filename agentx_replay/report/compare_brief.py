@@ -245,9 +245,9 @@ def _together(said_of: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
 def _not_reached(comparison: Comparison) -> Iterator[tuple[str, str]]:
     for each, curve in zip(comparison.contenders, comparison.curves, strict=True):
         missed = [value for value in curve.values if curve.points and value.throughput is None]
-        for value, values in beyond_together(missed):
+        for value, values in beyond_together(missed, each.run.points):
             targets = ", ".join(speed(of.target) for of in values)
-            yield each.name, f"at {targets} {target_line(value, '')}"
+            yield each.name, f"at {targets} {target_line(value, '', each.run.points)}"
 
 
 def _nothing_valid(of: Contender) -> Iterator[str]:

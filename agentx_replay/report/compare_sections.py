@@ -142,7 +142,7 @@ def _target_section(comparison: Comparison, at: AtOneTarget) -> Section:
     notes = []
     for each, value in ((first, own), *others):
         told = [*warned_at(value, each.run.points), *several_configurations(each.run, value)]
-        notes.append(f"{each.name}: {'; '.join([target_note(value), *told])}")
+        notes.append(f"{each.name}: {'; '.join([target_note(value, each.run.points), *told])}")
     for (_, value), ratio in zip(others, at.ratios, strict=True):
         if ratio.throughput is not None:
             said = [
@@ -158,8 +158,9 @@ def _target_section(comparison: Comparison, at: AtOneTarget) -> Section:
 def target_heads(comparison: Comparison) -> list[str]:
     kinds = {curve.headline_is for curve in comparison.curves}
     unit = throughput_unit(comparison.curves[0].gpus, kinds.pop() if len(kinds) == 1 else "overall")
-    ratio = f"{comparison.contenders[0].name} / it"
-    return ["run", f"{unit} [95 %]", f"{ratio} [95 %]", f"{ratio} per $", "Mtok/$", "$/Mtok"]
+    first, *others = (each.name for each in comparison.contenders)
+    ratio = f"{first} / {others[0] if len(others) == 1 else 'this run'}"
+    return ["run", f"{unit} [95 %]", f"{ratio} [95 %]", "ratio per $", "Mtok/$", "$/Mtok"]
 
 
 def target_rows(comparison: Comparison, at: AtOneTarget) -> list[list[str]]:

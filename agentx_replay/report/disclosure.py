@@ -85,15 +85,15 @@ def plainly(value: Any) -> str:
 
 _OF_ONE_RUN = (
     "command", "started_unix_s", "plans", "resumed", "salt", "source", "calibration", "system",
+    "probes", "bracket", "search",
 )  # fmt: skip
-"""What two runs of one experiment differ in, or what other fields say, too."""
+"""What two runs of one experiment differ in, what other fields say, too, and how levels were found.
+"""
 
 
 def differing_facts(sweeps: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """Return in which facts on record runs differ: the name and what each says, ``a / b``."""
-    told = [
-        dict(_leaves({key: each[key] for key in each if key not in _OF_ONE_RUN})) for each in sweeps
-    ]
+    told = [dict(_leaves(each)) for each in sweeps]
     names = dict.fromkeys(name for each in told for name in each)
     said = {name: [each.get(name, "not recorded") for each in told] for name in names}
     return [(name, " / ".join(values)) for name, values in said.items() if len(set(values)) > 1]
@@ -102,9 +102,9 @@ def differing_facts(sweeps: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]
 def _leaves(document: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]]:
     for key, value in document.items():
         name = f"{path}{_name(key)}"
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and key not in _OF_ONE_RUN:
             yield from _leaves(value, f"{name}, ")
-        else:
+        elif key not in _OF_ONE_RUN:
             yield name, _value(key, value)
 
 

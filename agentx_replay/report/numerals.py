@@ -1,6 +1,6 @@
 """How numbers are written for people: the same everywhere, from terminal to page."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from agentx_replay.analysis.ladder import level_toward
@@ -9,6 +9,7 @@ from agentx_replay.text_format import counted
 
 if TYPE_CHECKING:  # a plan in text needs no analysis, which takes long to import
     from agentx_replay.analysis.curve import StartValue, TargetValue
+    from agentx_replay.analysis.point import Point
     from agentx_replay.analysis.starts import Interval
     from agentx_replay.analysis.throughput import Headline
 
@@ -52,10 +53,28 @@ def capital(text: str) -> str:
     return text if text.startswith("agentx-replay ") else text[:1].upper() + text[1:]
 
 
-def agents(levels: Iterable[Measurement | int]) -> str:
-    """The rows of the table of points that something is said of: 1 agent; 4, 12-s2 agents."""
-    names = list(map(str, levels))
-    return f"{', '.join(names)} {'agent' if names == ['1'] else 'agents'}"
+def agents(levels: Iterable[Measurement | int], starts_of: Mapping[int, int] | None = None) -> str:
+    """The levels that something is said of: 1 agent; 4, 12 agents, 16 agents (starts 2, 3).
+
+    A level is named without its starts if the first alone is meant or, with ``starts_of`` each
+    level, if all are.
+    """
+    found: dict[int, list[int]] = {}
+    for each in levels:
+        level, start = each if isinstance(each, Measurement) else (each, 1)
+        found.setdefault(level, []).append(start)
+    whole = [
+        level
+        for level, of in found.items()
+        if (of == [1] if starts_of is None else len(of) == starts_of.get(level, 1))
+    ]
+    noun = "agent" if whole == [1] else "agents"
+    parts = [f"{', '.join(map(str, whole))} {noun}"] if whole else []
+    for level, of in found.items():
+        if level not in whole:
+            named = f"{'start' if len(of) == 1 else 'starts'} {', '.join(map(str, of))}"
+            parts.append(f"{level} {'agent' if level == 1 else 'agents'} ({named})")
+    return ", ".join(parts)
 
 
 def bounds(interval: "Interval | None", digits: int | None = None) -> str:
@@ -113,8 +132,8 @@ def _sides(missed: "Sequence[StartValue]") -> str:
     return "; ".join(sides.values())
 
 
-def target_note(value: "TargetValue") -> str:
-    """Where a value comes from, or how far the run came and which level comes next."""
+def target_note(value: "TargetValue", points: "Sequence[Point]") -> str:
+    """Where a value comes from, or how far a run of ``points`` came and which level comes next."""
     reach = "; ".join([value.reach, _sides(value.missed)]) if value.missed else ""
     if value.throughput is not None:
         several = ["the curve passes it more than once: the highest"] if value.several else []
@@ -124,21 +143,23 @@ def target_note(value: "TargetValue") -> str:
         return reach or (value.why_not_reached or "").removeprefix(f"{NOT_REACHED}: ")
     end = "slowest" if value.every_level_is == "faster" else "fastest"
     nearest = unlike(value.nearest.interactivity, value.target)
-    return f"{end} valid level {nearest} → {to_add(value)}"
+    return f"{end} valid level {nearest} → {to_add(value, points)}"
 
 
-def target_line(value: "TargetValue", unit: str) -> str:
+def target_line(value: "TargetValue", unit: str, points: "Sequence[Point]") -> str:
     """A value at a target with its interval, its unit and where it comes from."""
     named = f" {unit}" if value.throughput is not None else ""
-    return f"{target_text(value)}{named}, {target_note(value)}"
+    return f"{target_text(value)}{named}, {target_note(value, points)}"
 
 
-def to_add(value: "TargetValue") -> str:
-    """Which level comes next on the way to a target that none reaches."""
+def to_add(value: "TargetValue", points: "Sequence[Point]") -> str:
+    """Which level comes next on the way to a target that none of a run's ``points`` reaches."""
     nearest = value.nearest
     if nearest is None:
         return "try other levels"
     level = level_toward(nearest.concurrency, nearest.interactivity, value.target)
+    if level in {point.concurrency for point in points} and level is not None:
+        return f"measure {agents([level])} again, not valid"
     if level is not None:
         return f"try {agents([level])}"
     return "try more agents" if value.every_level_is == "faster" else "no fewer agents can be"

@@ -158,7 +158,7 @@ def capacity_section(run: Run, judged: Judged) -> Section:
     clauses = [c for c in judged.objective.clauses if not c.implied]
     rows = [
         [
-            str(each.measurement),
+            each.measurement.in_words,
             _verdict(each, judged.objective),
             *(_of_bound(each, number) for number in range(len(clauses))),
         ]
@@ -252,7 +252,7 @@ def goodput_section(run: Run, judged: Judged) -> Section:
     heads += ["Mtok/$"] * (judged.price is not None) + ["tok/J"] * (judged.power is not None)
     rows = []
     for each in judged.levels:
-        row = [str(each.measurement), percent(each.goodput.requests.share)]
+        row = [each.measurement.in_words, percent(each.goodput.requests.share)]
         row += [rate(each.total), rate(each.output)]
         dollars, joules = judged.per_dollar(each.total), judged.per_joule(each.total)
         row += [rate(dollars and dollars / 1e6)] * (judged.price is not None)

@@ -250,7 +250,7 @@ def _cards(curve: Curve, points: Sequence[Point]) -> list[_Card]:
                 speed(value.target),
                 NOT_REACHED if throughput is None else rate(throughput),
                 "" if throughput is None else unit,
-                [*([f"95 % interval {interval}"] if interval else []), target_note(value)],
+                [*([f"95 % interval {interval}"] if interval else []), target_note(value, points)],
                 warned_at(value, points),
             )
         )

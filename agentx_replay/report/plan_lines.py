@@ -172,7 +172,7 @@ def levels_section(plans: Sequence[LevelPlan], sessions: int, memory: Sequence[i
     """
     rows = [
         [
-            str(Measurement(plan.concurrency, plan.start)),
+            Measurement(plan.concurrency, plan.start).in_words,
             f"{min(plan.concurrency, sessions)} of {sessions}",
             *_totals([plan]),
             f"{held / 1e6:,.0f}",

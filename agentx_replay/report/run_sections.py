@@ -334,9 +334,9 @@ def targets_section(curve: Curve, points: Sequence[Point]) -> Section:
     facts = [
         (
             f"at {', '.join(speed(each.target) for each in values)} tok/s/user",
-            "; ".join([target_line(value, unit), *warned_at(value, points)]),
+            "; ".join([target_line(value, unit, points), *warned_at(value, points)]),
         )
-        for value, values in beyond_together(curve.values)
+        for value, values in beyond_together(curve.values, points)
     ]
     frontier = agents(point.concurrency for point in curve.frontier)
     notes = [f"Pareto frontier (no level is better in both): {frontier}"]
@@ -344,12 +344,12 @@ def targets_section(curve: Curve, points: Sequence[Point]) -> Section:
 
 
 def beyond_together(
-    values: Sequence[TargetValue],
+    values: Sequence[TargetValue], points: Sequence[Point]
 ) -> Iterator[tuple[TargetValue, list[TargetValue]]]:
     """Yield values to be said in one: those beyond the same end of the curve for which the same
     level comes next; every other one alone.
     """
-    for _, group in groupby(values, lambda v: to_add(v) if v.every_level_is else v.target):
+    for _, group in groupby(values, lambda v: to_add(v, points) if v.every_level_is else v.target):
         found = sorted(group, key=lambda value: value.target)
         yield found[0], found
 

@@ -20,6 +20,11 @@ class Measurement(NamedTuple):
         """Return what it is called: 8, and its later starts 8-s2, 8-s3."""
         return f"{self.concurrency}{_suffix(self.start)}"
 
+    @property
+    def in_words(self) -> str:
+        """Return what people read: 8, and of its later starts 8 (start 2)."""
+        return str(self.concurrency) + (f" (start {self.start})" if self.start > 1 else "")
+
 
 def _suffix(start: int) -> str:
     return f"-s{start}" if start > 1 else ""

@@ -345,10 +345,13 @@ def _check_schema(schema: pa.Schema, wanted: Sequence[str], path: Path) -> None:
             f"{path} was not written by agentx-replay",
             "point at a results directory of a run",
         )
-    if version != str(SCHEMA_VERSION).encode() or not {*wanted} <= {*schema.names}:
+    lacking = [name for name in wanted if name not in schema.names]
+    if version != str(SCHEMA_VERSION).encode() or lacking:
+        columns = f" without {', '.join(lacking)}" if lacking else ""
         raise UsageError(
             "record-of-other-schema",
-            f"{path} has record schema {version.decode()}, this version reads {SCHEMA_VERSION}",
+            f"{path} has record schema {version.decode()}{columns}, this version reads "
+            f"{SCHEMA_VERSION}{' with it' if lacking else ''}",
             "read it with the version of agentx-replay that wrote it",
         )
 

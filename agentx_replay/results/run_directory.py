@@ -4,11 +4,13 @@
 a crash, sees a complete document. A point that says ``running`` and has no living run was killed.
 """
 
+import atexit
 import errno
 import fcntl
 import os
 import secrets as random_texts
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import count
@@ -115,8 +117,10 @@ class RunDirectory:
             _refuse_what_is_in_the_way(path)
             if path.exists() and any(entry != lock_file(path) for entry in path.iterdir()):
                 _refuse_what_it_holds(path, resume=resume)
+            existed = path.exists()
             _make(path)
             lock(path)
+        atexit.register(_remove_unused, path, keep_directory=existed)
         return cls(path, secrets)
 
     def write_sweep(self, document: Mapping[str, Any]) -> None:
@@ -180,6 +184,15 @@ class RunDirectory:
         body = orjson.dumps(without(plain, self._secrets), option=orjson.OPT_INDENT_2)
         with disk_faults_explained(path):
             write_bytes_durably(path, body + b"\n")
+
+
+def _remove_unused(run: Path, *, keep_directory: bool) -> None:
+    """Remove what ``RunDirectory.create`` made if this process wrote nothing into it."""
+    with suppress(OSError):
+        if [*run.iterdir()] == [lock_file(run)]:
+            lock_file(run).unlink()
+            if not keep_directory:
+                run.rmdir()
 
 
 def lock(run: Path) -> None:

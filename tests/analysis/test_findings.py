@@ -200,8 +200,9 @@ def test_every_reason_that_blames_the_client_is_worded_with_the_same_remedy() ->
     found = [*findings.saturation(slow), *findings.course(COMPLETE, hung, opened=True)]
     assert len(found) == 6
     assert {finding.blame for finding in found} == {"client"}
-    (remedy,) = {finding.remedy for finding in found}
-    assert "--workers" in remedy
+    for level, more in ((2, False), (64, False), (65, True)):
+        (remedy,) = {findings.at_level(each, level).remedy for each in found}
+        assert ("--workers" in remedy) == more
 
 
 @pytest.mark.parametrize(

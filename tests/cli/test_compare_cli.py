@@ -198,6 +198,8 @@ def test_a_gpu_count_can_be_given_afterwards(runs: tuple[Path, Path], tmp_path: 
     assert "[gpu-count-missing]" in refusal("compare", runs[0], bare, "--price", "a=1")
     result = finished("compare", "--full", runs[0], bare, "--at", "50", "--gpus", "bare=8")
     assert " 1.244 [" in result.stdout
+    again = ("compare", *runs, "--at", "50", "--gpus", f"{runs[0].name}=1")
+    assert "[gpus-not-as-measured]" in refusal(*again)
 
 
 @pytest.mark.parametrize(

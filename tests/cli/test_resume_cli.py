@@ -96,7 +96,7 @@ def test_a_resumption_may_add_starts_and_goes_on_with_those_of_before(killed_run
     kept = files_of(killed_run / "c0002-s2")
     result = finished(*options, "--out", str(killed_run))
     assert result.returncode == 0, result.stderr
-    assert "2-s2 agents: complete, kept" in result.stderr
+    assert "2 agents (start 2): complete, kept" in result.stderr
     assert files_of(killed_run / "c0002-s2") == kept
     points = read_points(killed_run)
     assert [(str(point.measurement), point.document["attempt"]) for point in points] == [

@@ -38,8 +38,8 @@ def test_a_level_is_a_row_and_columns_of_nothing_are_left_out(tmp_path: Path) ->
     at = said.index("") + 1
     assert said[at].split("  ")[0] == "agents"
     # Every response began 97.3 s after it was sent: 99 s less 100 tokens at 60 a second.
-    assert said[at + 1].split()[:3] == ["12", "60.0", "6,000"]
-    assert said[at + 2].split()[:3] == ["16", "40.0", "9,134"]
+    assert said[at + 2].split()[:3] == ["12", "60.0", "6,000"]
+    assert said[at + 3].split()[:3] == ["16", "40.0", "9,134"]
     assert "failed" not in said[at]
 
 
@@ -64,7 +64,7 @@ def test_a_level_of_several_starts_is_one_row_and_says_which_start_is_not_valid(
     # √(40 · 60) and √(9,000 · 11,000), with the intervals of test_report.py.
     row = "16 49.0 [3.73, 644] 9,950 [2,781, 35,603] 97 s 2/3 16"
     assert [" ".join(line.split()) for line in said[at + 2 : at + 3]] == [row]
-    assert said[at + 3].startswith("16 agents, start 3: not valid: 16 of 16 requests")
+    assert said[at + 3].startswith("16 agents (start 3): not valid: 16 of 16 requests")
 
 
 @pytest.mark.parametrize(

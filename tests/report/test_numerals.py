@@ -80,7 +80,7 @@ def test_a_value_at_a_target_says_where_it_comes_from(
     shown: TargetValue, text: str, note: str
 ) -> None:
     assert target_text(shown) == text
-    assert target_note(shown) == note
+    assert target_note(shown, ()) == note
 
 
 @pytest.mark.parametrize(
@@ -98,4 +98,7 @@ def test_a_rate_that_is_not_the_target_does_not_read_like_it(
 
 
 def test_levels_are_named_by_their_agents() -> None:
-    assert [agents([1]), agents([4, Measurement(12, 2)])] == ["1 agent", "4, 12-s2 agents"]
+    assert [agents([1]), agents([4, 12])] == ["1 agent", "4, 12 agents"]
+    later: list[Measurement | int] = [4, Measurement(12, 2), Measurement(12, 3)]
+    assert agents(later) == "4 agents, 12 agents (starts 2, 3)"
+    assert agents([Measurement(12), Measurement(12, 2)], {12: 2}) == "12 agents"

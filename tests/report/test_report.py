@@ -143,7 +143,8 @@ def test_a_comparison_refers_to_the_warnings_of_the_run_that_has_them(
 
 def test_every_level_of_several_starts_is_a_row_with_its_interval(tmp_path: Path) -> None:
     found = report(tmp_path / "r", ONCE, *TWICE, FAILED)
-    assert [point.name for point in found.run.points] == ["12", "16", "16-s2", "16-s3"]
+    names = ["12", "16", "16 (start 2)", "16 (start 3)"]
+    assert [point.name for point in found.run.points] == names
     # The mean speed is √(40 · 60) = 48.99, 40 lies 18.4 % below it and 60 22.5 % above. The two lie
     # ln 1.5 = 0.4055 apart: 12.706 · 0.4055 / 2 = 2.576, so 48.99 / 13.14 and 48.99 · 13.14.
     # Throughput likewise: √(9,000 · 11,000) = 9,950, ln 11/9 = 0.2007, a factor of e^1.2749.
@@ -195,7 +196,7 @@ def test_json_has_the_starts_of_each_level_and_target(tmp_path: Path) -> None:
 def test_the_page_shows_the_starts(tmp_path: Path) -> None:
     page = report(tmp_path / "r", ONCE, *TWICE).write().read_text()
     assert page.count("<title>one start: ") == 2
-    assert ">16-s2</label>" in page
+    assert ">16 (start 2)</label>" in page
     assert "16 agents, start 2" in page
     assert "3 of 3 starts valid" in page
 

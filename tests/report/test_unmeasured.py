@@ -54,7 +54,7 @@ def test_starts_that_were_not_begun_are_named(tmp_path: Path) -> None:
         {"concurrency": 12, "start": 2, "why": "not begun"},
         {"concurrency": 16, "start": 2, "why": "not begun"},
     ]
-    assert "not measured: 12-s2, 16-s2 agents; " in found.text()
+    assert "not measured: 12 agents (start 2), 16 agents (start 2); " in found.text()
     assert not found.sound
 
 
