@@ -22,10 +22,12 @@ from agentx_replay.results.run_directory import read_points
 from agentx_replay.results.schema import POINTS
 
 TARGETS = (30.0, 50.0, 100.0)
+WITH_RARE_OPTIONS = {("run",), ("sweep",), ("capacity",), ("plan",), ("check",), ("system",)}
 ANOTHER_EACH_TIME = {"mark", "out", "page"}
 
 COMMANDS = (
-    (), ("run",), ("sweep",), ("plan",), ("check",), ("system",), ("report",), ("compare",),
+    (), ("run",), ("sweep",), ("capacity",), ("plan",), ("check",), ("system",),
+    ("report",), ("compare",), ("docs",),
     ("traces",), ("traces", "stats"), ("traces", "check"), ("traces", "pack"),
     ("traces", "generate"), ("traces", "import"), ("simulate",),
 )  # fmt: skip
@@ -109,9 +111,11 @@ def test_what_a_sweep_says_on_its_way(tmp_path: Path, goldens: Goldens) -> None:
 
 
 def test_the_page_of_help_is_what_help_says(goldens: Goldens) -> None:
-    parts = ["# Commands and options\n\nWhat `--help` says of each command.\n"]
+    said_by = "What `--help-all` says of each command, of those without rare options `--help`."
+    parts = [f"# Commands and options\n\n{said_by}\n"]
     for command in COMMANDS:
         name = " ".join(("agentx-replay", *command))
-        text = finished(*command, "--help", COLUMNS="80").stdout
+        asked = "--help-all" if command in WITH_RARE_OPTIONS else "--help"
+        text = finished(*command, asked, COLUMNS="80").stdout
         parts.append(f"## {name}\n\n```text\n{text}```\n")
     goldens.check_page("help", "\n".join(parts))

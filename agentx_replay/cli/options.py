@@ -31,6 +31,8 @@ from agentx_replay.scenario import MOST_TOML_BYTES, parsed_toml, rule_names
 
 _MOST_COLUMNS = 26
 """Of an option's name; what is told of it stands on the right, or below a longer name."""
+_EVERY_OPTION = "agentx_replay.every_option"
+"""Key of a context in which rare options are shown."""
 ALONE = ""
 """What ``--override`` without a value gives."""
 
@@ -46,7 +48,20 @@ _FLAG: Any = {"is_flag": True}
 
 
 class Option(click.Option):
-    """An option whose help says no bounds: they are far, and told to who passes them."""
+    """An option whose help says no bounds: they are far, and told to who passes them.
+
+    ``--help`` leaves out one that is ``rare``, and what is told ``more`` of another.
+    """
+
+    def __init__(self, *arguments: Any, more: str = "", **attributes: Any) -> None:
+        super().__init__(*arguments, **attributes)
+        self.rare = False
+        self._more = more
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        record = super().get_help_record(ctx)
+        more = self._more if record and ctx.meta.get(_EVERY_OPTION) else ""
+        return (record[0], f"{record[1]} {more}") if record and more else record
 
     def get_help_extra(self, ctx: click.Context) -> Any:
         extra = super().get_help_extra(ctx)
@@ -90,9 +105,23 @@ def read_config(ctx: click.Context, _: click.Parameter, path: Path | None) -> No
     ctx.default_map = defaults
 
 
+def _print_every_option(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked:
+        ctx.meta[_EVERY_OPTION] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
+
+
 def _row(of: str, *names: str, **attributes: Any) -> tuple[frozenset[str], Option]:
     """Return an option and the commands that have it."""
     return frozenset(of.split()), Option(names, **attributes)
+
+
+def _rare(of: str, *names: str, **attributes: Any) -> tuple[frozenset[str], Option]:
+    """Return a row that ``--help-all`` alone shows."""
+    commands, option = _row(of, *names, **attributes)
+    option.rare = True
+    return commands, option
 
 
 _LEVELS: Any = {"type": Levels(), "metavar": "N,N,…"}
@@ -123,24 +152,25 @@ _TABLE = {
         _row(_PLAN, "--window", type=Seconds(0.001), metavar="DURATION",
              help="Measured time of a level, as in 60s or 1h."),
         _row(_PLAN, "--override", **_MANY, is_flag=False, flag_value=ALONE, metavar="RULE=VALUE",
-             help="Change one rule; recorded, not comparable any more. Bare: let --resume go on "
-             f"although something has changed. Rules: {', '.join(rule_names())}."),
+             help="Change one rule; recorded, not comparable any more.",
+             more="Bare: let --resume go on although something has changed. Rules: "
+             f"{', '.join(rule_names())}."),
         _row(_RUN, "--max-context", **_TOKENS, help="Leave out sessions that need more. Default: "
              "what the server says it holds."),
         _row("plan", "--max-context", **_TOKENS,
              help="Leave out sessions that need more. Default: none."),
-        _row(_PLAN, "--max-context-policy", type=click.Choice(["session", "request"]),
-             default="session", metavar="WHAT",
+        _rare(_PLAN, "--max-context-policy", type=click.Choice(["session", "request"]),
+              default="session", metavar="WHAT",
              help="Leave out each session or request that needs more. Default: session."),
-        _row(_PLAN, "--keep-one-of-duplicates", **_FLAG,
+        _rare(_PLAN, "--keep-one-of-duplicates", **_FLAG,
              help="Replay only one of each group of near-duplicate sessions."),
-        _row(f"{_PLAN} stats", "--skip-bad", **_FLAG,
+        _rare(f"{_PLAN} stats", "--skip-bad", **_FLAG,
              help="Leave out trace files that cannot be read."),
         _row("run sweep plan", "--starts", type=Whole(1, MOST_STARTS), metavar="K",
              help="Starts of each level, from other points of other sessions. Default: 1."),
         _row("capacity", "--starts", type=Whole(1, MOST_STARTS), metavar="K",
              help="Starts, from other points of other sessions. Default: 3."),
-        _row(_RUN, "--salt", type=Text(), metavar="TEXT",
+        _rare(_RUN, "--salt", type=Text(), metavar="TEXT",
              help="Same seed and salt: same bytes. Default: random."),
         _row("plan", "--lanes", **_FLAG, help="Also say what each lane plays, and from where."),
         _row("plan", "--simulate", **_FLAG,
@@ -156,7 +186,7 @@ _TABLE = {
              help="Levels to stay between. Default: 1,512."),
         _row("capacity", "--budget", type=Seconds(0.001), metavar="DURATION",
              help="Begin no level that would not end within it, as in 4h."),
-        _row("capacity", "--no-early-stop", **_FLAG,
+        _rare("capacity", "--no-early-stop", **_FLAG,
              help="Measure levels whole that clearly fail, too."),
     ),
     "The server": (
@@ -168,26 +198,28 @@ _TABLE = {
              help="Default: the one the server lists."),
         _row(_ASKED, "--api-key-env", default="OPENAI_API_KEY", metavar="NAME",
              help="Variable of the API key. Default: OPENAI_API_KEY."),
-        _row(_SERVER, "--endpoint", type=click.Choice(["chat", "completions"]), default="chat",
+        _rare(_SERVER, "--endpoint", type=click.Choice(["chat", "completions"]), default="chat",
              metavar="API", help="chat or completions. Default: chat."),
-        _row(_ASKED, "--header", **_MANY, metavar="NAME:VALUE", help="Send a header along."),
-        _row(_SERVER, "--body", metavar="JSON", help="Add to every body; null leaves a field out."),
-        _row(_RUN, "--session-headers", **_FLAG, help="Name each session in headers, for routers."),
-        _row(_ASKED, "--ca-file", **_FILE, help="Trust this certificate authority."),
-        _row(_ASKED, "--insecure", **_FLAG, help="Accept any certificate."),
-        _row(_RUN, "--keepalive", type=Seconds(), metavar="DURATION",
+        _rare(_ASKED, "--header", **_MANY, metavar="NAME:VALUE", help="Send a header along."),
+        _rare(_SERVER, "--body", metavar="JSON",
+              help="Add to every body; null leaves a field out."),
+        _rare(_RUN, "--session-headers", **_FLAG,
+              help="Name each session in headers, for routers."),
+        _rare(_ASKED, "--ca-file", **_FILE, help="Trust this certificate authority."),
+        _rare(_ASKED, "--insecure", **_FLAG, help="Accept any certificate."),
+        _rare(_RUN, "--keepalive", type=Seconds(), metavar="DURATION",
              help="Close connections idle for this long, as in 4s."),
-        _row(_RUN, "--timeout", type=Seconds(), metavar="DURATION",
+        _rare(_RUN, "--timeout", type=Seconds(), metavar="DURATION",
              help="Give up on a response, after 6h at least. Default: never."),
-        _row(_SERVER, "--wait", type=Seconds(), default=10.0, metavar="DURATION",
+        _rare(_SERVER, "--wait", type=Seconds(), default=10.0, metavar="DURATION",
              help="Wait for a server that refuses connections. Default: 10s."),
-        _row(_SERVER, "--timestamps", type=click.Choice(["auto", "kernel", "process"]),
+        _rare(_SERVER, "--timestamps", type=click.Choice(["auto", "kernel", "process"]),
              default="auto", metavar="WHO",
              help="kernel or process. Default: auto."),
-        _row(f"{_RUN} system", "--metrics-url", **_MANY, metavar="URL",
+        _rare(f"{_RUN} system", "--metrics-url", **_MANY, metavar="URL",
              help="Metrics page to record. Default: the server's."),
         _row(_RUN, "--anyway", **_FLAG, help="Measure even if no run can be valid."),
-        _row(_RUN, "--virtual", **_FLAG, help="Replay in virtual time on a modelled engine."),
+        _rare(_RUN, "--virtual", **_FLAG, help="Replay in virtual time on a modelled engine."),
         _row(_RUN, "--gpus", type=Whole(1, MOST_GPUS), metavar="N",
              help="Total GPUs, for per-GPU throughput."),
     ),
@@ -198,12 +230,12 @@ _TABLE = {
              help="One fact, as --fact hw=b300; repeatable."),
     ),
     "Prompts": (
-        _row(_RUN, "--tokenizer", **_FILE, help="Take one-token words from a tokenizer.json."),
-        _row(_RUN, "--calibration", **_FILE,
+        _rare(_RUN, "--tokenizer", **_FILE, help="Take one-token words from a tokenizer.json."),
+        _rare(_RUN, "--calibration", **_FILE,
              help="Prove and use an earlier run's calibration.json."),
-        _row(f"{_PLAN} check", "--tool-messages", **_FLAG,
+        _rare(f"{_PLAN} check", "--tool-messages", **_FLAG,
              help="Send answers as tool calls, and then their results."),
-        _row(_PLAN, "--live-history", **_FLAG,
+        _rare(_PLAN, "--live-history", **_FLAG,
              help="Feed what the server answers back into later prompts."),
     ),
     "This client": (
@@ -220,15 +252,15 @@ _TABLE = {
              help="Put a tag on record and page; repeatable."),
         _row("sweep capacity", "--resume", **_FLAG,
              help="Go on with the run in --out, by its options."),
-        _row("sweep capacity", "--again", **_FLAG,
+        _rare("sweep capacity", "--again", **_FLAG,
              help="With --resume: measure complete levels that are not valid again."),
         _row(_RUN, "--workers", type=Workers(), default="auto", metavar="N",
              help="Processes. Default: auto, one for 128 sessions."),
-        _row(_SERVER, "--ray", type=Text(), metavar="HOST:PORT",
+        _rare(_SERVER, "--ray", type=Text(), metavar="HOST:PORT",
              help="Play on the machines of this Ray cluster: docs/several-machines.md."),
-        _row("run sweep plan check", "--nodes", type=Whole(1, 1024), metavar="N",
+        _rare("run sweep plan check", "--nodes", type=Whole(1, 1024), metavar="N",
              help="Client machines. Default: all of the cluster that are fit."),
-        _row(_SERVER, "--insecure-ray", **_FLAG,
+        _rare(_SERVER, "--insecure-ray", **_FLAG,
              help="Allow a Ray cluster without a token, and the API key to go there in clear."),
         _row(_RUN, "--at", default="30,50,150", show_default=True, **_SPEEDS,
              help=f"{_AT}."),
@@ -240,6 +272,8 @@ _TABLE = {
              help="Print one JSON object and nothing else."),
         _row(f"{_PLAN} check", "--config", **_FILE, callback=read_config, is_eager=True,
              expose_value=False, help="Read options from a TOML file; the command line wins."),
+        _row(f"{_PLAN} check system", "--help-all", **_FLAG, callback=_print_every_option,
+             is_eager=True, expose_value=False, help="Show every option, rare ones too."),
     ),
 }  # fmt: skip
 """Options by the title of their group: of each the commands that have it."""
@@ -248,7 +282,8 @@ OPTION_NAMES = frozenset(
     option.long_name
     for rows in _TABLE.values()
     for of, option in rows
-    if of & {"run", "sweep", "capacity", "plan", "check"} and option.long_name != "config"
+    if of & {"run", "sweep", "capacity", "plan", "check"}
+    and option.long_name not in ("config", "help-all")
 )
 """The options that a config file may name, whichever of these commands reads it."""
 
@@ -298,6 +333,11 @@ class GroupedCommand(click.Command):
         in_table = {option for options in groups.values() for option in options}
         sections = [("Options", [each for each in own if each not in in_table])]
         sections += [(t, [each for each in own if each in rows]) for t, rows in groups.items()]
+        every = ctx.meta.get(_EVERY_OPTION)
+        sections = [
+            (title, [each for each in options if every or not getattr(each, "rare", False)])
+            for title, options in sections
+        ]
         sections = [(title, options) for title, options in sections if options]
         sections[-1][1].append(about_help)
         for title, options in sections:

@@ -159,7 +159,7 @@ class Sweep:
             early = self._levels.early_rule(tuple(points.values()))
             plan = self._plan(level)
             self._refuse_too_few_files(plan)
-            self._put_on_record(level, plan)
+            self._put_on_record(level, plan, screen)
             left = {*self._levels.ahead(tuple(points.values())), level}
             screen.levels_left(len(left), self._settings.scenario.window_s)
             part, facts = self._part(plan, early), self._facts(plan)
@@ -191,11 +191,12 @@ class Sweep:
             allowed = None if machines is None else machines.open_files
             refuse_too_few(plan.concurrency, self._workers(plan), allowed)
 
-    def _put_on_record(self, level: Measurement, plan: Plan) -> None:
-        """Add a level that was not certain beforehand to ``sweep.json``."""
+    def _put_on_record(self, level: Measurement, plan: Plan, screen: Screen) -> None:
+        """Add a level that was not certain beforehand to ``sweep.json``, and say so."""
         document = self._on_record
         if str(level) in document["plans"]:
             return
+        screen.say(f"  level added: {level.in_words}, plan {plan.fingerprint}")
         document["plans"][str(level)] = plan.fingerprint
         document["levels"] = sorted({*document["levels"], level.concurrency})
         self._run.write_sweep(document)

@@ -133,7 +133,7 @@ def test_a_file_may_name_what_another_command_has(tmp_path: Path, command: click
 @pytest.mark.parametrize("command", [run, sweep, plan, check])
 def test_every_option_of_these_commands_is_known_in_every_file(command: click.Command) -> None:
     names = {name[2:] for each in command.params for name in each.opts if name.startswith("--")}
-    assert names - OPTION_NAMES == {"config"}
+    assert names - OPTION_NAMES == {"config", "help-all"}
 
 
 def test_a_file_that_is_no_utf_8_is_refused(tmp_path: Path) -> None:

@@ -7,10 +7,16 @@ import pytest
 from claude_logs import SESSION, write_log
 from command_line import finished
 
+from agentx_replay.cli.options import options_of
 
-def help_of(*command: str) -> str:
+
+def help_of(*command: str, every: bool = False) -> str:
     """A command's help as one line, blanks run together."""
-    return " ".join(finished(*command, "--help").stdout.split())
+    return " ".join(finished(*command, "--help-all" if every else "--help").stdout.split())
+
+
+def names_of(command: str) -> list[str]:
+    return [max(option.opts, key=len) for option in options_of(command)]
 
 
 @pytest.mark.parametrize(
@@ -51,6 +57,16 @@ def test_the_commands_in_a_help_run_as_printed(
 )
 def test_defaults_are_told_as_they_are(command: str, says: str) -> None:
     assert says in help_of(command)
+
+
+@pytest.mark.parametrize("command", ["run", "sweep", "capacity", "plan", "check"])
+def test_help_is_short_and_help_all_has_every_option(command: str) -> None:
+    short = finished(command, "--help", COLUMNS="80").stdout
+    every = help_of(command, every=True)
+    assert len(short.splitlines()) <= 60
+    assert [name for name in names_of(command) if f"{name} " not in every] == []
+    assert "--tool-messages" in every
+    assert "--tool-messages" not in short
 
 
 def test_a_bound_that_is_none_is_not_shown() -> None:
