@@ -46,7 +46,7 @@ def make(path: Path) -> int:
     """Write the run and return how many requests it holds."""
     run = RunDirectory.create(path)
     run.write_sweep({"command": ["sweep"], "started_unix_s": 1_790_000_000.0})
-    directory = run.start_point(LANES, {})
+    directory = run.start_point(Measurement(LANES), {})
     sent = 0
     with closing(Recorder(directory, Measurement(LANES), origin_ns=0)) as recorder:
         for lane in range(LANES):
@@ -59,7 +59,7 @@ def make(path: Path) -> int:
         LANES, 64, Window(0, round(HOUR_S * SECOND), HOUR_S),
         Rules("agentx", True, HOUR_S), Conduct(),
     )  # fmt: skip
-    run.write_point(LANES, PointStatus.COMPLETE, facts_document(facts))
+    run.write_point(Measurement(LANES), PointStatus.COMPLETE, facts_document(facts))
     return sent
 
 

@@ -106,7 +106,7 @@ def hour(traces: Path, lanes: int, path: Path) -> None:
     )
     run = RunDirectory.create(path)
     run.write_sweep({"command": ["virtual_scale"], "started_unix_s": time.time()})
-    directory = run.start_point(lanes, {})
+    directory = run.start_point(Measurement(lanes), {})
     meter.part("plan")
     result = run_virtual(_play(plan, prompting, directory))
     meter.part("replay, recorded")
@@ -124,7 +124,9 @@ def hour(traces: Path, lanes: int, path: Path) -> None:
     meter.part("numbers", "valid" if point.valid else "; ".join(point.texts(Kind.INVALID)))
     report = level_fidelity(plan, directory, window)
     kept = report is not None and not any(broken(report))
-    run.write_point(lanes, PointStatus.COMPLETE, point_document(replace(point, fidelity=report)))
+    run.write_point(
+        Measurement(lanes), PointStatus.COMPLETE, point_document(replace(point, fidelity=report))
+    )
     meter.part("fidelity", "all kept" if kept else "NOT all kept")
 
 

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from command_line import SHORT, Command, finished, started
 
-from agentx_replay.results.layout import point_directory
+from agentx_replay.results.layout import Measurement, point_directory
 from agentx_replay.results.run_directory import read_points
 from agentx_replay.results.schema import INSTRUMENT, SERVER
 from agentx_replay.simulator.engine import EngineModel
@@ -144,7 +144,7 @@ def _kill(run: _Doomed, url: str, rng: random.Random) -> Left:
 
 def _parts(out: Path) -> int:
     """Return how many parts there are of the table of samples that has the fewest."""
-    point = point_directory(out, 4)
+    point = point_directory(out, Measurement(4))
     tables = (SERVER.parts(point), INSTRUMENT.parts(point))
     return min(len(list(table.glob("part-*"))) for table in tables)
 

@@ -166,7 +166,7 @@ def _anywhere_at_any_time(file: Path) -> None:
 
 def _sample(run: Path, concurrency: int) -> None:
     """Write a client that is little loaded, and a server whose counters rise evenly."""
-    point = point_directory(run, concurrency)
+    point = point_directory(run, Measurement(concurrency))
     write_instrument(
         point,
         [

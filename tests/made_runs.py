@@ -91,14 +91,15 @@ def write_rows_of_server(
 ) -> None:
     """Write what a level's metrics page told, instants with lines, into a run."""
     pages = [("http://127.0.0.1/metrics", at_ns, lines) for at_ns, lines in scrapes]
-    point = point_directory(run, concurrency)
+    point = point_directory(run, Measurement(concurrency))
     write_rows(point, SERVER, server_rows(pages), Measurement(concurrency))
 
 
 def _write_level(run: RunDirectory, level: Level, gpus: int | None) -> None:
     """Copy what was written once: many tests compare the same levels."""
-    made = point_directory(_made_level(level, gpus), level.concurrency, level.start)
-    shutil.copytree(made, point_directory(run.path, level.concurrency, level.start))
+    measurement = Measurement(level.concurrency, level.start)
+    made = point_directory(_made_level(level, gpus), measurement)
+    shutil.copytree(made, point_directory(run.path, measurement))
 
 
 _MADE = tempfile.TemporaryDirectory()
@@ -108,17 +109,17 @@ _MADE = tempfile.TemporaryDirectory()
 def _made_level(level: Level, gpus: int | None) -> Path:
     """Return a run directory that has the level alone."""
     run = RunDirectory.create(Path(tempfile.mkdtemp(dir=_MADE.name)) / "run")
-    directory = run.start_point(level.concurrency, {}, level.start)
-    of = Measurement(level.concurrency, level.start)
+    measurement = Measurement(level.concurrency, level.start)
+    directory = run.start_point(measurement, {})
     if level.failure is None:
         lanes = range(level.concurrency)
         sent = [request_row(*exchange(level, lane)) for lane in lanes]
-        write_rows(directory, REQUESTS, sent, of)
+        write_rows(directory, REQUESTS, sent, measurement)
         plays = [
             play(lane=lane, play_id=f"p{lane}", session_id=level.session(lane), end_ns=100 * SECOND)
             for lane in lanes
         ]
-        write_rows(directory, PLAYS, [play_row(each) for each in plays], of)
+        write_rows(directory, PLAYS, [play_row(each) for each in plays], measurement)
         for table in (REQUESTS, PLAYS):
             table.compact(directory)
     window = WINDOW if level.failure is None else None
@@ -128,7 +129,7 @@ def _made_level(level: Level, gpus: int | None) -> Path:
     status = PointStatus.COMPLETE if level.failure is None else PointStatus.FAILED
     point = measure_point(records, None, facts, status)
     plan = {"plan_fingerprint": level.plan or f"plan-{level.concurrency}-{level.start}"}
-    run.write_point(level.concurrency, status, plan | point_document(point), level.start)
+    run.write_point(measurement, status, plan | point_document(point))
     return run.path
 
 

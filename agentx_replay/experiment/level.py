@@ -40,7 +40,7 @@ from agentx_replay.replay.driver import Replay, ReplayResult
 from agentx_replay.replay.ports import Clock
 from agentx_replay.replay.virtual_time import run_virtual, virtual_clock
 from agentx_replay.results.histograms import write_log
-from agentx_replay.results.layout import latency_log
+from agentx_replay.results.layout import Measurement, latency_log
 from agentx_replay.results.recorder import Recorder
 from agentx_replay.results.run_directory import PointStatus, RunDirectory
 from agentx_replay.results.schema import INSTRUMENT, LEVEL_TABLES, PLAYS, REQUESTS
@@ -74,7 +74,7 @@ def run_level(
     replay, and waits while the point is computed. Raises ``UsageError`` if the disk fails; what was
     written stays.
     """
-    of = facts.concurrency, facts.start
+    measurement = Measurement(facts.concurrency, facts.start)
     known = {
         "plan_fingerprint": part.plan.fingerprint,
         "run_id": part.run_id,
@@ -82,8 +82,8 @@ def run_level(
         **({"told": target.told} if target.told else {}),
     }
     with interrupts.held():
-        screen.level_begins(*of, starts)
-        directory = run.start_point(of[0], known | facts_document(facts), of[1])
+        screen.level_begins(*measurement, starts)
+        directory = run.start_point(measurement, known | facts_document(facts))
         part = replace(part, directory=directory)
         try:
             replayed = _run(target, _replay(part, target, screen, interrupts))
@@ -92,7 +92,7 @@ def run_level(
         for table in LEVEL_TABLES:
             table.compact(directory)
         point = _point(part, facts, replayed)
-        run.write_point(of[0], point.status, known | point_document(point), of[1])
+        run.write_point(measurement, point.status, known | point_document(point))
         return point
 
 

@@ -183,7 +183,7 @@ class Sweep:
     def _all_wrong(self, level: Measurement) -> str:
         from agentx_replay.experiment.wrong import WRONG_BY, all_wrong
 
-        return all_wrong(REQUESTS.read(point_directory(self._settings.out, *level), WRONG_BY))
+        return all_wrong(REQUESTS.read(point_directory(self._settings.out, level), WRONG_BY))
 
     def _refuse_too_few_files(self, plan: Plan) -> None:
         if not self._target.virtual:
@@ -206,7 +206,7 @@ class Sweep:
         from agentx_replay.experiment.part import Part
 
         settings, resumptions = self._settings, len(self._on_record.get("resumed", ()))
-        attempt = max(resumptions, self._run.attempts(plan.concurrency, plan.start))
+        attempt = max(resumptions, self._run.attempts(Measurement(plan.concurrency, plan.start)))
         workers = self._workers(plan)
         later = f"-s{plan.start}" if plan.start > 1 else ""
         return Part(

@@ -30,15 +30,15 @@ def _suffix(start: int) -> str:
     return f"-s{start}" if start > 1 else ""
 
 
-def point_directory(run: Path, concurrency: int, start: int = 1) -> Path:
+def point_directory(run: Path, measurement: Measurement) -> Path:
     """``c0008``: the directory of one concurrency level; of its second start ``c0008-s2``."""
-    return run / f"c{concurrency:04d}{_suffix(start)}"
+    return run / f"c{measurement.concurrency:04d}{_suffix(measurement.start)}"
 
 
 def measurement_of(directory: Path) -> Measurement | None:
     """Return what a directory is named after; None where no measurement's has just that name."""
-    of = measurement_named(directory.name[1:])
-    return of if of and directory == point_directory(directory.parent, *of) else None
+    named = measurement_named(directory.name[1:])
+    return named if named and directory == point_directory(directory.parent, named) else None
 
 
 def measurement_named(name: str) -> Measurement | None:

@@ -42,7 +42,7 @@ stamps tokens while the recorder writes.
 
 
 class Recorder:
-    """Records one process's share of a level's start ``of`` into ``directory``.
+    """Records one process's share of a ``measurement`` into ``directory``.
 
     Timestamps are stored relative to ``origin_ns``, an instant of the run's clock. Several workers
     write side by side, each under its own number.
@@ -51,7 +51,7 @@ class Recorder:
     def __init__(
         self,
         directory: Path,
-        of: Measurement,
+        measurement: Measurement,
         *,
         origin_ns: int,
         worker: int = 0,
@@ -61,7 +61,7 @@ class Recorder:
             directory.mkdir(parents=True, exist_ok=True)
         self._directory = directory
         self._mark = mark_of(directory)
-        self._of = of
+        self._measurement = measurement
         self._origin_ns = origin_ns
         self._worker = worker
         self._interval_s = interval_s
@@ -145,7 +145,9 @@ class Recorder:
         if not parts.exists():
             parts.mkdir(exist_ok=True)  # another worker may have made it by now
             sync_directory(self._directory)
-        batches = [batch_of(table, some, self._of, self._origin_ns) for some in _sliced(rows)]
+        batches = [
+            batch_of(table, some, self._measurement, self._origin_ns) for some in _sliced(rows)
+        ]
         table.write(parts / name, [pa.Table.from_batches(batches)], self._mark)
         self._written_events += sum(map(event_count, rows))
 
@@ -153,7 +155,7 @@ class Recorder:
         """Make and write one row in memory. What Arrow imports and sets up for the first time may
         take 50 ms, in which nobody else runs; better now than while tokens arrive.
         """
-        table = pa.Table.from_batches([batch_of(REQUESTS, [blank_row()], self._of)])
+        table = pa.Table.from_batches([batch_of(REQUESTS, [blank_row()], self._measurement)])
         REQUESTS.write_into(io.BytesIO(), [table])
 
 

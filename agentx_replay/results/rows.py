@@ -88,19 +88,19 @@ def event_count(row: tuple[Any, ...]) -> int:
 
 
 def batch_of(
-    table: Table, rows: Sequence[Any], of: Measurement, origin_ns: int = 0
+    table: Table, rows: Sequence[Any], measurement: Measurement, origin_ns: int = 0
 ) -> pa.RecordBatch:
     """Return rows of a level's start as an Arrow batch; timestamps count from ``origin_ns``.
 
     Rows of another table than ``REQUESTS`` have its columns after level and start.
     """
     if table is REQUESTS:
-        columns = _arrays(table, _SCALARS, [row.scalars for row in rows], of, origin_ns)
+        columns = _arrays(table, _SCALARS, [row.scalars for row in rows], measurement, origin_ns)
         columns["arrival_deltas_us"] = _delta_lists([row.arrival_ns for row in rows])
         columns["event_tokens"] = _count_lists([row.arrival_tokens for row in rows])
         columns["event_text_bytes"] = _count_lists([row.event_text_bytes for row in rows])
     else:
-        columns = _arrays(table, [c.name for c in table.columns[2:]], rows, of, origin_ns)
+        columns = _arrays(table, [c.name for c in table.columns[2:]], rows, measurement, origin_ns)
     return pa.RecordBatch.from_arrays(
         [columns[c.name] for c in table.columns], schema=table.schema()
     )
@@ -110,11 +110,12 @@ def _arrays(
     table: Table,
     names: Sequence[str],
     rows: Sequence[tuple[Any, ...]],
-    of: Measurement,
+    measurement: Measurement,
     origin_ns: int,
 ) -> dict[str, pa.Array]:
     arrays = {
-        name: pa.repeat(pa.scalar(n, pa.int32()), len(rows)) for name, n in of._asdict().items()
+        name: pa.repeat(pa.scalar(n, pa.int32()), len(rows))
+        for name, n in measurement._asdict().items()
     }
     for name, values in zip(names, zip(*rows, strict=True), strict=True):
         array = pa.array(values, table.by_name[name].type)

@@ -129,23 +129,23 @@ class RunDirectory:
     def write_calibration(self, document: Mapping[str, Any]) -> None:
         self._write_json(calibration_file(self.path), document)
 
-    def attempts(self, concurrency: int, start: int = 1) -> int:
-        """Return a number that no earlier attempt at a level's ``start`` has, nor any below it."""
-        file = point_file(point_directory(self.path, concurrency, start))
+    def attempts(self, measurement: Measurement) -> int:
+        """Return a number that no earlier attempt at it has, nor any below it."""
+        file = point_file(point_directory(self.path, measurement))
         return int(read_json(file).get("attempt", 0)) + 1 if file.exists() else 0
 
-    def start_point(self, concurrency: int, document: Mapping[str, Any], start: int = 1) -> Path:
-        """Make the directory of a level's ``start``, marked running, and return it.
+    def start_point(self, measurement: Measurement, document: Mapping[str, Any]) -> Path:
+        """Make the directory of a measurement, marked running, and return it.
 
         What an earlier attempt left there is set aside: its rows are not this one's.
         """
-        directory = point_directory(self.path, concurrency, start)
+        directory = point_directory(self.path, measurement)
         with disk_faults_explained(directory):
             if directory.exists():
                 self._set_aside(directory)
             directory.mkdir()
             sync_directory(self.path)
-        self.write_point(concurrency, PointStatus.RUNNING, document, start)
+        self.write_point(measurement, PointStatus.RUNNING, document)
         return directory
 
     def _set_aside(self, point: Path) -> None:
@@ -157,17 +157,12 @@ class RunDirectory:
         sync_directory(unfinished)
 
     def write_point(
-        self,
-        concurrency: int,
-        status: PointStatus,
-        document: Mapping[str, Any],
-        start: int = 1,
+        self, measurement: Measurement, status: PointStatus, document: Mapping[str, Any]
     ) -> None:
         """Replace ``point.json``; level, start, status and the level's mark are added."""
-        directory = point_directory(self.path, concurrency, start)
+        directory = point_directory(self.path, measurement)
         known = {
-            "concurrency": concurrency,
-            "start": start,
+            **measurement._asdict(),
             "status": status,
             "mark": mark_of(directory) or random_texts.token_hex(_MARK_BYTES),
         }
@@ -364,10 +359,10 @@ def check_records(stored: StoredPoint) -> None:
         raise _refused("responses-twice", REQUESTS.parts(stored.directory), what)
 
 
-def _of_another_level(table: Table, file: Path, of: Measurement) -> Iterator[str]:
+def _of_another_level(table: Table, file: Path, measurement: Measurement) -> Iterator[str]:
     """Yield which other level or start rows of a file are of."""
     for rows in table.groups([file], ("concurrency", "start")):
-        for name, own in of._asdict().items():
+        for name, own in measurement._asdict().items():
             for other in pc.unique(rows[name]).to_pylist():
                 if other != own:
                     yield f"holds rows of {name} {other}, not {own}"

@@ -49,13 +49,13 @@ def measured(facts: PointFacts = FACTS, pair: tuple[Dispatch, Response] = PAIR) 
 
 def store(tmp_path: Path, point: Point, status: PointStatus) -> None:
     run = RunDirectory.create(tmp_path)
-    directory = run.start_point(2, facts_document(point.facts))
+    directory = run.start_point(Measurement(2), facts_document(point.facts))
     recorder = Recorder(directory, Measurement(2), origin_ns=0)
     recorder.record(*PAIR)
     recorder.close()
     if status is not PointStatus.RUNNING:
         REQUESTS.compact(directory)
-        run.write_point(2, status, point_document(point))
+        run.write_point(Measurement(2), status, point_document(point))
     used_s = ((0, 0), (5, 1), (10, 2))
     write_instrument(directory, [(2, 0, t * SECOND, 1000, cpu * SECOND) for t, cpu in used_s])
 
@@ -85,7 +85,7 @@ def test_a_killed_point_is_read_from_its_parts_and_not_valid(tmp_path: Path) -> 
 
 
 def test_a_point_without_facts_is_named(tmp_path: Path) -> None:
-    RunDirectory.create(tmp_path).start_point(2, {})
+    RunDirectory.create(tmp_path).start_point(Measurement(2), {})
     with refuses("facts-missing"):
         stored_point(read_points(tmp_path)[0])
 

@@ -130,7 +130,7 @@ def test_a_level_is_held_against_what_was_told_of_it(tmp_path: Path) -> None:
     said = {"tp": 8, "kv_cache_pool_tokens": 100, "level": [{"concurrency": 6, "tp": 4}]}
     run = make_run(tmp_path / "r", [Level(4, 50.0, 100.0), Level(6, 40.0, 110.0)], system=said)
     for level in (4, 6):
-        of = point_directory(run, level)
+        of = point_directory(run, Measurement(level))
         told = orjson.loads(point_file(of).read_bytes()) | {"told": {"tp": 4}}
         point_file(of).write_bytes(orjson.dumps(told))
         pool = (SECOND, "url", "pool_tokens", "sglang:max_total_num_tokens", "", 200.0)

@@ -15,6 +15,7 @@ from golden_files import Goldens, text_of_page
 from made_runs import Level, make_run
 
 from agentx_replay.replay.ports import Status
+from agentx_replay.results.layout import Measurement
 from agentx_replay.results.run_directory import PointStatus, RunDirectory, read_sweep
 from agentx_replay.results.schema import REQUESTS
 
@@ -258,9 +259,9 @@ def test_levels_that_were_cut_short_are_told_and_are_on_no_curve(
     whole, run = make_run(tmp_path / "whole", levels), make_run(tmp_path / "r", levels)
     directory = RunDirectory(run)
     cut = change_point(run, 3, conduct={"interrupted": True})
-    directory.write_point(3, PointStatus.INTERRUPTED, cut)
+    directory.write_point(Measurement(3), PointStatus.INTERRUPTED, cut)
     unfinished = {"facts": change_point(run, 4, window=None)["facts"]}
-    directory.write_point(4, PointStatus.RUNNING, unfinished)
+    directory.write_point(Measurement(4), PointStatus.RUNNING, unfinished)
     (run / "c0005" / "point.json").unlink()
     (records,) = REQUESTS.files(run / "c0006")
     records.unlink()

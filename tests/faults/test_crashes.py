@@ -13,7 +13,7 @@ from command_line import finished
 from crash_runs import Doom, Left, killed_runs, simulator
 from small_corpus import corpus, request, session
 
-from agentx_replay.results.layout import point_directory
+from agentx_replay.results.layout import Measurement, point_directory
 from agentx_replay.results.run_directory import read_points
 from agentx_replay.results.server_metrics import read_server_metrics
 
@@ -72,7 +72,7 @@ def test_nothing_of_a_killed_run_goes_on(crashed: Crashed) -> None:
 def test_samples_of_server_and_client_are_on_disk_and_on_the_page(crashed: Crashed) -> None:
     out = crashed.alone.out
     (stored,) = read_points(out)
-    server, client = read_server_metrics(point_directory(out, 4)), stored.instrument()
+    server, client = read_server_metrics(point_directory(out, Measurement(4))), stored.instrument()
     assert "vllm:kv_cache_usage_perc" in server["name"].to_pylist()
     for table in (server, client):
         at_s = table["at_ns"].to_numpy() / 1e9

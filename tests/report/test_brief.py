@@ -14,7 +14,7 @@ from agentx_replay.analysis.run import read_run
 from agentx_replay.replay.ports import Status
 from agentx_replay.report.compare_brief import compare_brief
 from agentx_replay.report.rebuild import Report
-from agentx_replay.results.layout import point_directory
+from agentx_replay.results.layout import Measurement, point_directory
 
 
 def lines(
@@ -120,7 +120,7 @@ def test_a_table_wider_than_the_narrowest_terminal_goes_on_below_itself(tmp_path
 def test_a_busy_client_alone_says_first_what_to_do(tmp_path: Path) -> None:
     path = make_run(tmp_path / "r", [FAST, SLOW], target={"kind": "built-in simulator"})
     busy = [(12, 0, s * SECOND, 100_000, s * SECOND) for s in range(100)]  # all of a core
-    write_instrument(point_directory(path, 12), busy)
+    write_instrument(point_directory(path, Measurement(12)), busy)
     found = Report.of(path, (50.0,))
     (text, style), *rest = found.brief(80)
     assert text.startswith("This machine was too busy to measure 12 agents: ")  # 16 are valid
@@ -128,7 +128,7 @@ def test_a_busy_client_alone_says_first_what_to_do(tmp_path: Path) -> None:
     assert style == "warning"
     assert found.sound  # the simulator is there to be looked at
     server = make_run(tmp_path / "s", [FAST, SLOW])
-    write_instrument(point_directory(server, 12), busy)
+    write_instrument(point_directory(server, Measurement(12)), busy)
     assert not Report.of(server, (50.0,)).sound
 
 
@@ -198,7 +198,7 @@ def test_a_run_without_a_valid_level_says_why_and_which_command_comes_next(
 ) -> None:
     busy = make_run(tmp_path / "busy", [FAST])
     late = [(12, 0, s * SECOND, 100_000, s * SECOND) for s in range(100)]  # all of a core
-    write_instrument(point_directory(busy, 12), late)
+    write_instrument(point_directory(busy, Measurement(12)), late)
     first, *lines = first_screen([make_run(tmp_path / "a", [FAST, SLOW]), busy], (50.0,))
     assert first == "busy has no valid level, so there is no ratio to it."
     assert [line for line in lines if line.startswith("busy: 12 agents: not valid: client: ")]

@@ -50,7 +50,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         calibration={"source": "usage", "words": 1024, "cost": {"assistant": 4}},
     )
     for level in LEVELS:
-        point = point_directory(path, level.concurrency)
+        point = point_directory(path, Measurement(level.concurrency))
         lag = [(level.concurrency, 0, s * SECOND, 200_000, s * SECOND // 10) for s in range(100)]
         write_instrument(point, lag)
         write_rows(point, SERVER, server_rows(_scrapes()), Measurement(level.concurrency))
@@ -216,7 +216,7 @@ def test_a_token_itl_not_to_be_trusted_is_marked_where_it_stands(tmp_path: Path)
     path = make_run(tmp_path / "r", LEVELS)
     # Lag of 20 ms throughout; P90 ITL of 16 lanes is 16.7 ms, of 12 and 20 lanes no samples.
     late = [(16, 0, s * SECOND, 20_000_000, s * SECOND // 10) for s in range(100)]
-    write_instrument(point_directory(path, 16), late)
+    write_instrument(point_directory(path, Measurement(16)), late)
     html = Report.of(path, (50.0,)).write().read_text()
     figure = html.split("<h4>Token ITL</h4>")[1].split("</figure>")[0]
     assert "~16 agents" in figure

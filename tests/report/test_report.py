@@ -15,7 +15,7 @@ from agentx_replay.report.compare_sections import compare_sections
 from agentx_replay.report.rebuild import Report
 from agentx_replay.report.run_sections import lanes_section, starts_section, uncertainty
 from agentx_replay.report.tables import sections_text
-from agentx_replay.results.layout import point_directory
+from agentx_replay.results.layout import Measurement, point_directory
 from agentx_replay.results.schema import SERVER
 
 UNLIKE = "levels-unlike"
@@ -112,7 +112,7 @@ def shared(tmp_path: Path) -> Path:
          f"{names[1]} {queries // 4}"])
         for second, queries in ((0, 0), (100, 2 * SENT_TOKENS))
     ]  # fmt: skip
-    write_rows(point_directory(path, 2), SERVER, server_rows(scrapes))
+    write_rows(point_directory(path, Measurement(2)), SERVER, server_rows(scrapes))
     return path
 
 

@@ -9,6 +9,7 @@ import pytest
 from refusals import refuses
 
 from agentx_replay.results.documents import known, typed
+from agentx_replay.results.layout import Measurement
 from agentx_replay.results.run_directory import RunDirectory, read_points, read_sweep
 
 
@@ -132,6 +133,6 @@ def test_fields_that_another_version_lacks_or_adds_pass(tmp_path: Path) -> None:
 def test_a_point_that_does_not_say_what_it_is_is_refused(
     tmp_path: Path, change: dict[str, Any]
 ) -> None:
-    RunDirectory.create(tmp_path).start_point(8, change)
+    RunDirectory.create(tmp_path).start_point(Measurement(8), change)
     with refuses("point-damaged", "c0008/point.json"):
         read_points(tmp_path)

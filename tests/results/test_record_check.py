@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from record_cases import dispatch, play, response, server_rows
+from record_cases import LEVEL, dispatch, play, response, server_rows
 from refusals import refuses
 
 from agentx_replay.results.layout import Measurement
@@ -27,7 +27,7 @@ def measured(
 
     ``wrote`` is the level that its rows say.
     """
-    directory = RunDirectory.create(path).start_point(level, {})
+    directory = RunDirectory.create(path).start_point(Measurement(level), {})
     recorder = Recorder(directory, Measurement(wrote or level), origin_ns=0)
     for turn in range(2):
         recorder.record(dispatch(request_id=f"salt-c{level}-l0-p0-s0-t{turn}"), response())
@@ -46,7 +46,7 @@ def measured(
 def test_records_as_they_were_written_are_fine_also_before_the_first_part(tmp_path: Path) -> None:
     check_records(measured(tmp_path / "a", 2))
     check_records(measured(tmp_path / "b", 2, killed=True))
-    RunDirectory.create(tmp_path / "c").start_point(2, {})
+    RunDirectory.create(tmp_path / "c").start_point(LEVEL, {})
     (begun,) = read_points(tmp_path / "c")
     check_records(begun)
 

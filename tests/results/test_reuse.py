@@ -7,6 +7,7 @@ import numpy as np
 from record_cases import dispatch, prompt, record, response
 
 from agentx_replay.replay.ports import Dispatch
+from agentx_replay.results.layout import Measurement
 from agentx_replay.results.run_directory import PointStatus, RunDirectory, read_points
 from agentx_replay.results.schema import REQUESTS
 
@@ -77,7 +78,7 @@ def test_compaction_keeps_what_was_found_and_finding_it_again_changes_nothing(
 
 def test_a_point_that_was_cut_short_reads_the_same(tmp_path: Path) -> None:
     run = RunDirectory.create(tmp_path)
-    record_all(run.start_point(4, {}))
+    record_all(run.start_point(Measurement(4), {}))
     (point,) = read_points(tmp_path)
     assert point.status is PointStatus.RUNNING
     assert point.requests(("reusable_tokens",))["reusable_tokens"].to_pylist() == REUSE

@@ -5,12 +5,12 @@ from pathlib import Path
 import orjson
 import pytest
 from made_runs import write_instrument
-from record_cases import dispatch, play, record, response
+from record_cases import LEVEL, dispatch, play, record, response
 from refusals import refuses
 
 from agentx_replay.errors import UsageError
 from agentx_replay.results.durable import explain, write_bytes_durably, write_durably
-from agentx_replay.results.layout import measurement_of
+from agentx_replay.results.layout import Measurement, measurement_of
 from agentx_replay.results.run_directory import (
     PointStatus,
     RunDirectory,
@@ -66,11 +66,11 @@ def test_resume_takes_a_run_and_nothing_else(tmp_path: Path) -> None:
 
 def test_a_point_is_marked_from_running_to_complete(tmp_path: Path) -> None:
     run = RunDirectory.create(tmp_path)
-    directory = run.start_point(8, {"attempt": 0})
+    directory = run.start_point(Measurement(8), {"attempt": 0})
     assert directory.name == "c0008"
     (begun,) = read_points(tmp_path)
     assert begun.status is PointStatus.RUNNING
-    run.write_point(8, PointStatus.COMPLETE, {"valid": True})
+    run.write_point(Measurement(8), PointStatus.COMPLETE, {"valid": True})
     (point,) = read_points(tmp_path)
     mark = begun.document["mark"]
     assert len(mark) == 16
@@ -81,9 +81,9 @@ def test_a_point_is_marked_from_running_to_complete(tmp_path: Path) -> None:
 
 def test_starting_a_level_again_sets_the_attempt_before_aside(tmp_path: Path) -> None:
     run = RunDirectory.create(tmp_path)
-    record(run.start_point(2, {}), (dispatch(), response()))
+    record(run.start_point(LEVEL, {}), (dispatch(), response()))
     assert len(read_points(tmp_path)[0].requests()) == 1
-    run.start_point(2, {})
+    run.start_point(LEVEL, {})
     (point,) = read_points(tmp_path)
     assert len(point.requests()) == 0
     (aside,) = (tmp_path / "unfinished").iterdir()
@@ -94,10 +94,10 @@ def test_starting_a_level_again_sets_the_attempt_before_aside(tmp_path: Path) ->
 def test_what_is_set_aside_takes_no_place_that_is_taken(tmp_path: Path) -> None:
     run = RunDirectory.create(tmp_path)
     for _ in range(3):
-        run.start_point(2, {})
+        run.start_point(LEVEL, {})
     shutil.rmtree(tmp_path / "unfinished" / "c0002.attempt-0")
     for _ in range(2):
-        run.start_point(2, {})
+        run.start_point(LEVEL, {})
     names = sorted(path.name for path in (tmp_path / "unfinished").iterdir())
     assert names == ["c0002.attempt-0", "c0002.attempt-1", "c0002.attempt-2"]
 
@@ -107,8 +107,8 @@ def test_starts_of_a_level_have_directories_of_their_own_and_are_set_aside_alone
 ) -> None:
     run = RunDirectory.create(tmp_path)
     for concurrency, start in ((16, 1), (8, 10), (8, 1), (8, 2)):
-        run.start_point(concurrency, {}, start)
-    run.start_point(8, {}, 2)
+        run.start_point(Measurement(concurrency, start), {})
+    run.start_point(Measurement(8, 2), {})
     points = read_points(tmp_path)
     assert [(point.directory.name, point.concurrency, point.start) for point in points] == [
         ("c0008", 8, 1), ("c0008-s2", 8, 2), ("c0008-s10", 8, 10), ("c0016", 16, 1),
@@ -140,7 +140,7 @@ def test_a_directory_is_named_after_its_level_and_start(
 
 def test_a_directory_of_another_name_is_no_point_whatever_it_holds(tmp_path: Path) -> None:
     run = RunDirectory.create(tmp_path)
-    directory = run.start_point(12, {}, 3)
+    directory = run.start_point(Measurement(12, 3), {})
     for stray in ("c0012-s03", "c0012-copy", "c12"):
         shutil.copytree(directory, tmp_path / stray)
     (tmp_path / "c12" / "point.json").write_text("{")
@@ -150,14 +150,14 @@ def test_a_directory_of_another_name_is_no_point_whatever_it_holds(tmp_path: Pat
 def test_points_are_read_by_rising_concurrency(tmp_path: Path) -> None:
     run = RunDirectory.create(tmp_path)
     for concurrency in (32, 2, 20_000):
-        run.start_point(concurrency, {})
+        run.start_point(Measurement(concurrency), {})
     assert [point.concurrency for point in read_points(tmp_path)] == [2, 32, 20_000]
 
 
 def test_a_secret_reaches_no_file_wherever_it_stands(tmp_path: Path) -> None:
     run = RunDirectory.create(tmp_path, secrets=["sk-123", ""])
     run.write_sweep({"argv": ["--header", "Authorization: Bearer sk-123"], "sk-123": {"a": 1}})
-    run.start_point(1, {"error": "refused sk-123"})
+    run.start_point(Measurement(1), {"error": "refused sk-123"})
     assert read_sweep(tmp_path) == {
         "argv": ["--header", "Authorization: Bearer (not kept)"],
         "(not kept)": {"a": 1},
@@ -166,7 +166,7 @@ def test_a_secret_reaches_no_file_wherever_it_stands(tmp_path: Path) -> None:
 
 
 def test_samples_of_the_client_are_kept_or_there_are_none(tmp_path: Path) -> None:
-    directory = RunDirectory.create(tmp_path).start_point(1, {})
+    directory = RunDirectory.create(tmp_path).start_point(Measurement(1), {})
     assert len(read_points(tmp_path)[0].instrument()) == 0
     write_instrument(directory, [(1, 0, 10_000_000, 5, 900), (1, 0, 20_000_000, 7, 950)])
     table = read_points(tmp_path)[0].instrument()
@@ -174,7 +174,7 @@ def test_samples_of_the_client_are_kept_or_there_are_none(tmp_path: Path) -> Non
 
 
 def test_plays_are_read_as_far_as_they_were_written(tmp_path: Path) -> None:
-    directory = RunDirectory.create(tmp_path).start_point(2, {})
+    directory = RunDirectory.create(tmp_path).start_point(LEVEL, {})
     assert len(read_points(tmp_path)[0].plays()) == 0
     record(directory, plays=[play(t_star_s=1.5)])
     assert read_points(tmp_path)[0].plays()["t_star_s"].to_pylist() == [1.5]
