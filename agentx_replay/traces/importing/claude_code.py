@@ -117,11 +117,9 @@ class _Session:
         self._file = main
         self._ledger = ledger
         self._notes = Notes()
-        self._main = read_transcript(main, ledger, is_main=not _is_agent(main))
-        self._agents = {
-            file.name.partition(".jsonl")[0].removeprefix("agent-"): read_transcript(file, ledger)
-            for file in agents
-        }
+        named = {file.name.partition(".jsonl")[0].removeprefix("agent-"): file for file in agents}
+        self._main = read_transcript(main, ledger, is_main=not _is_agent(main), agents=named)
+        self._agents = {name: read_transcript(file, ledger) for name, file in named.items()}
         self._spawns: dict[str, Spawn] = {}
         self._results: dict[str, AgentResult] = {}
         for transcript in (self._main, *self._agents.values()):

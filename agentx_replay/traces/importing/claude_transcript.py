@@ -7,8 +7,7 @@ decoded.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,6 @@ _PER_CHARACTER, _PER_TOOL_CALL, _PER_RESPONSE = 0.31, 32, 31
 (error 7 % at the median, 18 % at P90, -1.7 % of the sum)."""
 
 _AGENT_TOOLS = ("Task", "Agent")
-_written = json.JSONEncoder(ensure_ascii=False).encode
 _KNOWN_TYPES = words_of(
     "assistant user attachment system progress queue-operation file-history-snapshot summary "
     "mode permission-mode ai-title custom-title agent-name last-prompt pr-link tag "
@@ -47,7 +45,7 @@ class _Block(msgspec.Struct, gc=False):
     type: Any = None
     id: str = ""
     name: str = ""
-    input: Any = None
+    input: msgspec.Raw = msgspec.Raw(b"null")
     tool_use_id: str = ""
     text: str = ""
     thinking: str = ""
@@ -72,6 +70,9 @@ class _Outcome(msgspec.Struct, gc=False):
     usage: _Usage | None = None
 
 
+_NO_OUTCOME = _Outcome()
+
+
 class _Progress(msgspec.Struct, gc=False):
     type: Any = None
     agentId: str = ""  # noqa: N815
@@ -94,14 +95,16 @@ class _Line(msgspec.Struct, gc=False):
     data: _Progress | str | None = None
 
 
-_PASSED_OVER = (b'"data":{"type":"hook_progress"', b'"data":{"type":"bash_progress"')
+_PROGRESS = b'"data":{"type":"'
+_PASSED_OVER = (b'hook_progress"', b'bash_progress"')
 """Half of the bytes of a log of 2.1.39. A rewind is not seen where the chain of lines goes through
 one of them; then the request is taken to go on from the one before it."""
+_REPEATED = b'agent_progress","agentId":"%b"'
+"""A line of an agent that has a file of its own."""
 _LINES = msgspec.json.Decoder(_Line)
 
 
-@dataclass(slots=True, eq=False)
-class Response:
+class Response(msgspec.Struct, eq=False):
     """One response, of all its lines. ``held`` is the last one that its prompt has in it.
 
     ``logged_tokens`` is the greatest output of its lines; ``is_final`` says that it is no
@@ -280,17 +283,19 @@ class Transcript:
                 self.sessions.add(line.sessionId)
         _add_line(response, place, ms, message, message.usage)
         for block in message.blocks:
-            if block.name in _AGENT_TOOLS and isinstance(block.input, dict):
-                prompt, told = hash(text(block.input, "prompt")), text(block.input, "subagent_type")
-                self.spawns[block.id] = Spawn(ms, told, prompt)
+            if block.name in _AGENT_TOOLS:
+                told = msgspec.json.decode(block.input)
+                told = told if isinstance(told, dict) else {}
+                prompt, kind = hash(text(told, "prompt")), text(told, "subagent_type")
+                self.spawns[block.id] = Spawn(ms, kind, prompt)
         return response
 
     def _begin(
         self, key: str, place: Place, ms: int, message: _Message, usage: _Usage
     ) -> Response | None:
         """Return a new response: it starts with the latest input since the one before began."""
-        inputs_ms = [each for each in self._inputs_ms if each <= ms]
         before_ms = self.responses[-1].last_ms if self.responses else ms
+        inputs_ms = (each for each in self._inputs_ms if each <= ms)
         started_ms = min(max(inputs_ms, default=before_ms), ms)
         response = _response(key, usage, place, started_ms, ms, message.model or "")
         if response is not None:
@@ -304,10 +309,11 @@ class Transcript:
         if ms is None:
             return
         self._inputs_ms.append(ms)
-        message = line.message or _Message()
-        found = line.toolUseResult if isinstance(line.toolUseResult, _Outcome) else _Outcome()
+        if (message := line.message) is None:
+            return
         if not self.prompt:
             self.prompt = hash(_prompt(message))
+        found = line.toolUseResult if isinstance(line.toolUseResult, _Outcome) else _NO_OUTCOME
         for block in message.blocks:
             call = block.tool_use_id
             if call and (found.agentId or call in self.spawns):
@@ -323,10 +329,16 @@ class Transcript:
             agent.take(place, _LINES.decode(data.message), ledger, is_main=False)
 
 
-def read_transcript(file: Path, ledger: Ledger, *, is_main: bool = False) -> Transcript:
-    """Return what a file says. Raises ``UsageError`` for counts that are none."""
+def read_transcript(
+    file: Path, ledger: Ledger, *, is_main: bool = False, agents: Iterable[str] = ()
+) -> Transcript:
+    """Return what a file says, less what it repeats of ``agents``, which have files of their own.
+
+    Raises ``UsageError`` for counts that are none.
+    """
     transcript = Transcript()
-    for place, line in decoded(file, ledger, _LINES, _PASSED_OVER):
+    passed_over = (*_PASSED_OVER, *(_REPEATED % name.encode() for name in agents))
+    for place, line in decoded(file, ledger, _LINES, _PROGRESS, passed_over):
         transcript.take(place, line, ledger, is_main=is_main)
     return transcript
 
@@ -364,7 +376,9 @@ def _add_line(response: Response, place: Place, ms: int, message: _Message, usag
     for block in message.blocks:
         response.characters += len(block.text) + len(block.thinking)
         if block.type == "tool_use":
-            response.characters += len(block.name) + len(_written(block.input))
+            # The estimate was fitted on JSON with spaces.
+            written = msgspec.json.format(bytes(block.input), indent=0)
+            response.characters += len(block.name) + len(written.decode())
             response.tool_calls += 1
 
 

@@ -6,10 +6,11 @@ Written by their published schemas; no real file was read. The texts that they m
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from agentx_replay.errors import UsageError
 from agentx_replay.traces.importing.lines import (

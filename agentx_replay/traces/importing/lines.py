@@ -47,15 +47,16 @@ def decoded(
     file: Path,
     ledger: Ledger,
     decoder: msgspec.json.Decoder[_Line],
-    passed_over: Sequence[bytes] = (),
+    key: bytes = b"",
+    passed_over: tuple[bytes, ...] = (),
 ) -> Iterator[tuple[Place, _Line]]:
     """Yield place and value of each line of ``file``; what cannot be read goes to the ledger.
 
-    Lines that have any of ``passed_over`` near their beginning are not decoded.
+    Lines that have ``key`` near their beginning and then any of ``passed_over`` are not decoded.
     """
     try:
         with opened(file) as stream:
-            yield from _decoded(stream, file, ledger, decoder.decode, passed_over)
+            yield from _decoded(stream, file, ledger, decoder.decode, key, passed_over)
     except (OSError, EOFError, ValueError, zlib.error) as error:
         ledger.leave_out("file that cannot be read to its end", f"{file} ({error})")
 
@@ -65,7 +66,8 @@ def _decoded(
     file: Path,
     ledger: Ledger,
     decode: Callable[[bytes], _Line],
-    passed_over: Sequence[bytes],
+    key: bytes,
+    passed_over: tuple[bytes, ...],
 ) -> Iterator[tuple[Place, _Line]]:
     number = unreported = 0
     while raw := stream.readline(MOST_LINE_BYTES + 1):
@@ -74,22 +76,21 @@ def _decoded(
         if unreported > _REPORTED_BYTES:
             ledger.read_bytes(unreported)
             unreported = 0
-        for key in passed_over:
-            if raw.find(key, 0, _BEGINNING_BYTES) >= 0:
-                break
+        if len(raw) > MOST_LINE_BYTES:
+            ledger.leave_out(TOO_LONG, (file, number))
+            _pass_over_line(stream, ledger)
+            continue
+        at = raw.find(key, 0, _BEGINNING_BYTES)
+        if at >= 0 and raw.startswith(passed_over, at + len(key)):
+            continue
+        try:
+            line = decode(raw)
+        except (ValueError, RecursionError):
+            if not raw.isspace():
+                what = NOT_JSON if raw.endswith(b"\n") else CUT_OFF
+                ledger.leave_out(what, (file, number))
         else:
-            if len(raw) > MOST_LINE_BYTES:
-                ledger.leave_out(TOO_LONG, (file, number))
-                _pass_over_line(stream, ledger)
-                continue
-            try:
-                line = decode(raw)
-            except (ValueError, RecursionError):
-                if not raw.isspace():
-                    what = NOT_JSON if raw.endswith(b"\n") else CUT_OFF
-                    ledger.leave_out(what, (file, number))
-            else:
-                yield (file, number), line
+            yield (file, number), line
     ledger.read_bytes(unreported)
 
 

@@ -6,7 +6,10 @@ turns decides (``by_turns``). Measured on 876 and 487 transitions of real logs.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+import msgspec
+from msgspec.structs import replace
 
 from agentx_replay.traces.importing.record import Notes, Request
 
@@ -25,8 +28,7 @@ _ASSUMED = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True, gc=False):
     """One request as a server counted it.
 
     ``input_tokens`` is the whole prompt: ``cached_tokens`` came from the cache and

@@ -6,9 +6,10 @@ place in the file: 514 pairs of (session, round) occur twice in the published se
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from agentx_replay.traces.importing.lines import Place, milliseconds, records, rows, text, tokens
 from agentx_replay.traces.importing.record import ImportedSession, Ledger, Notes

@@ -5,6 +5,7 @@ for the rest, so two ids are equal exactly if the prompts up to them are. No tex
 of the log is written (``names.py`` has the exceptions).
 """
 
+import functools
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -25,6 +26,9 @@ from agentx_replay.traces.importing.record import (
 )
 
 _ID_BYTES = 6
+_RUNS_KEPT = 64
+"""All runs of a prompt but its last are the runs of the one before."""
+
 _REQUEST_BYTES = 256
 """More than the fields of one request take, its block ids left out."""
 
@@ -135,7 +139,7 @@ class Writer:
             if before is not None and before.end_ms is not None:
                 fields["think_time"] = max(0, request.start_ms - before.end_ms) / 1000
             before = request
-            ids = [(0, [self._numbers.text(*run)]) for run in minted.paths[request]]
+            ids = [(0, [self._numbers.text(run)]) for run in minted.paths[request]]
             yield request.start_ms, _with_list(fields, "hash_ids", ids)
 
     def _subagent(
@@ -193,12 +197,12 @@ class _Minted:
             whole = request.input_tokens // session.block_tokens
             self._most_tokens = max(self._most_tokens, request.input_tokens)
             if request.block_ids is None:
-                kept = min(request.shared_tokens // session.block_tokens, whole)
-                path = self._extended(_first(self._parent_path(request), kept), whole)
+                shared = request.shared_tokens // session.block_tokens
+                path = self._extended(self._parent_path(request), min(shared, whole), whole)
             else:
                 path = self._walked(request.block_ids[:whole])
             self.paths[request] = path
-            self.blocks += _length(path)
+            self.blocks += sum(end - first for first, end in path)
 
     def unfit(self) -> str:
         """Return why no reader would take the session, empty if one would."""
@@ -213,12 +217,20 @@ class _Minted:
     def _parent_path(self, request: Request) -> _Ranges:
         return self.paths.get(request.parent, ()) if request.parent is not None else ()
 
-    def _extended(self, kept: _Ranges, whole: int) -> _Ranges:
-        new = whole - _length(kept)
-        if not new:
-            return kept
-        first, self.size = self.size, self.size + new
-        return _joined(kept, first, self.size)
+    def _extended(self, parent: _Ranges, shared: int, whole: int) -> _Ranges:
+        """Return the first ``shared`` ids of a parent, and new ones up to ``whole``."""
+        kept: list[tuple[int, int]] = []
+        for first, end in parent:
+            if shared <= 0:
+                break
+            end = min(end, first + shared)
+            kept.append((first, end))
+            shared -= end - first
+            whole -= end - first
+        if whole:
+            self.size += whole
+            return _joined(kept, self.size - whole, self.size)
+        return tuple(kept)
 
     def _walked(self, ids: Sequence[int]) -> _Ranges:
         """Number a format's own ids anew, each together with all that come before it."""
@@ -232,24 +244,10 @@ class _Minted:
         return path
 
 
-def _first(path: _Ranges, blocks: int) -> _Ranges:
-    kept: list[tuple[int, int]] = []
-    for first, end in path:
-        if blocks <= 0:
-            break
-        kept.append((first, min(end, first + blocks)))
-        blocks -= end - first
-    return tuple(kept)
-
-
-def _joined(path: _Ranges, first: int, end: int) -> _Ranges:
+def _joined(path: Sequence[tuple[int, int]], first: int, end: int) -> _Ranges:
     if path and path[-1][1] == first:
         return (*path[:-1], (path[-1][0], end))
     return (*path, (first, end))
-
-
-def _length(path: _Ranges) -> int:
-    return sum(end - first for first, end in path)
 
 
 class _NumberTexts:
@@ -261,8 +259,10 @@ class _NumberTexts:
     def __init__(self) -> None:
         self._size = 0
         self._text = b""
+        self.text = functools.lru_cache(_RUNS_KEPT)(self._slice)
 
-    def text(self, first: int, end: int) -> bytes:
+    def _slice(self, run: tuple[int, int]) -> bytes:
+        first, end = run
         if end > self._size:
             self._size = max(end, 2 * self._size)
             self._text = "".join(f"{number}," for number in range(self._size)).encode()
