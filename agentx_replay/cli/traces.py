@@ -1,6 +1,5 @@
 """``agentx-replay traces``: what a corpus holds, whether it reads, and making one."""
 
-import gzip
 import sys
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,6 +17,7 @@ from agentx_replay.results.durable import disk_faults_explained, write_durably
 from agentx_replay.shipped import shipped_directory
 from agentx_replay.text_format import counted
 from agentx_replay.traces.corpus import read_corpus
+from agentx_replay.traces.files import LINES_SUFFIXES, packed
 from agentx_replay.traces.model import RecordedRequest, Session
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _agents_apart(session: Session) -> list[tuple[RecordedRequest, ...]]:
     required=True,
     metavar="FILE",
     type=NewFile(),
-    help="The corpus to write (.jsonl or .jsonl.gz).",
+    help="The corpus to write (.jsonl, .jsonl.gz or .jsonl.zst).",
 )
 @click.option(
     "--min-requests",
@@ -196,20 +196,14 @@ def _write_lines(lines: Iterator[bytes], out: Path) -> None:
     """Write lines to a file that is whole or, after an error or an interrupt, not there."""
 
     def write(file: BinaryIO) -> None:
-        if out.suffix != ".gz":
-            file.writelines(lines)
-            return
-        with (
-            ThreadPoolExecutor(1) as packer,  # zlib holds no lock: the next session is read
-            gzip.GzipFile("", "wb", _GZIP_LEVEL, file, mtime=0) as packed,
-        ):
-            packing: Future[int] | None = None
+        packing: Future[bytes] | None = None
+        with ThreadPoolExecutor(1) as packer:  # while one is packed, the next session is read
             for line in lines:
                 if packing is not None:
-                    packing.result()
-                packing = packer.submit(packed.write, line)
+                    file.write(packing.result())
+                packing = packer.submit(packed, line, out.suffix, _GZIP_LEVEL)
             if packing is not None:
-                packing.result()
+                file.write(packing.result())
 
     with disk_faults_explained(out):
         write_durably(out, write)
@@ -285,8 +279,9 @@ def generate(
     fixed: tuple[int, int] | None,
     sharing: float,
 ) -> None:
-    """Write synthetic sessions to FILE (.jsonl or .jsonl.gz): drawn from published statistics, or
-    of fixed lengths.
+    """Write synthetic sessions to FILE: drawn from published statistics, or of fixed lengths.
+
+    FILE ends in .jsonl, .jsonl.gz or .jsonl.zst.
 
     \b
     agentx-replay traces generate mine.jsonl.gz --sessions 5 --seed 7
@@ -310,11 +305,11 @@ def generate(
 
 
 def _check_corpus_name(file: Path) -> None:
-    if not file.name.endswith((".jsonl", ".jsonl.gz")):
+    if not file.name.endswith(LINES_SUFFIXES):
         raise UsageError(
             "corpus-name-unfit",
             f"{file} is not named like a corpus",
-            "use a name in .jsonl or .jsonl.gz",
+            f"use a name that ends in {', '.join(LINES_SUFFIXES)}",
         )
     if file.exists():
         raise UsageError("corpus-exists", f"{file} exists", "remove it, or name a file that is new")

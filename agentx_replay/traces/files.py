@@ -20,8 +20,8 @@ _BUFFER_BYTES = 2**20
 MOST_SESSION_BYTES = 512 * 2**20
 """Six times a session of 1,000 requests with 894k tokens of context, as large as they come."""
 
-_LINES_SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst")
-_SUFFIXES = (".json", ".json.gz", ".json.zst", *_LINES_SUFFIXES, ".parquet")
+LINES_SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst")
+_SUFFIXES = (".json", ".json.gz", ".json.zst", *LINES_SUFFIXES, ".parquet")
 _NAME_ANOTHER = "name a directory or file of traces"
 
 
@@ -39,7 +39,7 @@ def raw_sessions(path: Path) -> Iterator[tuple[str, bytes | UsageError]]:
                 yield str(file), bad_trace(str(file), "this is a directory, pipe or device")
             elif file.suffix == ".parquet":
                 yield from _rows(file)
-            elif file.name.endswith(_LINES_SUFFIXES):
+            elif file.name.endswith(LINES_SUFFIXES):
                 yield from _lines(file)
             else:
                 with opened(file) as stream:
@@ -107,15 +107,25 @@ def _bounded(source: str, raw: bytes) -> tuple[str, bytes]:
     return source, raw
 
 
-def write_sessions(sessions: Iterable[bytes], file: Path) -> None:
-    """Write sessions one a line, compressed if the name ends in .gz; an old file is replaced.
+def packed(raw: bytes, suffix: str, gzip_level: int = 6) -> bytes:
+    """Return bytes compressed as the ending of a file's name says; parts may follow one another.
 
-    The compressed file has no time and no name in it: the same sessions are the same bytes.
+    There is no time and no name in them: the same sessions are the same bytes.
     """
+    if suffix == ".gz":
+        return gzip.compress(raw, gzip_level, mtime=0)
+    if suffix == ".zst":
+        import pyarrow as pa
+
+        return cast("bytes", pa.Codec("zstd").compress(raw, asbytes=True))
+    return raw
+
+
+def write_sessions(sessions: Iterable[bytes], file: Path) -> None:
+    """Write sessions one a line, ``packed`` as the name says; an old file is replaced."""
     raw = b"".join(session + b"\n" for session in sessions)
-    packed = gzip.compress(raw, compresslevel=6, mtime=0) if file.suffix == ".gz" else raw
     try:
-        file.write_bytes(packed)
+        file.write_bytes(packed(raw, file.suffix))
     except OSError as error:
         if file.is_file():
             file.unlink()

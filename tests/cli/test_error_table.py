@@ -67,6 +67,7 @@ TABLE: tuple[Row, ...] = (
     ("plan --url x", 2, "--url", "option-of-another-command"),
     ("system --fact a=b", 2, "--fact", "option-of-another-command"),
     ("traces stats --url x", 2, "--url", "option-of-another-command"),
+    ("traces generate /proc/x.jsonl", 2, "/proc/x.jsonl", "corpus-unwritable"),
     ("traces generate x.txt", 2, "x.txt", "corpus-name-unfit"),
     ("sweep --virtual --scenario nope", 2, "agentx-fast", "scenario-unknown"),
     ("sweep --virtual --traces missing", 2, "missing", "traces-missing"),

@@ -1,14 +1,16 @@
 """``agentx-replay traces import``: from logs on disk to a corpus that the reader takes."""
 
+import os
+import select
+import signal
 from pathlib import Path
 
 import orjson
 import pytest
-from claude_logs import SESSION, write_log
-from command_line import finished
+from claude_logs import SESSION, answer, told, usage, write_log
+from command_line import finished, started
 
 from agentx_replay.traces.corpus import read_corpus
-from agentx_replay.traces.importing.writer import Writer
 
 
 @pytest.fixture
@@ -16,8 +18,9 @@ def log(tmp_path: Path) -> Path:
     return write_log(tmp_path / "logs" / "s.jsonl", *SESSION)
 
 
-def test_a_log_becomes_a_corpus(tmp_path: Path, log: Path) -> None:
-    out = tmp_path / "mine.jsonl.gz"
+@pytest.mark.parametrize("name", ["mine.jsonl", "mine.jsonl.gz", "mine.jsonl.zst"])
+def test_a_log_becomes_a_corpus(tmp_path: Path, log: Path, name: str) -> None:
+    out = tmp_path / name
     done = finished("traces", "import", str(log.parent), "--out", str(out), "--json")
     assert done.returncode == 0
     said = orjson.loads(done.stdout)
@@ -46,10 +49,13 @@ def test_the_usual_folder_is_read_without_a_path(
         (["openrouter", "LOG"], "import-format-refused"),
         (["cluade", "LOG"], "import-format-unknown"),
         (["claude-code", "missing"], "import-path-missing"),
+        (["missing.jsonl"], "import-path-missing"),
+        (["logs/missing"], "import-path-missing"),
         (["LOG", "--min-requests", "4"], "import-without-session"),
         (["OTHER"], "import-format-unrecognised"),
         (["EMPTY"], "import-without-log"),
         (["LOG", "--out", "corpus.txt"], "corpus-name-unfit"),
+        (["LOG", "--out", "missing/mine.jsonl"], "directory-missing"),
     ],
 )
 def test_what_cannot_be_imported_leaves_no_file(
@@ -92,15 +98,22 @@ def test_a_session_is_split_at_pauses(tmp_path: Path, log: Path) -> None:
     assert [len(each.requests()) for each in sessions] == [1, 1, 1]
 
 
-def test_an_interrupt_leaves_no_half_file(
-    tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("number", "left"), [(signal.SIGINT, []), (signal.SIGKILL, [".mine.jsonl.tmp"])]
+)
+def test_a_signal_while_it_writes_leaves_no_half_file(
+    tmp_path: Path, number: signal.Signals, left: list[str]
 ) -> None:
-    def interrupted(*_: object) -> bytes:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Writer, "line", interrupted)
-    out = tmp_path / "out" / "mine.jsonl.gz"
+    """The temporary file is a pipe that nobody empties, so the import stands still within it."""
+    million = usage(0, 10**6)  # 15,625 blocks: more text than a pipe holds
+    log = write_log(tmp_path / "s.jsonl", told(0), *(answer(n, f"{n}", million) for n in (1, 2, 3)))
+    out = tmp_path / "out" / "mine.jsonl"
     out.parent.mkdir()
-    with pytest.raises(KeyboardInterrupt):
-        finished("traces", "import", str(log), "--out", str(out))
-    assert list(out.parent.iterdir()) == []
+    os.mkfifo(pipe := out.with_name(".mine.jsonl.tmp"))
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    with started(tmp_path, "traces", "import", str(log), "--out", str(out)) as command:
+        command.wait_until(lambda: bool(select.select([reading], [], [], 0)[0]))
+        command.signal(number)
+        command.ended()
+    os.close(reading)
+    assert [each.name for each in out.parent.iterdir()] == left

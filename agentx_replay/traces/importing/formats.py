@@ -143,7 +143,9 @@ def named(name: str) -> Format:
         raise UsageError("import-format-refused", f"{name} cannot be imported: {why}", instead)
     if name not in BY_NAME:
         raise UsageError(
-            "import-format-unknown", f"there is no format {name!r}", f"use one of {_listed()}"
+            "import-format-unknown",
+            f"there is no format and no file {name!r}",
+            f"use one of {_listed()}",
         )
     return BY_NAME[name]
 
@@ -151,13 +153,12 @@ def named(name: str) -> Format:
 def split_format(words: Sequence[str]) -> tuple[str, list[Path]]:
     """Return the format that a command's first word names, ``auto`` if it is a path, and paths.
 
-    Raises ``UsageError`` for a first word that is neither.
+    A first word with a slash or a dot is a path. Raises ``UsageError`` for one that is neither.
     """
-    if words and (words[0] == AUTO or not Path(words[0]).exists()):
-        name = words[0] if words[0] == AUTO or os.sep in words[0] else named(words[0]).name
-        if os.sep not in name:
-            return name, [Path(word) for word in words[1:]]
-    return AUTO, [Path(word) for word in words]
+    paths = [Path(word) for word in words]
+    if not words or paths[0].exists() or os.sep in words[0] or "." in words[0]:
+        return AUTO, paths
+    return (AUTO if words[0] == AUTO else named(words[0]).name), paths[1:]
 
 
 def log_files(paths: Sequence[Path]) -> list[Path]:

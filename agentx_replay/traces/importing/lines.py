@@ -14,13 +14,13 @@ import msgspec
 
 from agentx_replay.errors import UsageError, shown
 from agentx_replay.traces.fields import MOST_SECONDS, MOST_TOKENS
-from agentx_replay.traces.files import opened
+from agentx_replay.traces.files import LINES_SUFFIXES, opened
 from agentx_replay.traces.importing.record import Ledger
 
 MOST_LINE_BYTES = 64 * 2**20
 """A pasted image makes a line of some MB; nothing that a log holds needs more."""
 
-LOG_SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".json", ".ndjson")
+LOG_SUFFIXES = (*LINES_SUFFIXES, ".json", ".ndjson")
 
 Place = tuple[Path, int]
 """A file and the number of a line in it."""
