@@ -7,13 +7,13 @@ are kept: the id of a partial last block never recurs when a prompt grows.
 
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from agentx_replay.traces.importing.lines import Place, bad_field, rows, span_ms, tokens
-from agentx_replay.traces.importing.record import ImportedSession, Ledger, Notes, Request
+from agentx_replay.traces.importing.record import ImportedSession, Ledger, Notes, Request, root_of
 
 MOONCAKE_BLOCK_TOKENS = 512
 BAILIAN_BLOCK_TOKENS = 16
@@ -45,7 +45,7 @@ def read_mooncake(files: Sequence[Path], ledger: Ledger) -> Iterator[ImportedSes
     """Yield sessions by ``session_id`` where rows have one, else by prefix."""
     found = list(rows(files, ledger, _mooncake_row))
     if any(row.session for row in found):
-        groups = _by_name(found, {row.session: row.session for row in found})
+        groups = _by_name(found, str)
     else:
         groups = _by_prefix(sorted(found, key=lambda row: row.start_ms or 0))
     yield from _sessions(groups, MOONCAKE_BLOCK_TOKENS, ledger)
@@ -55,7 +55,8 @@ def read_bailian(files: Sequence[Path], ledger: Ledger) -> Iterator[ImportedSess
     """Yield sessions by the chat that each chain of answers began with."""
     found = list(rows(files, ledger, _bailian_row))
     parents = {row.session: row.parent for row in found}
-    yield from _sessions(_by_name(found, _roots(parents)), BAILIAN_BLOCK_TOKENS, ledger)
+    groups = _by_name(found, lambda chat: root_of(chat, parents))
+    yield from _sessions(groups, BAILIAN_BLOCK_TOKENS, ledger)
 
 
 def _mooncake_row(place: Place, row: dict[str, Any]) -> _Row | None:
@@ -90,25 +91,11 @@ def _block_row(
     return _Row(start_ms, pause_ms, input_tokens, output_tokens, whole, session, parent)
 
 
-def _by_name(found: Iterable[_Row], names: Mapping[str, str]) -> list[list[_Row]]:
+def _by_name(found: Iterable[_Row], named: Callable[[str], str]) -> list[list[_Row]]:
     groups: dict[str, list[_Row]] = defaultdict(list)
     for row in found:
-        groups[names[row.session]].append(row)
+        groups[named(row.session)].append(row)
     return list(groups.values())
-
-
-def _roots(parents: Mapping[str, str]) -> dict[str, str]:
-    """Return the first chat of each chat's chain; a parent that is not there begins one."""
-    roots: dict[str, str] = {}
-    for chat in parents:
-        chain = [chat]
-        while chain[-1] not in roots and parents.get(parents[chain[-1]]) is not None:
-            chain.append(parents[chain[-1]])
-            if len(chain) > len(parents):
-                break
-        root = roots.get(chain[-1], chain[-1])
-        roots |= dict.fromkeys(chain, root)
-    return roots
 
 
 def _by_prefix(ordered: Iterable[_Row]) -> list[list[_Row]]:

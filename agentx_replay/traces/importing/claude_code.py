@@ -30,7 +30,6 @@ from agentx_replay.traces.importing.sharing import (
     Conversation,
     by_cache,
     conversation,
-    standing_tokens,
 )
 
 _COMPACTION = "acompact-"
@@ -152,7 +151,7 @@ class _Session:
             name=self._file.name.partition(".jsonl")[0],
             requests=main.requests,
             subagents=tuple(sorted(subagents, key=lambda agent: agent.spawn_ms)),
-            system_tokens=standing_tokens(calls, main.kinds),
+            system_tokens=main.standing_tokens,
             project=str(self._file.parent),
             notes=self._notes,
         )
@@ -207,7 +206,7 @@ class _Session:
                 latest = index
             elif index and items[index - 1] not in own:
                 at = index - 1
-            calls.append(self._call(response, compacted=compacted, parent=at))
+            calls.append(response.call(self._notes, compacted=compacted, parent=at))
         return conversation(calls, by_cache, self._notes), calls
 
     def _compacted_between(self, before: Response, after: Response) -> bool:
@@ -216,16 +215,11 @@ class _Session:
             boundaries_ms, after.first_ms
         )
 
-    def _call(
-        self, response: Response, *, compacted: bool = False, parent: int | None = None
-    ) -> Call:
-        return response.call(self._notes, compacted=compacted, parent=parent)
-
     def _side_agent(
         self, transcript: Transcript, main: Conversation, main_calls: Sequence[Call]
     ) -> ImportedSubagent:
         """Return a helper that ran beside the main agent: nobody waits for it."""
-        calls = [self._call(response) for response in transcript.responses]
+        calls = [response.call(self._notes) for response in transcript.responses]
         starts_ms = [request.start_ms for request in main.requests]
         at = bisect_right(starts_ms, calls[0].start_ms) - 1
         first = (main.requests[at], by_cache(main_calls[at], calls[0])[0]) if at >= 0 else (None, 0)
@@ -244,7 +238,7 @@ class _Session:
             spawn = self._spawns.get(result.call) if result else None
             if result is not None:
                 result.correct_last(transcript)
-            calls = [self._call(response) for response in transcript.responses]
+            calls = [response.call(self._notes) for response in transcript.responses]
             kind = spawn.kind if spawn else ""
             sibling = siblings.get((kind, calls[0].model))
             shared = min(calls[0].cached_tokens, sibling.input_tokens) if sibling else 0

@@ -137,7 +137,7 @@ class Response(msgspec.Struct, eq=False):
         is_placeholder = 2 * self.logged_tokens < estimate
         return (estimate, True) if is_placeholder else (self.logged_tokens, False)
 
-    def call(self, notes: Notes, *, compacted: bool, parent: int | None) -> Call:
+    def call(self, notes: Notes, *, compacted: bool = False, parent: int | None = None) -> Call:
         output_tokens, is_estimated = self.output_tokens()
         notes.facts[LOGGED] += self.logged_tokens
         if is_estimated:

@@ -7,13 +7,19 @@ their parent's counters, under new timestamps.
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from agentx_replay.errors import UsageError
 from agentx_replay.traces.importing.lines import Place, milliseconds, objects, record, text, tokens
-from agentx_replay.traces.importing.record import ImportedSession, ImportedSubagent, Ledger, Notes
+from agentx_replay.traces.importing.record import (
+    ImportedSession,
+    ImportedSubagent,
+    Ledger,
+    Notes,
+    root_of,
+)
 from agentx_replay.traces.importing.sharing import Call, by_turns, conversation
 
 _GRACE_MS = 500
@@ -50,15 +56,6 @@ class _Thread:
     forked: str = ""
 
 
-@dataclass(slots=True)
-class _Rollout:
-    """What a rollout says. ``waits_ms`` are spans in which it waited for other threads."""
-
-    calls: list[Call] = field(default_factory=list)
-    totals: set[_Total] = field(default_factory=set)
-    waits_ms: list[tuple[int, int]] = field(default_factory=list)
-
-
 def read_codex(files: Sequence[Path], ledger: Ledger) -> Iterator[ImportedSession]:
     """Yield the sessions of rollouts in order of their start, each with the threads it spawned."""
     threads: dict[str, _Thread] = {}
@@ -72,9 +69,10 @@ def read_codex(files: Sequence[Path], ledger: Ledger) -> Iterator[ImportedSessio
             ledger.leave_out("rollout of a thread that another file has", str(file))
         else:
             threads[thread.name] = thread
+    parents = {thread.name: thread.parent for thread in threads.values()}
     families: dict[str, list[_Thread]] = defaultdict(list)
     for thread in threads.values():
-        families[_root(thread, threads)].append(thread)
+        families[root_of(thread.name, parents)].append(thread)
     for name in sorted(families, key=lambda each: (threads[each].start_ms, each)):
         try:
             session = _session(threads[name], families[name], threads, ledger)
@@ -105,15 +103,6 @@ def _head(file: Path) -> _Thread | None:
                 text(told, "forked_from_id"),
             )
     return None
-
-
-def _root(thread: _Thread, threads: Mapping[str, _Thread]) -> str:
-    """Return the thread that a thread and its parents descend from, of those at hand."""
-    passed = {thread.name}
-    while thread.parent in threads and thread.parent not in passed:
-        passed.add(thread.parent)
-        thread = threads[thread.parent]
-    return thread.name
 
 
 def _session(
@@ -152,7 +141,7 @@ def _session(
 
 
 def _subagent(
-    thread: _Thread, rollout: _Rollout, parent: _Rollout | None, notes: Notes
+    thread: _Thread, rollout: "_Rollout", parent: "_Rollout | None", notes: Notes
 ) -> ImportedSubagent:
     """Return a spawned thread: joined if its parent was waiting when it ended, else not."""
     ended_ms = max(call.end_ms or call.start_ms for call in rollout.calls)
@@ -171,13 +160,13 @@ def _subagent(
 
 def _rollout(
     thread: _Thread, threads: Mapping[str, _Thread], notes: Notes, ledger: Ledger
-) -> _Rollout:
+) -> "_Rollout":
     """Return what a rollout says. Raises ``UsageError`` for counts that are none."""
     parent = threads.get(thread.parent or thread.forked)
-    reading = _Reading(thread, _totals(parent.file) if parent else None, notes)
+    rollout = _Rollout(thread, _totals(parent.file) if parent else None, notes)
     for place, line in objects(thread.file, ledger):
-        reading.take(place, line, ledger)
-    return reading.rollout
+        rollout.take(place, line, ledger)
+    return rollout
 
 
 def _totals(file: Path) -> set[_Total]:
@@ -192,11 +181,12 @@ def _counters(info: dict[str, Any], key: str, place: Place) -> _Total:
     return first, second, third, fourth
 
 
-class _Reading:
-    """One rollout as it is read, line by line."""
+class _Rollout:
+    """What the lines of a rollout say: its calls, and the spans in which it waited for others."""
 
     def __init__(self, thread: _Thread, parent_totals: set[_Total] | None, notes: Notes) -> None:
-        self.rollout = _Rollout()
+        self.calls: list[Call] = []
+        self.waits_ms: list[tuple[int, int]] = []
         self._thread = thread
         self._parent_totals = parent_totals
         self._notes = notes
@@ -241,7 +231,7 @@ class _Reading:
         if kind == "function_call" and item.get("name") in _WAIT_TOOLS:
             self._waiting_since_ms[call] = ms
         elif kind in _INPUT_ITEMS and call in self._waiting_since_ms:
-            self.rollout.waits_ms.append((self._waiting_since_ms.pop(call), ms))
+            self.waits_ms.append((self._waiting_since_ms.pop(call), ms))
 
     def _event(self, place: Place, ms: int, event: dict[str, Any]) -> None:
         kind = event.get("type")
@@ -288,9 +278,9 @@ class _Reading:
         input_tokens, cached_tokens, output_tokens, _ = used
         if not input_tokens:
             return
-        before = self.rollout.calls[-1] if self.rollout.calls else None
+        before = self.calls[-1] if self.calls else None
         starts_turn = before is None or self._new_turn or self._compacted
-        self.rollout.calls.append(
+        self.calls.append(
             Call(
                 start_ms=self._start_ms(ms),
                 end_ms=ms,

@@ -27,6 +27,7 @@ from agentx_replay.traces.importing.record import (
     Ledger,
     Notes,
     Request,
+    root_of,
 )
 from agentx_replay.traces.importing.sharing import Call, by_turns, conversation
 
@@ -53,7 +54,7 @@ def read_dynamo(files: Sequence[Path], ledger: Ledger) -> Iterator[ImportedSessi
     families: dict[str, list[str]] = defaultdict(list)
     for name, found in streams.items():
         found.sort(key=lambda row: row.call.start_ms)
-        families[_root(name, parents)].append(name)
+        families[root_of(name, parents)].append(name)
     for root in sorted(families, key=lambda name: (streams[name][0].call.start_ms, name)):
         sizes = {row.block_tokens for name in families[root] for row in streams[name]} - {0}
         if len(sizes) > 1:
@@ -98,13 +99,7 @@ def _requests(found: Sequence[_Row], notes: Notes, *, has_blocks: bool) -> tuple
     if not has_blocks:
         notes.assumed[_NO_BLOCKS] += len(calls)
         return conversation(calls, by_turns, notes).requests
-    return tuple(
-        Request(
-            call.start_ms, call.end_ms, call.input_tokens, call.output_tokens, call.model,
-            block_ids=row.blocks,
-        )
-        for call, row in zip(calls, found, strict=True)
-    )  # fmt: skip
+    return tuple(row.call.request(block_ids=row.blocks) for row in found)
 
 
 def _row(place: Place, line: dict[str, Any]) -> _Row | None:
@@ -162,11 +157,3 @@ def _blocks(place: Place, replay: dict[str, Any], whole: int) -> Sequence[int]:
         raise bad_field(
             place, "input_sequence_hashes", ids, "a list of numbers of 64 bits"
         ) from None
-
-
-def _root(name: str, parents: Mapping[str, str]) -> str:
-    passed = {name}
-    while (parent := parents[name]) in parents and parent not in passed:
-        passed.add(parent)
-        name = parent
-    return name

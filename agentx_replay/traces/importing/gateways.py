@@ -166,12 +166,7 @@ def _copilot_requests(
         if before is not None:
             same = max(_same_tokens(segments[index - 1], segments[index], call), call.cached_tokens)
             shared = min(same, before.input_tokens, call.input_tokens)
-        requests.append(
-            Request(
-                call.start_ms, call.end_ms, call.input_tokens, call.output_tokens, call.model,
-                before, shared,
-            )
-        )  # fmt: skip
+        requests.append(call.request(before, shared))
     return tuple(requests)
 
 

@@ -92,12 +92,9 @@ def _session(name: str, keys: Sequence[_SpanId], spans: Mapping[_SpanId, _Span])
         for agent, calls in by_agent.items()
         if agent is not None
     ]
-    if not main:  # every call is a subagent's: there is nobody to wait for them
-        (first, *agents) = agents
-        return ImportedSession(name, first.requests, tuple(agents), notes=notes)
-    return ImportedSession(
-        name, conversation(main, rule, notes).requests, tuple(agents), notes=notes
-    )
+    # If every call is a subagent's, there is nobody to wait for them.
+    requests = conversation(main, rule, notes).requests if main else agents.pop(0).requests
+    return ImportedSession(name, requests, tuple(agents), notes=notes)
 
 
 def _inner_agent(key: _SpanId, spans: Mapping[_SpanId, _Span]) -> _SpanId | None:

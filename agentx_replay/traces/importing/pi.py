@@ -12,8 +12,8 @@ from agentx_replay.traces.importing.lines import (
     text,
     tokens,
 )
-from agentx_replay.traces.importing.record import ImportedSession, Ledger, Notes
-from agentx_replay.traces.importing.sharing import Call, by_cache, conversation, standing_tokens
+from agentx_replay.traces.importing.record import ImportedSession, Ledger
+from agentx_replay.traces.importing.sharing import Call, by_cache, one_stream
 
 
 def read_pi(files: Sequence[Path], ledger: Ledger) -> Iterator[ImportedSession]:
@@ -24,15 +24,7 @@ def read_pi(files: Sequence[Path], ledger: Ledger) -> Iterator[ImportedSession]:
             ledger.refused.append(error.what)
             continue
         if calls:
-            notes = Notes()
-            main = conversation(calls, by_cache, notes)
-            yield ImportedSession(
-                name=file.name,
-                requests=main.requests,
-                system_tokens=standing_tokens(calls, main.kinds),
-                project=str(file.parent),
-                notes=notes,
-            )
+            yield one_stream(file.name, calls, by_cache, str(file.parent))
 
 
 def _calls(file: Path, ledger: Ledger) -> Iterator[Call]:

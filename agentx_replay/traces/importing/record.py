@@ -7,7 +7,7 @@ values; ``writer.py`` is the only way out, and it writes none of them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -92,3 +92,12 @@ class Ledger:
         self.left_out[what] += 1
         if place is not None and what not in self.places:
             self.places[what] = place if isinstance(place, str) else f"{place[0]}:{place[1]}"
+
+
+def root_of(name: str, parents: Mapping[str, str]) -> str:
+    """Return the first ancestor of ``name`` of those at hand; a ring ends before it closes."""
+    passed = {name}
+    while (parent := parents[name]) in parents and parent not in passed:
+        passed.add(parent)
+        name = parent
+    return name

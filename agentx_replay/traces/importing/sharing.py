@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import msgspec
 from msgspec.structs import replace
 
-from agentx_replay.traces.importing.record import Notes, Request
+from agentx_replay.traces.importing.record import ImportedSession, Notes, Request
 
 _SHORT_CACHE_MS = 300_000
 _LONG_CACHE_MS = 3_600_000
@@ -48,6 +48,17 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     new_turn: bool = False
     turn_first_input: int = 0
     parent: int | None = None
+
+    def request(
+        self,
+        parent: Request | None = None,
+        shared_tokens: int = 0,
+        block_ids: Sequence[int] | None = None,
+    ) -> Request:
+        return Request(
+            self.start_ms, self.end_ms, self.input_tokens, self.output_tokens, self.model,
+            parent, shared_tokens, block_ids,
+        )  # fmt: skip
 
 
 Rule = Callable[[Call, Call], tuple[int, str]]
@@ -91,10 +102,14 @@ def by_turns(before: Call, call: Call) -> tuple[int, str]:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """The requests of one stream, and the kind of transition that led to each."""
+    """The requests of one stream, and the length of its standing prefix, 0 if not known.
+
+    A compaction or a rebuilt prompt keeps tools and system prompt alone; without one, what the
+    first request found in the cache was the standing prefix of other sessions.
+    """
 
     requests: tuple[Request, ...]
-    kinds: tuple[str, ...]
+    standing_tokens: int
 
 
 def conversation(
@@ -106,25 +121,33 @@ def conversation(
     share in tokens. No request starts before the one ahead of it: such a start is moved, counted.
     """
     requests: list[Request] = []
-    kinds: list[str] = []
+    kept_tokens: list[int] = []
     ordered = in_order(calls, notes)
     for index, call in enumerate(ordered):
         (parent, shared), kind = first, FIRST
         if index:
             at = index - 1 if call.parent is None else call.parent
             parent, (shared, kind) = requests[at], rule(ordered[at], call)
-        requests.append(_request(call, parent, shared))
-        kinds.append(kind)
+        requests.append(call.request(parent, shared))
         if kind in _ASSUMED:
             notes.assumed[_ASSUMED[kind]] += 1
-    return Conversation(tuple(requests), tuple(kinds))
+        if kind in (COMPACTION, BREAK) and call.cached_tokens:
+            kept_tokens.append(call.cached_tokens)
+    first_call = ordered[0]
+    found_tokens = first_call.cached_tokens
+    standing_tokens = found_tokens if found_tokens < first_call.input_tokens else 0
+    if kept_tokens:
+        standing_tokens = min(*kept_tokens, first_call.input_tokens)
+    return Conversation(tuple(requests), standing_tokens)
 
 
-def _request(call: Call, parent: Request | None, shared_tokens: int) -> Request:
-    return Request(
-        call.start_ms, call.end_ms, call.input_tokens, call.output_tokens, call.model,
-        parent, shared_tokens,
-    )  # fmt: skip
+def one_stream(name: str, calls: Sequence[Call], rule: Rule, project: str = "") -> ImportedSession:
+    """Return the calls of one stream as a session without subagents."""
+    notes = Notes()
+    main = conversation(calls, rule, notes)
+    return ImportedSession(
+        name, main.requests, system_tokens=main.standing_tokens, project=project, notes=notes
+    )
 
 
 def in_order(calls: Sequence[Call], notes: Notes) -> list[Call]:
@@ -140,20 +163,3 @@ def in_order(calls: Sequence[Call], notes: Notes) -> list[Call]:
             call = replace(call, start_ms=start_ms, end_ms=end_ms)
         ordered.append(call)
     return ordered
-
-
-def standing_tokens(calls: Sequence[Call], kinds: Sequence[str]) -> int:
-    """Return the length of the standing prefix of an Anthropic conversation, 0 if not known.
-
-    A compaction or a rebuilt prompt keeps tools and system prompt alone; without one, what the
-    first request found in the cache was the standing prefix of other sessions.
-    """
-    kept = [
-        call.cached_tokens
-        for call, kind in zip(calls, kinds, strict=True)
-        if kind in (COMPACTION, BREAK) and call.cached_tokens
-    ]
-    first = calls[0]
-    if kept:
-        return min(min(kept), first.input_tokens)
-    return first.cached_tokens if first.cached_tokens < first.input_tokens else 0

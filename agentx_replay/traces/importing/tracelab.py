@@ -12,14 +12,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from agentx_replay.traces.importing.lines import Place, milliseconds, records, rows, text, tokens
-from agentx_replay.traces.importing.record import ImportedSession, Ledger, Notes
-from agentx_replay.traces.importing.sharing import (
-    Call,
-    by_cache,
-    by_turns,
-    conversation,
-    standing_tokens,
-)
+from agentx_replay.traces.importing.record import ImportedSession, Ledger
+from agentx_replay.traces.importing.sharing import Call, by_cache, by_turns, one_stream
 
 _INPUT_EVENTS = ("user_message", "tool_result")
 _Row = tuple[int, Call]
@@ -36,18 +30,10 @@ def read_tracelab(files: Sequence[Path], ledger: Ledger) -> Iterator[ImportedSes
         by_session[key].append(row)
     ledger.remarks.append(f"credit the data: {ATTRIBUTION}")
     sessions = [
-        (provider, name, _in_turns(_in_rounds(found)))
-        for (provider, name), found in by_session.items()
+        (provider, name, _in_rounds(found)) for (provider, name), found in by_session.items()
     ]
     for provider, name, calls in sorted(sessions, key=lambda session: session[2][0].start_ms):
-        notes = Notes()
-        main = conversation(calls, by_turns if provider == "codex" else by_cache, notes)
-        yield ImportedSession(
-            name=name,
-            requests=main.requests,
-            system_tokens=standing_tokens(calls, main.kinds),
-            notes=notes,
-        )
+        yield one_stream(name, calls, by_turns if provider == "codex" else by_cache)
 
 
 def _row(place: Place, row: dict[str, Any]) -> tuple[tuple[str, str], _Row] | None:
@@ -84,17 +70,17 @@ def _in_rounds(rows_of_session: Sequence[_Row]) -> list[Call]:
     """Return a session's calls in order of rounds: without an input one starts at the end ahead."""
     calls: list[Call] = []
     for _, call in sorted(rows_of_session, key=lambda row: row[0]):
-        ended_ms = calls[-1].end_ms or calls[-1].start_ms if calls else 0
+        before = calls[-1] if calls else None
+        ended_ms = (before.end_ms or before.start_ms) if before else 0
         start_ms = call.start_ms or ended_ms or call.end_ms or 0
-        calls.append(replace(call, start_ms=start_ms, end_ms=call.end_ms or start_ms))
+        calls.append(
+            replace(
+                call,
+                start_ms=start_ms,
+                end_ms=call.end_ms or start_ms,
+                turn_first_input=before.turn_first_input
+                if before is not None and not call.new_turn
+                else call.input_tokens,
+            )
+        )
     return calls
-
-
-def _in_turns(calls: Sequence[Call]) -> list[Call]:
-    """Return calls that know the first prompt of their turn."""
-    known: list[Call] = []
-    for call in calls:
-        goes_on = known and not call.new_turn
-        first = known[-1].turn_first_input if goes_on else call.input_tokens
-        known.append(replace(call, turn_first_input=first))
-    return known
