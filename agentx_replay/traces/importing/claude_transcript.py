@@ -95,7 +95,7 @@ class _Line(msgspec.Struct, gc=False):
     data: _Progress | str | None = None
 
 
-_PROGRESS = b'"data":{"type":"'
+_PROGRESS = b'"progress","data":{"type":"'
 _PASSED_OVER = (b'hook_progress"', b'bash_progress"')
 """Half of the bytes of a log of 2.1.39. A rewind is not seen where the chain of lines goes through
 one of them; then the request is taken to go on from the one before it."""
@@ -127,6 +127,21 @@ class Response(msgspec.Struct, eq=False):
     is_final: bool = False
     characters: int = 0
     tool_calls: int = 0
+
+    def add_line(self, place: Place, ms: int, message: _Message, usage: _Usage) -> None:
+        self.last_ms = max(ms, self.last_ms)
+        logged_tokens = count(place, "output_tokens", usage.output_tokens)
+        if message.stop_reason or logged_tokens != self.logged_tokens:
+            self.is_final = True
+            self.logged_tokens = max(logged_tokens, self.logged_tokens)
+
+    def add_block(self, block: _Block) -> None:
+        """Count what was written. The estimate was fitted on tools' inputs as JSON with spaces."""
+        self.characters += len(block.text) + len(block.thinking)
+        if block.type == "tool_use":
+            written = msgspec.json.format(bytes(block.input), indent=0)
+            self.characters += len(block.name) + len(written.decode())
+            self.tool_calls += 1
 
     def output_tokens(self) -> tuple[int, bool]:
         """Return the output in tokens, and whether it is an estimate."""
@@ -281,8 +296,10 @@ class Transcript:
             response.held = held
             if isinstance(line.sessionId, str):
                 self.sessions.add(line.sessionId)
-        _add_line(response, place, ms, message, message.usage)
+        response.add_line(place, ms, message, message.usage)
         for block in message.blocks:
+            if not response.is_final:
+                response.add_block(block)
             if block.name in _AGENT_TOOLS:
                 told = msgspec.json.decode(block.input)
                 told = told if isinstance(told, dict) else {}
@@ -362,24 +379,6 @@ def _response(
         one_hour_cache=bool(cache.get("ephemeral_1h_input_tokens")),
         logged_tokens=count(place, "output_tokens", usage.output_tokens),
     )
-
-
-def _add_line(response: Response, place: Place, ms: int, message: _Message, usage: _Usage) -> None:
-    logged_tokens = count(place, "output_tokens", usage.output_tokens)
-    if ms > response.last_ms:
-        response.last_ms = ms
-    if message.stop_reason or logged_tokens != response.logged_tokens:
-        response.is_final = True
-        response.logged_tokens = max(response.logged_tokens, logged_tokens)
-    if response.is_final:
-        return
-    for block in message.blocks:
-        response.characters += len(block.text) + len(block.thinking)
-        if block.type == "tool_use":
-            # The estimate was fitted on JSON with spaces.
-            written = msgspec.json.format(bytes(block.input), indent=0)
-            response.characters += len(block.name) + len(written.decode())
-            response.tool_calls += 1
 
 
 def _input(usage: _Usage, place: Place) -> tuple[int, int, int]:

@@ -103,7 +103,7 @@ class Writer:
             "tool_tokens": 0,
             "system_tokens": session.system_tokens,
         }
-        return b"".join((*_with_list(head, "requests", entries), b"\n"))
+        return b"".join((*_with_requests(head, entries), b"\n"))
 
     def _digest(self, name: str) -> str:
         """Return an id of 12 hex digits, another one each time: two logs may have the same name."""
@@ -139,8 +139,8 @@ class Writer:
             if before is not None and before.end_ms is not None:
                 fields["think_time"] = max(0, request.start_ms - before.end_ms) / 1000
             before = request
-            ids = [(0, [self._numbers.text(run)]) for run in minted.paths[request]]
-            yield request.start_ms, _with_list(fields, "hash_ids", ids)
+            ids = b",".join(map(self._numbers.text, minted.paths[request]))
+            yield request.start_ms, [orjson.dumps(fields)[:-1], b',"hash_ids":[', ids, b"]}"]
 
     def _subagent(
         self, name: str, agent: ImportedSubagent, minted: "_Minted", zero_ms: int
@@ -161,7 +161,7 @@ class Writer:
             "status": "completed" if awaited else "async_launched",
         }
         inner = list(self._requests(agent.requests, minted, zero_ms))
-        return spawn_ms, _with_list(fields, "requests", inner)
+        return spawn_ms, _with_requests(fields, inner)
 
     def _model(self, name: str) -> str:
         """Return a public model's name as it is, any other's as the next number."""
@@ -171,9 +171,9 @@ class Writer:
         return written
 
 
-def _with_list(fields: dict[str, Any], key: str, entries: Sequence[_Entry]) -> list[bytes]:
-    """Return an object with one more field, a list, in pieces: most of a trace is copied once."""
-    pieces = [orjson.dumps(fields)[:-1], b',"%b":[' % key.encode()]
+def _with_requests(fields: dict[str, Any], entries: Sequence[_Entry]) -> list[bytes]:
+    """Return an object with its requests in pieces, which are put together once."""
+    pieces = [orjson.dumps(fields)[:-1], b',"requests":[']
     for number, (_, entry) in enumerate(entries):
         if number:
             pieces.append(b",")
@@ -200,9 +200,10 @@ class _Minted:
                 shared = request.shared_tokens // session.block_tokens
                 path = self._extended(self._parent_path(request), min(shared, whole), whole)
             else:
-                path = self._walked(request.block_ids[:whole])
+                ids = request.block_ids[:whole]
+                path, whole = self._walked(ids), len(ids)
             self.paths[request] = path
-            self.blocks += sum(end - first for first, end in path)
+            self.blocks += whole
 
     def unfit(self) -> str:
         """Return why no reader would take the session, empty if one would."""
