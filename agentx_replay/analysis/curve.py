@@ -51,20 +51,37 @@ class StartValue:
     every_level_is: Side | None = None
 
 
+FAR_FROM_FRONTIER = 0.05
+"""How much more than a value at a target the Pareto frontier says before it is told beside it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FrontierValue:
+    """Throughput at a target by the Pareto frontier, and the concurrencies that it is between: one
+    where the level itself is at least as fast as the target.
+    """
+
+    throughput: float
+    between: tuple[int, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class TargetValue:
     """Throughput at a target interactivity; None: not reached, and then ``nearest`` is closest.
 
     ``between`` are the concurrencies of the pair it was interpolated in, of several starts those of
-    all their pairs; ``several`` says that other pairs gave other values, and that this is the
-    highest. ``every_level_is`` says on which side of a target that is not reached all points lie.
-    ``interval`` is None if none can be given, and then ``no_interval`` says why.
+    all their pairs. ``also_between`` are other pairs that bracket the target and gave less, and
+    ``frontier`` what the Pareto frontier says where that is over ``FAR_FROM_FRONTIER`` more: both
+    are empty unless the curve turns back. ``every_level_is`` says on which side of a target that is
+    not reached all points lie. ``interval`` is None if none can be given, and then ``no_interval``
+    says why.
     """
 
     target: float
     throughput: float | None
     between: tuple[int, ...] | None = None
-    several: bool = False
+    also_between: tuple[tuple[int, int], ...] = ()
+    frontier: FrontierValue | None = None
     nearest: CurvePoint | None = None
     every_level_is: Side | None = None
     starts: tuple[StartValue, ...] = ()
@@ -242,12 +259,13 @@ def target_value(
     if len(values) < len(starts):
         value = replace(throughput_at(_of_all(curves), target, levels), starts=starts)
         return replace(value, every_level_is=None, no_interval=value.reach)
-    interval = interval_of(values)
+    interval, mean = interval_of(values), mean_of_starts(values)
     return TargetValue(
         target,
-        mean_of_starts(values),
+        mean,
         tuple(sorted({level for each in found.values() for level in each.between or ()})),
-        any(each.several for each in found.values()),
+        tuple(sorted({pair for each in found.values() for pair in each.also_between})),
+        _better_on_frontier(level_means(list(curves.values())), target, mean),
         next(iter(found.values())).nearest if len(found) == 1 else None,
         starts=starts,
         interval=interval,
@@ -277,6 +295,9 @@ def throughput_at(
     """Interpolate linearly, on the interactivity axis, within adjacent pairs (in order of
     concurrency) that bracket the target. Several: the highest. Never extrapolated, nor across one
     of the run's ``levels`` that is not among the points.
+
+    Levels that are neighbours on the Pareto frontier alone are not interpolated between: no number
+    of agents need give what lies between them. What the frontier says is told beside the value.
     """
     ordered = sorted(points, key=lambda p: p.concurrency)
     pairs = list(pairwise(ordered)) or [(p, p) for p in ordered]
@@ -284,14 +305,34 @@ def throughput_at(
         (value, (low.concurrency, high.concurrency))
         for low, high in pairs
         if not any(low.concurrency < level < high.concurrency for level in levels)
-        and (value := _within(low, high, target)) is not None
+        and (value := interpolated(low, high, target)) is not None
     ]
     nearest = min(ordered, key=lambda p: abs(p.interactivity - target), default=None)
     if not found:
         return TargetValue(target, None, nearest=nearest, every_level_is=_side(ordered, target))
     throughput, between = max(found, key=lambda item: item[0])
-    several = len({value for value, _ in found}) > 1
-    return TargetValue(target, throughput, between, several, nearest)
+    also = tuple(pair for value, pair in found if value < throughput)
+    better = _better_on_frontier(ordered, target, throughput)
+    return TargetValue(target, throughput, between, also, better, nearest)
+
+
+def _better_on_frontier(
+    points: Sequence[CurvePoint], target: float, throughput: float
+) -> FrontierValue | None:
+    """Return what the Pareto frontier says at a target: its line, or, where all of it is faster,
+    its slowest level. None unless that is over ``FAR_FROM_FRONTIER`` more than ``throughput``.
+    """
+    best = frontier(points)
+    found = [
+        FrontierValue(value, tuple(sorted((slow.concurrency, fast.concurrency))))
+        for slow, fast in pairwise(best)
+        if (value := interpolated(slow, fast, target)) is not None
+    ]
+    if best and best[0].interactivity > target:
+        found.append(FrontierValue(best[0].throughput, (best[0].concurrency,)))
+    most = max(found, key=lambda each: each.throughput, default=None)
+    far = most is not None and most.throughput > (1.0 + FAR_FROM_FRONTIER) * throughput
+    return most if far else None
 
 
 def _side(points: Sequence[CurvePoint], target: float) -> Side | None:
@@ -301,7 +342,7 @@ def _side(points: Sequence[CurvePoint], target: float) -> Side | None:
     return "faster" if faster.pop() else "slower"
 
 
-def _within(a: CurvePoint, b: CurvePoint, target: float) -> float | None:
+def interpolated(a: CurvePoint, b: CurvePoint, target: float) -> float | None:
     """Return throughput at the target between two points, None where they do not bracket it."""
     if target in (a.interactivity, b.interactivity):
         return max(p.throughput for p in (a, b) if p.interactivity == target)

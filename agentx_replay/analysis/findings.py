@@ -351,8 +351,9 @@ def comparability(rules: Rules, counts: Counts | None) -> Iterator[Finding]:
 
 FEW_RESPONSES = 30
 FAR_APART = 0.20
-"""Relative difference of windowed and overall throughput above which neither stands alone, in
-windows so long that the drain should not matter.
+FAR_APART_IN_SHORT_WINDOW = 0.50
+"""Relative difference of windowed and overall throughput above which neither stands alone. Overall
+throughput counts the drain, which is 9 to 40 % of its time in a window under ``SHORT_WINDOW_S``.
 """
 FEW_ANSWERS = 0.5
 """Share of the answers to be fed back below which a run is more of words than of live history."""
@@ -367,18 +368,19 @@ conversation and a message with."""
 
 def weakness(summary: PointSummary) -> Iterator[Finding]:
     itl = summary.response_itl
-    difference = summary.rates.difference if summary.rates.headline_is == "overall" else None
+    difference, short = summary.rates.difference, summary.rates.headline_is == "windowed"
+    limit = FAR_APART_IN_SHORT_WINDOW if short else FAR_APART
     if itl is not None and itl.count < FEW_RESPONSES:
         yield _warning(
             "few-responses",
             f"P90 of {counted(itl.count, 'response')}, fewer than {FEW_RESPONSES}: one or two of "
             "them decide it",
         )
-    if difference is not None and abs(difference.relative) > FAR_APART:
+    if difference is not None and abs(difference.relative) > limit:
         yield _warning(
             "throughputs-far-apart",
-            f"windowed throughput is {difference.relative:+.1%} from the overall, "
-            f"over {FAR_APART:.0%}",
+            f"windowed throughput is {difference.relative:+.1%} from the overall, over "
+            f"{limit:.0%} (ramp {difference.ramp_s:.1f} s, drain {difference.drain_s:.1f} s)",
         )
 
 
@@ -530,7 +532,9 @@ def token_itl(of: InstrumentReport, summary: PointSummary) -> Iterator[Finding]:
         yield _warning("token-itl-untrusted", f"{why}; do not trust its token ITL", _TO_DO)
 
 
-LEVELS_UNLIKE = "levels-unlike"
+LEVELS_UNLIKE, CURVE_TURNS_BACK = "levels-unlike", "curve-turns-back"
+OF_THE_CURVE = (LEVELS_UNLIKE, CURVE_TURNS_BACK)
+"""Codes of findings on the curve through all levels: they name concurrencies, not starts."""
 FAR_LONGER = 1.5
 """Ratio of two neighbouring levels' mean prompts above which they did not do the same work."""
 
@@ -554,6 +558,30 @@ def like_work(lengths: Mapping[int, Sequence[PromptLengths]]) -> Iterator[Findin
             Kind.WARNING,
             f"adjacent levels replayed different sessions (mean prompt {', '.join(at)})",
             tuple(map(Measurement, sorted(apart))),
+        )
+
+
+TURNS_BACK = 0.05
+"""How much faster a level may be than one of fewer agents: starts lie that far apart."""
+
+
+def turns_back(speeds: Mapping[int, float]) -> Iterator[Finding]:
+    """Warn of a curve on which more agents are faster than fewer, by the speed of each concurrency
+    in tokens/s/user: it passes speeds more than once, at different throughputs.
+    """
+    turns: set[int] = set()
+    for level in sorted(speeds):
+        slowest = min((each for each in speeds if each <= level), key=lambda each: speeds[each])
+        if speeds[level] > (1.0 + TURNS_BACK) * speeds[slowest]:
+            turns |= {slowest, level}
+    if turns:
+        at = [f"{speeds[level]:.1f} tok/s/user at {level}" for level in sorted(turns)]
+        yield Finding(
+            CURVE_TURNS_BACK,
+            Kind.WARNING,
+            f"the curve turns back: more agents were faster ({', '.join(at)}), so a speed in "
+            "between has more than one throughput; the levels may have done unlike work",
+            tuple(map(Measurement, sorted(turns))),
         )
 
 

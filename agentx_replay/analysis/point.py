@@ -53,6 +53,7 @@ from agentx_replay.analysis.server import (
     server_facts,
     speculation,
 )
+from agentx_replay.analysis.starts import mean_of_starts
 from agentx_replay.analysis.throughput import headline_of
 from agentx_replay.analysis.timeline import timeline_of
 from agentx_replay.analysis.tokens import TokenFigures, token_figures
@@ -236,10 +237,14 @@ def client_alone_failed(points: Sequence[Point]) -> bool:
 def run_findings(points: Sequence[Point]) -> tuple[Finding, ...]:
     """Return the findings of ``points`` and of the curve through the valid ones."""
     lengths: dict[int, list[PromptLengths]] = {}
+    speeds_of: dict[int, list[float]] = {}
     for point in points:
         if point.valid and point.summary is not None and point.summary.prompt_lengths is not None:
             lengths.setdefault(point.concurrency, []).append(point.summary.prompt_lengths)
-    return (*point_findings(points), *rules.like_work(lengths))
+        if point.on_curve is not None:
+            speeds_of.setdefault(point.concurrency, []).append(point.on_curve[0])
+    means = {level: mean_of_starts(found) for level, found in speeds_of.items()}
+    return (*point_findings(points), *rules.like_work(lengths), *rules.turns_back(means))
 
 
 def measure_point(

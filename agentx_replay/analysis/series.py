@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from agentx_replay.analysis.curve import CurvePoint, curve_of, frontier
+from agentx_replay.analysis.curve import curve_of, frontier, interpolated
 from agentx_replay.analysis.run import Run
 from agentx_replay.analysis.starts import Interval, mean_of_starts, ratio_interval
 from agentx_replay.analysis.system import configuration
@@ -79,24 +79,18 @@ def series_value(name: str, runs: Mapping[str, Run], target: float) -> SeriesVal
     alone = [(v, run) for run, curve in curves.items() if (v := curve.values[0].throughput)]
     single = Single(max(alone)[1], max(alone)[0]) if alone else None
     for slow, fast in pairwise(best) if len(best) > 1 else [(p, p) for p in best]:
-        if slow.interactivity <= target <= fast.interactivity:
+        value = interpolated(slow, fast, target)
+        if value is not None:
             ends = tuple(
                 _end(of_run[id(p)], runs[of_run[id(p)]], p.concurrency)
                 for p in dict.fromkeys((slow, fast))
             )
-            return SeriesValue(name, target, _between(slow, fast, target), ends, single)
+            return SeriesValue(name, target, value, ends, single)
     return SeriesValue(name, target, None, (), single)
 
 
 def _end(name: str, run: Run, concurrency: int) -> SeriesEnd:
     return SeriesEnd(name, concurrency, configuration(run.system.at(concurrency)))
-
-
-def _between(slow: CurvePoint, fast: CurvePoint, target: float) -> float:
-    if slow.interactivity == fast.interactivity:
-        return slow.throughput
-    share = (target - slow.interactivity) / (fast.interactivity - slow.interactivity)
-    return slow.throughput + share * (fast.throughput - slow.throughput)
 
 
 def series_ratios(series: Series, targets: Sequence[float]) -> list[SeriesRatio]:

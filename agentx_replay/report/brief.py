@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Any
 
 from agentx_replay.analysis.curve import Curve, level_row
-from agentx_replay.analysis.findings import LEVELS_UNLIKE, Finding, Kind
+from agentx_replay.analysis.findings import OF_THE_CURVE, Finding, Kind
 from agentx_replay.analysis.point import Point, run_findings
 from agentx_replay.analysis.run import Run
 from agentx_replay.analysis.starts import Interval
@@ -199,7 +199,7 @@ def _findings(points: Sequence[Point], kind: Kind, told: set[str], width: int) -
         if number == _MOST_WARNINGS and len(by_code) > _MOST_WARNINGS + 1:
             yield f"{mark}and {len(by_code) - number} more kinds (--full)", style
             return
-        of = {} if code == LEVELS_UNLIKE else starts
+        of = {} if code in OF_THE_CURVE else starts
         others = [level for each in found[:-1] for level in each.levels]
         also = f" (also at {agents(others, of)}, with other numbers)" if others else ""
         said = "not valid: " if kind is Kind.INVALID else ""

@@ -32,6 +32,7 @@ from agentx_replay.report.numerals import (
     speed,
     target_line,
     throughput_unit,
+    turned_back,
 )
 from agentx_replay.report.run_sections import (
     beyond_together,
@@ -228,6 +229,8 @@ def _notes(comparison: Comparison, price_source: str | None) -> Iterator[Styled]
     missing = [(each.name, each.run.left_out) for each in measured]
     for said, names in _together((name, agents(out)) for name, out in missing if out):
         yield f"{names}: left out: {said}", "bad"
+    for said, names in _together(_turned_back(comparison)):
+        yield f"{names}: {said}", "warning"
     for said, names in _together(_not_reached(comparison)):
         yield f"{names}: {said}", ""
     for said, names in _together((each.name, heading(each.run)) for each in comparison.contenders):
@@ -240,6 +243,13 @@ def _together(said_of: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     for name, said in said_of:
         names.setdefault(said, []).append(name)
     return ((said, ", ".join(of)) for said, of in names.items())
+
+
+def _turned_back(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    for each, curve in zip(comparison.contenders, comparison.curves, strict=True):
+        for value in curve.values:
+            if said := turned_back(value):
+                yield each.name, f"at {speed(value.target)} {'; '.join(said)}"
 
 
 def _not_reached(comparison: Comparison) -> Iterator[tuple[str, str]]:

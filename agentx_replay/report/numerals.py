@@ -132,13 +132,22 @@ def _sides(missed: "Sequence[StartValue]") -> str:
     return "; ".join(sides.values())
 
 
+def turned_back(value: "TargetValue") -> list[str]:
+    """What else a curve that turns back says at a target."""
+    others = " and ".join(between(pair) for pair in value.also_between)
+    found = [f"the highest: reached again {others}"] if others else []
+    best = value.frontier
+    if best is not None:
+        found.append(f"the Pareto frontier says {rate(best.throughput)}, {between(best.between)}")
+    return found
+
+
 def target_note(value: "TargetValue", points: "Sequence[Point]") -> str:
     """Where a value comes from, or how far a run of ``points`` came and which level comes next."""
     reach = "; ".join([value.reach, _sides(value.missed)]) if value.missed else ""
     if value.throughput is not None:
-        several = ["the curve passes it more than once: the highest"] if value.several else []
         starts = reach or counted(len(value.starts), "start")
-        return f"{between(value.between or ())} ({'; '.join([*several, starts])})"
+        return f"{between(value.between or ())} ({'; '.join([*turned_back(value), starts])})"
     if value.nearest is None or value.every_level_is is None:
         return reach or (value.why_not_reached or "").removeprefix(f"{NOT_REACHED}: ")
     end = "slowest" if value.every_level_is == "faster" else "fastest"

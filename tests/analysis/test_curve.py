@@ -70,7 +70,7 @@ def test_throughput_at_a_target_is_interpolated_in_the_pair_that_brackets_it(
     found = throughput_at([C, A, B], target)
     assert found.throughput == pytest.approx(expected[0])
     assert found.between == expected[1]
-    assert not found.several
+    assert (found.also_between, found.frontier) == ((), None)
 
 
 @pytest.mark.parametrize(
@@ -90,18 +90,44 @@ def test_outside_the_range_is_not_reached_and_says_on_which_side(
     assert (found.nearest, found.every_level_is) == (nearest, side)
 
 
-def test_of_several_pairs_the_highest_is_taken_and_flagged() -> None:
-    back = CurvePoint(16, 60.0, 8000.0)  # the curve turns back
-    found = throughput_at([A, B, C, back], 40.0)
-    # 4 to 8: half way, 4,000. 8 to 16: half way from 5,000 to 8,000, 6,500.
-    assert found.throughput == pytest.approx(6500.0)
-    assert found.between == (8, 16)
-    assert found.several
+BACK = CurvePoint(16, 60.0, 8000.0)  # as fast as B, and beats it and C
+SLOWER = CurvePoint(2, 25.0, 17_000.0)
+ON_ANOTHER_BRANCH = CurvePoint(3, 29.0, 40_000.0)  # beats SLOWER, and is not passed at 30
+PAST_ITS_PEAK = CurvePoint(16, 10.0, 4000.0)
+
+
+@pytest.mark.parametrize(
+    ("points", "target", "read_off", "also_between", "by_frontier"),
+    [
+        # 4 to 8: half way, 4,000. 8 to 16: half way from 5,000 to 8,000. 16 alone is faster.
+        ([A, B, C, BACK], 40.0, (6500.0, (8, 16)), ((4, 8),), (8000.0, (16,))),
+        # 1 to 2: 70 of 75 from 1,000 to 17,000. Frontier, 1 to 3: 70 of 71 from 1,000 to 40,000.
+        ([A, SLOWER, ON_ANOTHER_BRANCH], 30.0, (15_933.333, (1, 2)), (), (39_450.704, (1, 3))),
+        # 8 to 16: half way from 5,000 to 4,000, where 8 agents alone are faster and give more.
+        ([A, B, C, PAST_ITS_PEAK], 15.0, (4500.0, (8, 16)), (), (5000.0, (8,))),
+        # 8 to 16: half way from 5,000 to 4,800: the frontier's 5,000 is within 5 % of 4,900.
+        ([B, C, CurvePoint(16, 10.0, 4800.0)], 15.0, (4900.0, (8, 16)), (), None),
+    ],
+)
+def test_a_curve_that_turns_back_tells_what_else_it_says_at_the_target(
+    points: list[CurvePoint],
+    target: float,
+    read_off: tuple[float, tuple[int, int]],
+    also_between: tuple[tuple[int, int], ...],
+    by_frontier: tuple[float, tuple[int, ...]] | None,
+) -> None:
+    for found in (throughput_at(points, target), target_value({1: points, 2: points}, target)):
+        assert found.throughput == pytest.approx(read_off[0])
+        assert (found.between, found.also_between) == (read_off[1], also_between)
+        assert (found.frontier is None) == (by_frontier is None)
+        if found.frontier is not None and by_frontier is not None:
+            assert found.frontier.throughput == pytest.approx(by_frontier[0])
+            assert found.frontier.between == by_frontier[1]
 
 
 def test_a_pair_of_equal_interactivity_gives_the_higher_and_one_point_itself() -> None:
     found = throughput_at([B, CurvePoint(8, 60.0, 3500.0)], 60.0)
-    assert (found.throughput, found.several) == (3500.0, False)
+    assert (found.throughput, found.also_between) == (3500.0, ())
     assert throughput_at([A], 100.0).throughput == 1000.0
 
 

@@ -301,7 +301,9 @@ def warnings(of: Point) -> list[str]:
         (point(30, 0.2), []),
         (point(30, 1.45), ["throughputs-far-apart"]),
         (point(30, -0.201), ["throughputs-far-apart"]),
-        (point(30, -0.201, "windowed"), []),
+        (point(30, 0.5, "windowed"), []),
+        (point(30, 0.501, "windowed"), ["throughputs-far-apart"]),
+        (point(30, -0.501, "windowed"), ["throughputs-far-apart"]),
     ],
 )
 def test_few_responses_and_throughputs_far_apart_are_warnings_and_leave_a_point_valid(
@@ -488,6 +490,26 @@ def test_a_curve_whose_neighbouring_levels_had_prompts_of_unlike_length_has_one_
     assert [each.levels for each in found] == ([tuple(map(Measurement, apart))] if apart else [])
     for each in found:
         assert re.findall(r"([\d,]+) tokens", each.text) == means
+
+
+@pytest.mark.parametrize(
+    ("speeds", "turns"),
+    [
+        ({1: 60.0, 2: 25.0, 3: 29.0}, (2, 3)),
+        ({1: 100.0, 2: 105.0, 4: 90.0}, ()),  # 5 % faster is no turn, 6 % is
+        ({1: 100.0, 2: 106.0, 4: 90.0}, (1, 2)),
+        ({1: 60.0, 2: 20.0, 4: 20.9, 8: 21.8}, (2, 8)),  # by steps of 4.5 %
+        ({4: 30.0, 1: 40.0}, ()),
+        ({8: 30.0}, ()),
+        ({}, ()),
+    ],
+)
+def test_a_curve_on_which_more_agents_are_faster_names_the_levels(
+    speeds: dict[int, float], turns: tuple[int, ...]
+) -> None:
+    found = list(findings.turns_back(speeds))
+    assert [each.levels for each in found] == ([tuple(map(Measurement, turns))] if turns else [])
+    assert codes(found) == ["curve-turns-back"] * bool(turns)
 
 
 def test_a_point_whose_server_tells_no_prompt_tokens_is_held_against_nothing() -> None:

@@ -232,3 +232,15 @@ def test_a_run_compared_with_itself_says_so_first(tmp_path: Path) -> None:
 def test_a_target_that_one_run_alone_reaches_has_no_ratio(tmp_path: Path) -> None:
     said = compared(tmp_path, [FAST, SLOW], [FAST], (None, None))
     assert "No target speed is reached by both a and b: no ratio." in said
+
+
+def test_a_curve_that_turns_back_is_told_of_a_run_and_of_a_comparison(tmp_path: Path) -> None:
+    # Between 1 and 2 agents 70 of 75 of the way from 1,000 to 17,000; the frontier goes on to 3.
+    turning = [Level(1, 100.0, 1000.0), Level(2, 25.0, 17_000.0), Level(3, 29.0, 40_000.0)]
+    of_run = lines(tmp_path / "r", *turning, at=(30.0,), width=160)
+    (at,) = [line for line in of_run if line.startswith("at 30")]
+    assert "15,933" in at
+    assert "39,451, between 1 and 3 agents" in at
+    assert any(line.startswith("! 2, 3 agents: the curve turns back") for line in of_run)
+    found = first_screen([make_run(tmp_path / name, turning) for name in ("a", "b")], (30.0,))
+    assert any(line.startswith("a, b: at 30") for line in found)

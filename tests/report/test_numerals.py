@@ -2,7 +2,7 @@ from typing import Literal
 
 import pytest
 
-from agentx_replay.analysis.curve import CurvePoint, StartValue, TargetValue
+from agentx_replay.analysis.curve import CurvePoint, FrontierValue, StartValue, TargetValue
 from agentx_replay.analysis.starts import Interval
 from agentx_replay.report.numerals import agents, bounds, rate, target_note, target_text, unlike
 from agentx_replay.results.layout import Measurement
@@ -14,7 +14,8 @@ def value(
     throughput: float | None,
     between: tuple[int, ...] | None = None,
     *,
-    several: bool = False,
+    also_between: tuple[tuple[int, int], ...] = (),
+    frontier: FrontierValue | None = None,
     interval: Interval | None = None,
     no_interval: str | None = None,
     starts: tuple[float | Literal["faster", "slower"] | None, ...] = (7567.0, 7567.0),
@@ -25,7 +26,7 @@ def value(
         StartValue(n, None, each) if isinstance(each, str) else StartValue(n, each)
         for n, each in enumerate(starts, 1)
     )
-    read_off = (throughput, between, several, nearest, every_level_is)
+    read_off = (throughput, between, also_between, frontier, nearest, every_level_is)
     return TargetValue(50.0, *read_off, by_start, interval, no_interval)
 
 
@@ -61,8 +62,10 @@ def test_an_interval_is_written_as_what_it_bounds(
          "between 16 and 32 agents (2 starts)"),
         (value(7567.0, (16, 16), no_interval="1 start", starts=(7567.0,)), "7,567",
          "at 16 agents (1 start)"),
-        (value(7567.0, (8, 16, 32), several=True), "7,567",
-         "between 8 and 32 agents (the curve passes it more than once: the highest; 2 starts)"),
+        (value(7567.0, (16, 32), also_between=((4, 8),)), "7,567",
+         "between 16 and 32 agents (the highest: reached again between 4 and 8 agents; 2 starts)"),
+        (value(7567.0, (1, 2), frontier=FrontierValue(9200.0, (3,)), starts=(7567.0,)), "7,567",
+         "between 1 and 2 agents (the Pareto frontier says 9,200, at 3 agents; 1 start)"),
         (value(None, starts=(7567.0, None, 8000.0)), "not reached",
          "2 of 3 starts reach it; start 2: the curve has a gap there"),
         (value(None, starts=("faster", 7567.0, "slower", "faster")), "not reached",
