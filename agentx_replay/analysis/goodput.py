@@ -13,13 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from agentx_replay.analysis.latency import (
-    end_to_end_ns,
-    full_response_itl_ns,
-    present,
-    response_itl,
-    ttft_ns,
-)
+from agentx_replay.analysis.latency import LATENCIES, present
 from agentx_replay.analysis.objective import Clause, Objective
 from agentx_replay.analysis.percentiles import percentiles
 from agentx_replay.analysis.responses import (
@@ -68,8 +62,8 @@ def sent_requests(responses: Responses, window: Window) -> SentRequests:
     sent = sent_in(responses, window)
     well = measured(sent)
 
-    def of_well(values: Floats) -> Floats:
-        return np.where(well, values, np.nan)
+    def latency_s(name: str) -> Floats:
+        return np.where(well, LATENCIES[name](sent) / NS_PER_S, np.nan)
 
     prompt = np.nan_to_num(sent.prompt_tokens)
     if headline_of(window.nominal_s) == "windowed":
@@ -86,10 +80,10 @@ def sent_requests(responses: Responses, window: Window) -> SentRequests:
         lane=sent.lane,
         play_number=sent.play_number,
         depth=sent.turn,
-        itl_s=of_well(response_itl(sent).itl_ns / NS_PER_S),
-        full_itl_s=of_well(full_response_itl_ns(sent) / NS_PER_S),
-        ttft_s=of_well(ttft_ns(sent) / NS_PER_S),
-        e2e_s=of_well(end_to_end_ns(sent) / NS_PER_S),
+        itl_s=latency_s("itl"),
+        full_itl_s=latency_s("full-itl"),
+        ttft_s=latency_s("ttft"),
+        e2e_s=latency_s("e2e"),
         prompt=prompt,
         cached=None if cached is None else np.nan_to_num(sent.cached_tokens),
         tokens=tokens,

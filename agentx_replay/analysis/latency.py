@@ -4,6 +4,7 @@ Every function takes the responses, or token events, to measure and keeps their 
 are (the ok ones of the window) is decided by the caller.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +15,7 @@ from agentx_replay.results.sums import begins
 from agentx_replay.units import NS_PER_S
 
 
-def ttft_ns(responses: Responses) -> Floats:
+def ttft_ns(responses: TimedTokens) -> Floats:
     """Time to first token from send; NaN without a token."""
     return responses.first_token_ns - responses.send_ns
 
@@ -34,7 +35,7 @@ def ttft_from_intended_ns(responses: Responses) -> Floats:
     return responses.first_token_ns - responses.intended_start_ns
 
 
-def end_to_end_ns(responses: Responses) -> Floats:
+def end_to_end_ns(responses: TimedTokens) -> Floats:
     return responses.end_ns - responses.send_ns
 
 
@@ -131,10 +132,19 @@ def agentx_itl_ns(responses: Responses) -> Floats:
     return span_ns / np.where(later > 0, later, np.nan)
 
 
-def full_response_itl_ns(responses: Responses) -> Floats:
+def full_response_itl_ns(responses: TimedTokens) -> Floats:
     """(end − first token) / (completion − 1): what InferenceX prefers where present."""
     later = responses.completion_tokens - 1.0
     return (responses.end_ns - responses.first_token_ns) / np.where(later > 0, later, np.nan)
+
+
+LATENCIES: Mapping[str, Callable[[TimedTokens], Floats]] = {
+    "itl": lambda of: response_itl(of).itl_ns,
+    "full-itl": full_response_itl_ns,
+    "ttft": ttft_ns,
+    "e2e": end_to_end_ns,
+}
+"""The latencies in ns that an objective may bound, by the names of ``objective.py``."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -190,11 +190,13 @@ class Events:
 
 @dataclass(frozen=True, eq=False)
 class TimedTokens(Arrivals):
-    """What response ITL is made of, each of shape ``(responses,)``, with or without a record."""
+    """What latencies are made of, each of shape ``(responses,)``, with or without a record."""
 
     event_counts: NDArray[np.int64]
+    send_ns: Floats
     first_token_ns: Floats
     last_token_ns: Floats
+    end_ns: Floats
     completion_tokens: Floats
     reasoning_tokens: Floats
     reasoning_pieces: Floats

@@ -3,8 +3,6 @@
 Not for: the rule (``analysis/early.py``); nothing here reaches a record.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 
 from agentx_replay.analysis.early import (
@@ -14,7 +12,8 @@ from agentx_replay.analysis.early import (
     level_fails,
     look_due,
 )
-from agentx_replay.experiment.live_view import live_itls_s
+from agentx_replay.analysis.latency import LATENCIES
+from agentx_replay.experiment.live_view import timed
 from agentx_replay.plan.plan import Plan
 from agentx_replay.replay.driver import Replay
 from agentx_replay.replay.ports import Dispatch, Phase, PlayRecord, Recorder, Response, Status
@@ -49,11 +48,11 @@ class EarlyWatch:
         self._recorder.record_play(play)
 
     def _count(self, lane: int, response: Response) -> None:
-        well = response.status is Status.OK
+        well, of = response.status is Status.OK, timed([response])
         for clause, seen in self._seen.items():
             value = float(response.status is Status.FAILED)
             if clause.share is not None:
-                value = _VALUES[clause.metric](response) if well else np.nan
+                value = float(LATENCIES[clause.metric](of)[0]) / NS_PER_S if well else np.nan
             if not np.isnan(value):
                 seen.counts[lane] += 1
                 seen.beyond[lane] += value > (clause.bound if clause.share is not None else 0.0)
@@ -65,31 +64,3 @@ class EarlyWatch:
         found = level_fails(self._rule, self._seen) if due and self._rule is not None else None
         if found is not None and self.replay is not None:
             self.replay.stop_window(found.reason(self._looked))
-
-
-def _itl_s(response: Response) -> float:
-    return next(iter(live_itls_s([response])), np.nan)
-
-
-def _full_itl_s(response: Response) -> float:
-    later = (response.completion_tokens or 0) - 1
-    if later < 1 or response.first_token_ns is None:
-        return np.nan
-    return (response.end_ns - response.first_token_ns) / later / NS_PER_S
-
-
-def _ttft_s(response: Response) -> float:
-    first_ns = response.first_token_ns
-    return np.nan if first_ns is None else (first_ns - response.send_ns) / NS_PER_S
-
-
-def _e2e_s(response: Response) -> float:
-    return (response.end_ns - response.send_ns) / NS_PER_S
-
-
-_VALUES: dict[str, Callable[[Response], float]] = {
-    "itl": _itl_s,
-    "full-itl": _full_itl_s,
-    "ttft": _ttft_s,
-    "e2e": _e2e_s,
-}

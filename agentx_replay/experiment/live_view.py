@@ -51,30 +51,37 @@ def together(parts: Sequence[ProgressSnapshot]) -> tuple[Progress, Snapshot, Cli
 
 
 def live_itls_s(responses: Sequence[Response]) -> list[float]:
-    """Return the response ITL in s of each response that has one, in order.
+    """Return the response ITL in s of each response that has one, in order."""
+    if not responses:
+        return []
+    return list(map(float, present(response_itl(timed(responses)).itl_ns) / NS_PER_S))
+
+
+def timed(responses: Sequence[Response]) -> TimedTokens:
+    """Return what the latencies of one or more responses are made of, in ns since the first send.
 
     No record is made of the responses, since that takes ten times as long.
     """
-    some = [each for each in responses if len(each.arrival_ns)]
-    if not some:
-        return []
-    counts = np.array([len(each.arrival_ns) for each in some], np.int64)
-    began_ns = int(some[0].arrival_ns[0])
-    at_ns = np.concatenate([each.arrival_ns - began_ns for each in some]).astype(np.float64)
-    tokens = _of_events([each.arrival_tokens for each in some], counts)
-    text_bytes = _of_events([each.event_text_bytes for each in some], counts)
-    arrivals = arrivals_of(counts, at_ns, tokens, text_bytes, np.zeros(len(some), bool))
-    last = np.cumsum(counts) - 1
-    timed = TimedTokens(
+    origin_ns = responses[0].send_ns
+    counts = np.array([len(each.arrival_ns) for each in responses], np.int64)
+    at_ns = np.concatenate([each.arrival_ns - origin_ns for each in responses]).astype(np.float64)
+    tokens = _of_events([each.arrival_tokens for each in responses], counts)
+    text_bytes = _of_events([each.event_text_bytes for each in responses], counts)
+    arrivals = arrivals_of(counts, at_ns, tokens, text_bytes, np.zeros(len(counts), bool))
+    came, stop = counts > 0, np.cumsum(counts)
+    first_ns, last_ns = np.full((2, len(counts)), np.nan)
+    first_ns[came], last_ns[came] = at_ns[(stop - counts)[came]], at_ns[(stop - 1)[came]]
+    return TimedTokens(
         **vars(arrivals),
         event_counts=counts,
-        first_token_ns=at_ns[last - counts + 1],
-        last_token_ns=at_ns[last],
-        completion_tokens=_floats([each.completion_tokens for each in some]),
-        reasoning_tokens=_floats([each.reasoning_tokens for each in some]),
-        reasoning_pieces=_floats([each.reasoning_pieces for each in some]),
+        send_ns=_floats([each.send_ns - origin_ns for each in responses]),
+        first_token_ns=first_ns,
+        last_token_ns=last_ns,
+        end_ns=_floats([each.end_ns - origin_ns for each in responses]),
+        completion_tokens=_floats([each.completion_tokens for each in responses]),
+        reasoning_tokens=_floats([each.reasoning_tokens for each in responses]),
+        reasoning_pieces=_floats([each.reasoning_pieces for each in responses]),
     )
-    return list(map(float, present(response_itl(timed).itl_ns) / NS_PER_S))
 
 
 def _floats(values: Sequence[int | None]) -> Floats:
