@@ -20,6 +20,7 @@ from agentx_replay.analysis.machines import MAX_DRIFT_NS, MachineFacts, MachineL
 from agentx_replay.analysis.metrics import Counts, PointSummary, PromptLengths
 from agentx_replay.analysis.server import CacheAgreement
 from agentx_replay.analysis.throughput import SHORT_WINDOW_S
+from agentx_replay.reason import Reason
 from agentx_replay.results.layout import Measurement
 from agentx_replay.results.run_directory import PointStatus
 from agentx_replay.text_format import beyond, counted
@@ -41,16 +42,15 @@ Blame = Literal["client", "server", "run"]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One judgement. ``code`` is stable, ``text`` a clause without a full stop that names the
-    figures, ``remedy`` a second clause, which several findings may have in common. ``levels`` are
-    those that it is of; a point's own findings name none. ``blame`` says what has to change before
-    the level is measured again: this client, the server or what is between, or the run's settings.
+class Finding(Reason):
+    """One judgement on what was measured: a reason, whose ``text`` names the figures.
+
+    ``remedy`` is a second clause, which several findings may have in common. ``levels`` are those
+    that it is of; a point's own findings name none. ``blame`` says what has to change before the
+    level is measured again: this client, the server or what is between, or the run's settings.
     """
 
-    code: str
     kind: Kind
-    text: str
     levels: tuple[Measurement, ...] = ()
     remedy: str = ""
     blame: Blame = "run"
@@ -64,16 +64,16 @@ class Finding:
 
 
 def _invalid(code: str, text: str, blame: Blame = "server") -> Finding:
-    return Finding(code, Kind.INVALID, text, blame=blame)
+    return Finding(code, text, Kind.INVALID, blame=blame)
 
 
 def _late(code: str, text: str) -> Finding:
     """Return that this client was too slow; what helps is the same for every reason."""
-    return Finding(code, Kind.INVALID, f"client: {text}", remedy=_TO_DO, blame="client")
+    return Finding(code, f"client: {text}", Kind.INVALID, remedy=_TO_DO, blame="client")
 
 
 def _warning(code: str, text: str, remedy: str = "") -> Finding:
-    return Finding(code, Kind.WARNING, text, remedy=remedy)
+    return Finding(code, text, Kind.WARNING, remedy=remedy)
 
 
 # --- is the measurement sound --------------------------------------------------------------------
@@ -344,7 +344,7 @@ def comparability(rules: Rules, counts: Counts | None) -> Iterator[Finding]:
             rules.speculative_decoding and f"speculative: {rules.speculative_decoding}"
         ),
     }
-    return (Finding(code, Kind.INCOMPARABLE, str(text)) for code, text in texts.items() if text)
+    return (Finding(code, str(text), Kind.INCOMPARABLE) for code, text in texts.items() if text)
 
 
 # --- what to mind of a number that is valid -------------------------------------------------------
@@ -555,8 +555,8 @@ def like_work(lengths: Mapping[int, Sequence[PromptLengths]]) -> Iterator[Findin
         at = [f"{means[level]:,.0f} tokens at {level}" for level in sorted(apart)]
         yield Finding(
             LEVELS_UNLIKE,
-            Kind.WARNING,
             f"adjacent levels replayed different sessions (mean prompt {', '.join(at)})",
+            Kind.WARNING,
             tuple(map(Measurement, sorted(apart))),
         )
 
@@ -578,9 +578,9 @@ def turns_back(speeds: Mapping[int, float]) -> Iterator[Finding]:
         at = [f"{speeds[level]:.1f} tok/s/user at {level}" for level in sorted(turns)]
         yield Finding(
             CURVE_TURNS_BACK,
-            Kind.WARNING,
             f"the curve turns back: more agents were faster ({', '.join(at)}), so a speed in "
             "between has more than one throughput; the levels may have done unlike work",
+            Kind.WARNING,
             tuple(map(Measurement, sorted(turns))),
         )
 
@@ -607,7 +607,7 @@ def fidelity(report: Fidelity) -> Iterator[Finding]:
         ("live-trees-broken", int(not alive), "time or more another number of live sessions"),
     ):
         if number:
-            yield Finding(code, Kind.BROKEN, f"{number} {what}")
+            yield Finding(code, f"{number} {what}", Kind.BROKEN)
 
 
 # --- several client machines ---------------------------------------------------------------------

@@ -403,7 +403,7 @@ def point_row(point: Point) -> dict[str, Any]:
     row["requests"] = _at(point, "summary.counts.sent") or 0
     row["headline"] = headline_of(window_s)
     for kind in (Kind.INVALID, Kind.INCOMPARABLE):
-        row[f"{kind.value}_reasons"] = "; ".join(point.texts(kind)) or None
+        row[f"{kind.value}_reasons"] = list(point.texts(kind))
     for name, path in _RATES.items():
         rate = _at(point, f"summary.rates.{path}_tokens_per_s")
         row[f"{name}_tokens_per_s"] = rate

@@ -139,14 +139,13 @@ class Run:
         return {of: why for of, why in every if only is None or of.start in only}
 
     @property
-    def left_out(self) -> dict[Measurement, str]:
+    def left_out(self) -> dict[Measurement, tuple[str, ...]]:
         """Why each level, or start of one, is on no curve: not measured, or not valid."""
+        unmeasured = {of: (why,) for of, why in self.unmeasured.items()}
         invalid = {
-            point.measurement: "; ".join(point.texts(Kind.INVALID))
-            for point in self.points
-            if not point.valid
+            point.measurement: point.texts(Kind.INVALID) for point in self.points if not point.valid
         }
-        return dict(sorted({**self.unmeasured, **invalid}.items()))
+        return dict(sorted({**unmeasured, **invalid}.items()))
 
     def of_starts(self, starts: Collection[int]) -> "Run":
         points = tuple(point for point in self.points if point.facts.start in starts)

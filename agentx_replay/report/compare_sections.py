@@ -302,7 +302,7 @@ def _validity_notes(comparison: Comparison) -> list[str]:
     for contender in comparison.contenders:
         points = contender.run.points
         notes += [
-            f"{contender.name}: {agents([level])}: left out: {why}."
+            f"{contender.name}: {agents([level])}: left out: {'; '.join(why)}."
             for level, why in contender.run.left_out.items()
         ]
         notes += [f"{contender.name}: {line}." for line in comparability_lines(points)]

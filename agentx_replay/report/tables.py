@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
+
 from agentx_replay.text_format import wrapped
 
 _GAP = "  "
@@ -134,9 +136,13 @@ def _cell(text: str) -> str:
 
 
 def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return rows of the same keys as CSV with a heading; what is None is empty."""
+    """Return rows of the same keys as CSV with a heading; what is None is empty, a list is JSON."""
     out = io.StringIO()
     writer = csv.DictWriter(out, list(rows[0]) if rows else [], lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    for row in rows:
+        writer.writerow({
+            key: orjson.dumps(value).decode() if isinstance(value, list) else value
+            for key, value in row.items()
+        })  # fmt: skip
     return out.getvalue().rstrip("\n")

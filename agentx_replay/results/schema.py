@@ -12,6 +12,7 @@ from agentx_replay.results.records import Column, RequestTable, Table
 _timestamp = partial(Column, pa.int64(), "ns", since_origin=True)
 _nanoseconds = partial(Column, pa.int64(), "ns")
 _text = partial(Column, pa.string(), "")
+_texts = partial(Column, pa.list_(pa.string()), "")
 _flag = partial(Column, pa.bool_(), "")
 _count = partial(Column, pa.int32(), "")
 _integer = partial(Column, pa.int64(), "")
@@ -209,9 +210,9 @@ POINTS = Table(
     _integer("seed", "seed of the plan", "not recorded"),
     _text("status", "`running`, `complete`, `interrupted` or `failed`"),
     _flag("valid", "the measurement is sound"),
-    _text("invalid_reasons", "why not valid, joined by `; `", "valid"),
+    _texts("invalid_reasons", "why not valid, a sentence each; empty: valid"),
     _flag("comparable", "it observed the scenario's rules"),
-    _text("incomparable_reasons", "why not comparable, joined by `; `", "comparable"),
+    _texts("incomparable_reasons", "why not comparable, a sentence each; empty: comparable"),
     _count("gpus", "GPUs the throughput is divided by", _PER_GPU),
     _seconds("window_s", "length of the measured window"),
     Column(pa.float64(), "tokens/s/user", "interactivity", "1 / P90 response ITL", _NO_RESPONSE),

@@ -219,6 +219,8 @@ def test_points_that_are_not_valid_are_on_no_curve(tmp_path: Path) -> None:
     failed = Level(20, 40.0, 9000.0, status=Status.FAILED)
     run = read_run(make_run(tmp_path / "r", [*LEVELS[:2], failed]))
     assert [point.on_curve is None for point in run.points] == [False, False, True]
+    ((why, *_),) = run.left_out.values()
+    assert why.startswith("20 of 20 requests")
     curve = curve_of(run, (45.0,))
     assert [point.concurrency for point in curve.points] == [12, 16]
     assert curve.values[0].throughput is None

@@ -220,7 +220,7 @@ def test_the_client_alone_failed_if_nothing_else_is_blamed(
 ) -> None:
     blames = {"requests-failed": "server", "not-finished": "run"}
     of = [
-        [Finding(c, Kind.INVALID, "", blame=blames.get(c, "client")) for c in each]  # type: ignore[arg-type]
+        [Finding(c, "", Kind.INVALID, blame=blames.get(c, "client")) for c in each]  # type: ignore[arg-type]
         for each in codes_of_points
     ]
     points = [point(30) for _ in of]
@@ -571,7 +571,7 @@ def test_a_finding_of_several_points_is_one_with_its_levels() -> None:
 
 
 def test_a_finding_is_plain_values() -> None:
-    of = Finding("few-responses", Kind.WARNING, "P90 of 2", (Measurement(8, 2),), "and more")
+    of = Finding("few-responses", "P90 of 2", Kind.WARNING, (Measurement(8, 2),), "and more")
     assert of.document() == {
         "code": "few-responses",
         "kind": "warning",

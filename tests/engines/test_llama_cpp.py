@@ -217,5 +217,5 @@ def test_a_server_that_dies_ends_the_run_with_its_records_and_a_sentence(
         None, "reset", "connect"
     }  # fmt: skip
     first, second = swept.points()
-    assert "requests failed" in first["invalid_reasons"]
-    assert "cannot connect to 127.0.0.1" in second["invalid_reasons"]
+    assert any("requests failed" in why for why in first["invalid_reasons"])
+    assert any("cannot connect to 127.0.0.1" in why for why in second["invalid_reasons"])
