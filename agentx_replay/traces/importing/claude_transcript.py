@@ -95,7 +95,7 @@ class _Line(msgspec.Struct, gc=False):
     data: _Progress | str | None = None
 
 
-_PROGRESS = b'"progress","data":{"type":"'
+_PROGRESS = b'"data":{"type":"'
 _PASSED_OVER = (b'hook_progress"', b'bash_progress"')
 """Half of the bytes of a log of 2.1.39. A rewind is not seen where the chain of lines goes through
 one of them; then the request is taken to go on from the one before it."""
