@@ -3,8 +3,8 @@ clocks differ, and one may be lost. Nothing but the engine that carries the call
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -216,10 +216,6 @@ def on_machines(
         lost_at_s = lost[1] if lost and lost[0] == index else 1e9
         return link(Agent(clock, crew), one_way_s, lost_at_s, wrong_ns, asking_s)
 
-    @contextmanager
-    def steered(_: Callable[[], None]) -> Iterator[None]:
-        yield
-
     async def main() -> Outcome:
         links = [linked(index) for index in range(machines)]
         about = [await link.agent.about() for link in links]
@@ -232,7 +228,7 @@ def on_machines(
             keep=scratch,
         )
         try:
-            return Outcome(log, await level.play(steered), links)
+            return Outcome(log, await level.play(lambda _: nullcontext()), links)
         finally:
             for link in links:
                 await link.agent.close()

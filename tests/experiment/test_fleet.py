@@ -3,8 +3,8 @@ that carries calls within the process.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,6 @@ from refusals import refuses
 from agentx_replay.analysis.machines import MachineFacts
 from agentx_replay.experiment.agent import About, Agent
 from agentx_replay.experiment.fleet import meet, refuse_other_version
-from agentx_replay.experiment.live_view import ProgressSnapshot
 from agentx_replay.experiment.nodes import MachineLostError, Node, fit_nodes
 from agentx_replay.experiment.workers import workers_on
 from agentx_replay.replay.clock import real_clock
@@ -69,20 +68,16 @@ def on_fleet(
     part = replace(parts(traces, 1, orders, window_s=window_s)[0], workers=workers)
     (part.directory / "point.json").write_text('{"mark": "m"}')
 
-    @contextmanager
-    def steered(_: Callable[[], None]) -> Iterator[None]:
-        yield
-
-    def show(_: list[ProgressSnapshot]) -> None:
-        """Nobody looks."""
-
     async def main() -> Played:
         with real_clock(asyncio.get_running_loop()) as clock:
             found = [Local(Agent(clock)) for _ in range(machines)]
             found[-1].dies_at = dies_at
             fleet = await meet(LocalMachines(found), insecure=True)
             result, facts = await fleet.play(
-                replace(part, origin_ns=clock.now_ns()), clock, steered, show
+                replace(part, origin_ns=clock.now_ns()),
+                clock,
+                lambda _: nullcontext(),
+                lambda _: None,
             )
             for each in found:
                 await each.agent.close()
@@ -90,6 +85,13 @@ def on_fleet(
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(main())
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    found = tmp_path / "c0006"
+    found.mkdir()
+    return found
 
 
 @pytest.fixture(autouse=True)
@@ -107,10 +109,8 @@ def _nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 
 def test_two_machines_send_the_bytes_that_one_plans_and_hand_over_all_rows(
-    tmp_path: Path, small_traces: Path
+    directory: Path, small_traces: Path
 ) -> None:
-    directory = tmp_path / "c0006"
-    directory.mkdir()
     level = on_fleet(small_traces, Orders(directory), machines=2, workers=3)
     assert level.result.failure is None
     assert level.result.window is not None
@@ -126,10 +126,8 @@ def test_two_machines_send_the_bytes_that_one_plans_and_hand_over_all_rows(
 
 
 def test_a_machine_that_is_lost_fails_the_level_and_the_rows_of_others_stay(
-    tmp_path: Path, small_traces: Path
+    directory: Path, small_traces: Path
 ) -> None:
-    directory = tmp_path / "c0006"
-    directory.mkdir()
     level = on_fleet(
         small_traces,
         Orders(directory),
@@ -145,10 +143,8 @@ def test_a_machine_that_is_lost_fails_the_level_and_the_rows_of_others_stay(
 
 
 def test_a_worker_that_dies_fails_the_level_by_its_number_of_all(
-    tmp_path: Path, small_traces: Path
+    directory: Path, small_traces: Path
 ) -> None:
-    directory = tmp_path / "c0006"
-    directory.mkdir()
     orders = Orders(directory, deadly_lane=2, answer_s=0.1)
     level = on_fleet(small_traces, orders, machines=2, workers=3, window_s=600.0)
     assert level.result.failure is not None
