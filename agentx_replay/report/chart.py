@@ -17,6 +17,9 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 _SIZE = 1000
+_LETTER, _LINE, _LEAST_WIDE = 0.024, 0.06, 0.1
+"""Width of a letter, height of a line and least width of a name on a phone, in shares of a figure.
+"""
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 
 
@@ -93,6 +96,8 @@ class Chart:
     _shapes: list[str] = field(default_factory=list)
     _texts: list[tuple[float, float, str, str]] = field(default_factory=list)
     """Texts of the figure with their places in shares of it, upwards, and their styles."""
+    _names: list[tuple[float, float, float]] = field(default_factory=list)
+    """Left and right ends and bottoms of the labels, in shares of the figure."""
     _legend: list[str] = field(default_factory=list)
 
     def line(self, xs: Floats, ys: Floats, style: str, legend: str = "") -> None:
@@ -159,11 +164,25 @@ class Chart:
         if text:
             self._texts.append((at, 1.0, text, "top"))
 
-    def label(self, x: float, y: float, text: str, style: str = "") -> None:
-        """Write beside a point."""
+    def label(self, x: float, y: float, text: str, style: str = "", *, under: bool = False) -> None:
+        """Write beside a point: above it to the right, or below it to the left (``under``: there
+        first) where another name or the edge is in the way; nowhere if both places are taken.
+        """
         (left,), (up,) = self.x.place([x]), self.y.place([y])
-        side = " flip" if left > min(0.88, 1.0 - 0.024 * len(text)) else ""
-        self._texts.append((left, up, text, f"label{side} {style}"))
+        wide = max(_LETTER * len(text), _LEAST_WIDE)
+        above = ("", left, left + wide, up)
+        below = (" flip", left - wide, left, up - _LINE)
+        if style == "end" or left < wide:
+            places = [above]
+        elif left > min(0.88, 1.0 - wide):
+            places = [below]
+        else:
+            places = [below, above] if under else [above, below]
+        for side, start, end, bottom in places:
+            if not any(_meet((start, end, bottom), other) for other in self._names):
+                self._names.append((start, end, bottom))
+                self._texts.append((left, up, text, f"label{side} {style}"))
+                return
 
     def key(self, style: str, text: str) -> None:
         """Add to the legend."""
@@ -239,6 +258,11 @@ def _ticks(axis: Axis, style: str, side: str) -> str:
         f'<span class="{style}" style="{side}:{at:.2%}">{escape(text)}</span>'
         for at, (_, text) in zip(places, axis.ticks, strict=True)
     )
+
+
+def _meet(one: tuple[float, float, float], other: tuple[float, float, float]) -> bool:
+    """Whether two lines of text, each from left to right with its bottom, overlap."""
+    return one[0] < other[1] and other[0] < one[1] and abs(one[2] - other[2]) < _LINE
 
 
 def _line_path(points: Floats) -> str:

@@ -138,10 +138,10 @@ def _point(chart: Chart, point: CurvePoint, of: Series, unit: str) -> None:
     hover = f"{level}: {rate(point.interactivity)} tok/s/user, {rate(point.throughput)} {unit}"
     style = of.style if point in curve.frontier else "hollow"
     chart.dot(point.interactivity, point.throughput, style, hover)
-    style = "under" if _target_beside(chart, point, curve) else ""
     in_the_middle = of.name and point == curve.points[len(curve.points) // 2]
     name = f"{of.name}: {point.concurrency}" if in_the_middle else str(point.concurrency)
-    chart.label(point.interactivity, point.throughput, name, style)
+    under = _target_beside(chart, point, curve)
+    chart.label(point.interactivity, point.throughput, name, under=under)
 
 
 def _several(curve: Curve, concurrency: int) -> Sequence[CurvePoint]:
@@ -261,33 +261,11 @@ def _spread_figure(
         chart.line(found.shares, ys, f"ramp r{shade}{dashed}", legend)
     # Starts of a level end beside each other: one of them bears its name, the legend tells all.
     firsts = {of.concurrency: (of, found) for of, found in reversed(spreads)}
-    ends = [
-        (
-            f"{UNTRUSTED if of in untrusted else ''}{of.concurrency}",
-            float(found.shares[-1]),
-            float(found.values_s[-1]) * scale,
-        )
-        for of, found in firsts.values()
-    ]
-    _name_ends(chart, ends)
+    for of, found in firsts.values():
+        mark, end = UNTRUSTED if of in untrusted else "", float(found.values_s[-1]) * scale
+        if end > 0:
+            chart.label(float(found.shares[-1]), end, f"{mark}{of.concurrency}", "end")
     return chart.html()
-
-
-def _name_ends(chart: Chart, ends: Sequence[tuple[str, float, float]]) -> None:
-    """Write names, in their order, at the ends of their lines, where there is room."""
-    named: list[tuple[float, float]] = []
-    for name, share, value in ends:
-        if value <= 0:
-            continue
-        at = float(chart.x.place([share])[0]), float(chart.y.place([value])[0])
-        if not any(_too_near(at, other) for other in named):
-            chart.label(share, value, name, "end")
-            named.append(at)
-
-
-def _too_near(a: tuple[float, float], b: tuple[float, float]) -> bool:
-    """Whether names at two places of the figure would run into each other."""
-    return abs(a[0] - b[0]) < 0.1 and abs(a[1] - b[1]) < 0.06
 
 
 def _nines(shares: Floats) -> Floats:

@@ -158,7 +158,7 @@ def test_a_levels_name_leaves_the_line_of_a_target_beside_it_free(tmp_path: Path
     path = make_run(tmp_path / "r", [Level(4, 60.0, 100.0), Level(8, 30.0, 200.0)])
     html = Report.of(path, (31.0,)).write().read_text()
     names = re.findall(r'<span class="label([^"]*)" style="[^"]*">(4|8)</span>', html)
-    assert [(style.strip(), name) for style, name in names[:2]] == [("flip", "4"), ("under", "8")]
+    assert [(style.strip(), name) for style, name in names[:2]] == [("flip", "4"), ("flip", "8")]
 
 
 def test_a_level_that_is_not_valid_is_seen_with_its_reason_and_in_no_interpolation(
