@@ -1,6 +1,7 @@
 """A certificate for 127.0.0.1, made on the spot."""
 
 import shutil
+import ssl
 import subprocess
 from pathlib import Path
 
@@ -20,3 +21,10 @@ def made_certificate(folder: Path) -> tuple[Path, Path]:
         check=True, capture_output=True,
     )  # fmt: skip
     return pem, key
+
+
+def server_context(certificate: tuple[Path, Path]) -> ssl.SSLContext:
+    """What a server needs to speak TLS with a certificate and its key."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+    return context

@@ -7,11 +7,7 @@ from typing import Any
 
 import numpy as np
 import uvloop
-from scripted_server import (
-    Answer,
-    ScriptedServer,
-    scripted,
-)
+from scripted_server import Answer, ScriptedServer, scripted
 
 from agentx_replay.endpoint.client import Client
 from agentx_replay.endpoint.settings import EndpointSettings
@@ -21,6 +17,17 @@ from agentx_replay.replay.ports import Dispatch, Phase, Response
 
 KEY = "sk-secret"
 LOOPS = {"uvloop": uvloop.new_event_loop, "asyncio": asyncio.new_event_loop}
+
+
+async def until(condition: Callable[[], bool]) -> int:
+    """Return after how many turns of the loop it is so; the test's time limit is the end of one in
+    which it never is.
+    """
+    turns = 0
+    while not condition():
+        turns += 1
+        await asyncio.sleep(0)
+    return turns
 
 
 def dispatch(stream: str = "s", content: bytes = b"hello") -> Dispatch:

@@ -1,10 +1,9 @@
 """What a loop does between polls: parse in slices, compose ahead, and look for silence."""
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
-from client_cases import client_of, dispatch
+from client_cases import client_of, dispatch, until
 from scripted_server import HEAD, LAST_CHUNK, Answer, Move, chunk, scripted, token, usage
 
 from agentx_replay.endpoint import between_polls, kernel_stamps
@@ -34,15 +33,6 @@ class Job:
 
     def parsed(self) -> None:
         self.done.append(self.name)
-
-
-async def until(condition: Callable[[], bool]) -> int:
-    """Return after how many turns of the loop it is so."""
-    turns = 0
-    while not condition():
-        turns += 1
-        await asyncio.sleep(0)
-    return turns
 
 
 @pytest.mark.parametrize(("size", "order"), [(LONG_BYTES, "ab"), (LONG_BYTES + 1, "ba")])

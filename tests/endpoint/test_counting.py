@@ -88,39 +88,36 @@ def llama_cpp(path: str, body: Body) -> Reply:
     return by_usage(path, body)
 
 
-def test_vllm_counts_both_by_tokenize() -> None:
-    assert found_ways(vllm) == Ways(Way.TOKENIZE, Way.TOKENIZE, Way.USAGE)
+def no_usage(path: str, body: Body) -> Reply:
+    return vllm(path, body) if path == "/tokenize" else completion(body, None)
 
 
-def test_sglang_counts_text_by_tokenize_and_conversations_by_usage() -> None:
-    assert found_ways(sglang) == Ways(Way.USAGE, Way.TOKENIZE, Way.USAGE)
+def whole_only(path: str, body: Body) -> Reply:
+    """Tells no usage in streams."""
+    if body.get("stream") is None:
+        return NOT_FOUND
+    return completion(body, None if body["stream"] else chatml_count(body))
 
 
-def test_llama_cpp_counts_conversations_through_its_template() -> None:
-    ways = found_ways(llama_cpp)
-    assert ways == Ways(Way.TEMPLATE_AND_TOKENIZE, Way.TOKENIZE, Way.USAGE)
+def gateway(path: str, body: Body) -> Reply:
+    """Answers 401 to every path that it does not know."""
+    return Reply(401, {}) if path == "/tokenize" else by_usage(path, body)
 
 
-def test_any_other_counts_by_usage() -> None:
-    assert found_ways(by_usage) == Ways(Way.USAGE, Way.USAGE, Way.USAGE)
-
-
-def test_usage_that_streams_do_not_tell_is_asked_for_in_one_piece() -> None:
-    def whole_only(path: str, body: Body) -> Reply:
-        return NOT_FOUND if body.get("stream") is None else whole(body)
-
-    def whole(body: Body) -> Reply:
-        return completion(body, None if body["stream"] else chatml_count(body))
-
-    ways = found_ways(whole_only)
-    assert ways == Ways(Way.WHOLE_USAGE, Way.WHOLE_USAGE, Way.WHOLE_USAGE)
-
-
-def test_tokenize_serves_where_no_usage_is_told() -> None:
-    def no_usage(path: str, body: Body) -> Reply:
-        return vllm(path, body) if path == "/tokenize" else completion(body, None)
-
-    assert found_ways(no_usage) == Ways(Way.TOKENIZE, Way.TOKENIZE, None)
+@pytest.mark.parametrize(
+    ("reply", "ways"),
+    [
+        (vllm, Ways(Way.TOKENIZE, Way.TOKENIZE, Way.USAGE)),
+        (sglang, Ways(Way.USAGE, Way.TOKENIZE, Way.USAGE)),
+        (llama_cpp, Ways(Way.TEMPLATE_AND_TOKENIZE, Way.TOKENIZE, Way.USAGE)),
+        (by_usage, Ways(Way.USAGE, Way.USAGE, Way.USAGE)),
+        (whole_only, Ways(Way.WHOLE_USAGE, Way.WHOLE_USAGE, Way.WHOLE_USAGE)),
+        (no_usage, Ways(Way.TOKENIZE, Way.TOKENIZE, None)),
+        (gateway, Ways(Way.USAGE, Way.USAGE, Way.USAGE)),
+    ],
+)
+def test_a_server_counts_in_the_first_way_that_it_offers(reply: Replying, ways: Ways) -> None:
+    assert found_ways(reply) == ways
 
 
 def test_a_server_that_tells_nothing_is_told() -> None:
@@ -200,22 +197,19 @@ def test_nothing_is_no_count(answer: object) -> None:
 # --- servers that are busy, or gone -------------------------------------------------------------
 
 
+def busy(path: str, body: Body) -> Reply:
+    return Reply(429, {"error": "slow down"}, headers=("Retry-After: 0",))
+
+
 def test_a_busy_server_is_asked_again_when_it_says() -> None:
-    busy = [
-        Reply(429, {}, headers=("Retry-After: 0",)),
-        Reply(503, {}, headers=("Retry-After: 0",)),
-    ]
+    replies = [busy, busy]
 
     def at_last(path: str, body: Body) -> Reply:
-        return busy.pop() if busy else by_usage(path, body)
+        return (replies.pop() if replies else by_usage)(path, body)
 
     count, server = with_counter(at_last, lambda counter: counter.count(TALK, Way.USAGE))
     assert count == TALK_TOKENS
     assert len(server.asked) == 3
-
-
-def busy(path: str, body: Body) -> Reply:
-    return Reply(429, {"error": "slow down"}, headers=("Retry-After: 0",))
 
 
 def test_a_server_that_stays_busy_is_given_up_with_its_words(
@@ -263,14 +257,6 @@ def test_a_server_that_ceases_to_answer_is_told(status: int, code: str) -> None:
 )
 def test_a_wait_is_bounded(asked: bytes | None, seconds: float) -> None:
     assert wait_s(asked) == seconds
-
-
-def test_a_refused_path_is_one_that_is_not_offered() -> None:
-    # A gateway may answer 401 to every path it does not know.
-    def gateway(path: str, body: Body) -> Reply:
-        return Reply(401, {}) if path == "/tokenize" else by_usage(path, body)
-
-    assert found_ways(gateway).texts is Way.USAGE
 
 
 def test_an_answer_that_is_no_json_is_no_count() -> None:

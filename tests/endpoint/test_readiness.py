@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import pytest
 import uvloop
-from certificates import made_certificate
+from certificates import made_certificate, server_context
 from counting_server import Body, Reply, Replying, completion, counting_server
 from refusals import refuses
 from scripted_server import (
@@ -159,21 +159,25 @@ def test_a_field_that_the_user_leaves_out_is_not_asked_and_not_named() -> None:
     assert all(body["seed"] == 1 and "ignore_eos" not in body for body in bodies)
 
 
-def test_an_early_end_means_ignore_eos_is_not_honoured() -> None:
-    facts, _ = ask([ONE], [completed(3, "stop")])
-    assert not facts.ignore_eos
-    assert [warning.code for warning in facts.warnings()] == ["server-ends-early"]
-
-
-def test_no_usage_is_told_and_leaves_the_rest_unknown() -> None:
-    facts, _ = ask([ONE], [[HEAD, chunk(token("x", "length") + DONE), LAST_CHUNK]])
-    assert not facts.usage_reported
-    assert [warning.code for warning in facts.warnings()] == ["server-without-usage"]
-
-
-def test_no_cached_tokens_is_told() -> None:
-    facts, _ = ask([ONE], [completed(7, cached=False)])
-    assert [warning.code for warning in facts.warnings()] == ["server-without-cached-tokens"]
+@pytest.mark.parametrize(
+    ("answered", "code", "ignore_eos", "usage_reported"),
+    [
+        (completed(3, "stop"), "server-ends-early", False, True),
+        (completed(7, cached=False), "server-without-cached-tokens", True, True),
+        (
+            [HEAD, chunk(token("x", "length") + DONE), LAST_CHUNK],
+            "server-without-usage",
+            False,
+            False,
+        ),
+    ],
+)
+def test_what_a_server_does_not_do_is_told(
+    answered: Answer, code: str, ignore_eos: bool, usage_reported: bool
+) -> None:
+    facts, _ = ask([ONE], [answered])
+    assert (facts.ignore_eos, facts.usage_reported) == (ignore_eos, usage_reported)
+    assert [warning.code for warning in facts.warnings()] == [code]
 
 
 @pytest.mark.parametrize("odd", ["-5", "1e40", '"7"', "4.5", "0"])
@@ -383,10 +387,7 @@ def asked_at(url: str, certificate: tuple[Path, Path] | None, *, trusted: bool) 
     """Ask a server whose port stands for PORT in the URL; it has TLS if there is a certificate."""
 
     async def run() -> None:
-        context = None
-        if certificate is not None:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(*certificate)
+        context = None if certificate is None else server_context(certificate)
         server = await asyncio.start_server(_answers_400, "127.0.0.1", 0, ssl=context)
         port = server.sockets[0].getsockname()[1]
         tls = TlsSettings(ca_file=str(certificate[0]) if certificate and trusted else None)

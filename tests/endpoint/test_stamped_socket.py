@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import pytest
+from client_cases import until
 from scripted_server import DONE, HEAD, LAST_CHUNK, chunk, token, usage
 
 from agentx_replay.endpoint.connection import Connection, Ending, Exchange
@@ -95,11 +96,6 @@ async def joined(
     with theirs:
         yield pair
     ours.close()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await asyncio.sleep(0)
 
 
 def busy_for(ms: float) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import uvloop
-from certificates import made_certificate
+from certificates import made_certificate, server_context
 from refusals import refuses
 from scripted_server import SSE, TWO_TOKENS, WHOLE, Answer, Move, scripted
 
@@ -38,10 +38,7 @@ def ask(certificate: tuple[Path, Path] | None, tls: TlsSettings, *requests: byte
     """Return the response to the last of the requests, sent one by one on one stream."""
 
     async def run() -> Response:
-        context = None
-        if certificate is not None:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(*certificate)
+        context = None if certificate is None else server_context(certificate)
         async with scripted([WHOLE, WHOLE], tls=context) as server:
             client = Client(
                 EndpointSettings(BaseUrl("https", "127.0.0.1", server.port, "/v1"), "m", tls=tls)
@@ -89,8 +86,7 @@ VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 async def test_every_version_is_spoken_on_a_kept_connection(
     certificate: tuple[Path, Path], version: ssl.TLSVersion
 ) -> None:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*certificate)
+    context = server_context(certificate)
     context.minimum_version = context.maximum_version = version
     async with scripted([WHOLE, WHOLE], tls=context) as server:
         client = client_at(server.port)
@@ -105,10 +101,8 @@ async def test_a_server_that_says_goodbye_ends_what_ends_by_close(
     certificate: tuple[Path, Path],
 ) -> None:
     """The server's close_notify, and its close in good order."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*certificate)
     steps: Answer = [SSE + b"\r\n", TWO_TOKENS, Move.CLOSE]
-    async with scripted([steps], tls=context) as server:
+    async with scripted([steps], tls=server_context(certificate)) as server:
         client = client_at(server.port)
         response = await client.request("s", REQUEST)
         assert (response.status, len(response.arrival_ns)) == (Status.OK, 2)

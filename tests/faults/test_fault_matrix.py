@@ -8,10 +8,10 @@ in one event loop, which must have no task left at the end.
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
-import numpy as np
+import client_cases as cases
 import pytest
 import uvloop
 from faulty_answers import Act, Break, Fault, Point, Shape, faulty
@@ -19,8 +19,7 @@ from faulty_answers import Act, Break, Fault, Point, Shape, faulty
 from agentx_replay.endpoint.client import Client
 from agentx_replay.endpoint.settings import EndpointSettings
 from agentx_replay.endpoint.url import BaseUrl
-from agentx_replay.prompts.prompt import Prompt
-from agentx_replay.replay.ports import Dispatch, ErrorCategory, Phase, Response
+from agentx_replay.replay.ports import Dispatch, ErrorCategory, Response
 from agentx_replay.simulator.engine import EngineModel
 from agentx_replay.simulator.server import Server, ServerConfig, running_server
 
@@ -214,13 +213,7 @@ class Outcome:
 
 
 def dispatch(turn: int) -> Dispatch:
-    prompt = Prompt(5, 0, np.empty(0, np.uint64), lambda: b'[{"role":"user","content":"hello"}]')
-    return Dispatch(
-        request_id=f"r-{turn}", play_id="p", conversation_id="s", concurrency=1, lane=0,
-        play_number=0, session_id="x", conversation=0, turn=turn, request_index=turn,
-        phase=Phase.WINDOW, intended_start_ns=0, gap_s=0.0, recorded_input_tokens=5,
-        recorded_output_tokens=TOKENS, shared_blocks=0, max_tokens=TOKENS, prompt=prompt,
-    )  # fmt: skip
+    return replace(cases.dispatch(), request_id=f"r-{turn}", turn=turn, max_tokens=TOKENS)
 
 
 def record_of(response: Response) -> Expected:
