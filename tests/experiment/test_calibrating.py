@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import count, cycle
 from pathlib import Path
@@ -69,8 +70,12 @@ def calibrated(
     return uvloop.run(run())
 
 
-def chatml(path: str, body: Body) -> Reply:
-    return completion(body, chatml_count(body)) if path == CHAT else NOT_FOUND
+def counting(tokens: Callable[[Body], int | None], at: str = CHAT) -> Replying:
+    """A server of one API that counts a prompt so, and has no other path."""
+    return lambda path, body: completion(body, tokens(body)) if path == at else NOT_FOUND
+
+
+chatml = counting(chatml_count)
 
 
 def codes(found: Calibration) -> list[str]:
@@ -124,9 +129,7 @@ def test_a_calibration_of_an_earlier_run_is_proven_not_believed(tmp_path: Path) 
     assert (again.words, again.cost, again.exact) == (found.words, CHATML, True)
     assert len(second.asked) < len(first.asked)
 
-    def longer(path: str, body: Body) -> Reply:
-        return completion(body, chatml_count(body) + len(body.get("messages", ())))
-
+    longer = counting(lambda body: chatml_count(body) + len(body["messages"]))
     missed, _ = calibrated(longer, earlier=read_calibration(file))
     assert not missed.exact
     assert "NOT exact" in missed.lines()[0]
@@ -137,11 +140,11 @@ def test_words_of_a_tokenizers_file_are_checked_by_the_server() -> None:
     words = builtin_candidates().words[:500]
     of_file = Candidates(words, "able", "words of tokenizer.json")
 
-    def other(path: str, body: Body) -> Reply:
-        said = " ".join(message["content"] for message in body.get("messages", []))
-        return completion(body, chatml_count(body) + said.split().count(words[100]))
+    def other(body: Body) -> int:
+        said = " ".join(message["content"] for message in body["messages"])
+        return chatml_count(body) + said.split().count(words[100])
 
-    found, server = calibrated(other, candidates=of_file)
+    found, server = calibrated(counting(other), candidates=of_file)
     assert found.exact
     assert len(server.asked) <= 90
     assert words[100] not in found.words
@@ -149,30 +152,24 @@ def test_words_of_a_tokenizers_file_are_checked_by_the_server() -> None:
     assert "1 of 500 words of tokenizer.json" in found.warnings[0].text
 
 
-def test_tokenize_that_says_other_than_usage_is_not_believed() -> None:
-    # Here /tokenize forgets what the template adds to a conversation.
+@pytest.mark.parametrize(
+    ("api", "usage", "without_system"),
+    [
+        ("chat", chatml, 3),  # /tokenize forgets what the template adds to a conversation
+        # Usage counts a begin-of-text that /tokenize does not add.
+        ("completions", counting(lambda body: 1 + words_in(body), COMPLETIONS), 2),
+    ],
+)
+def test_tokenize_that_says_other_than_usage_is_not_believed(
+    api: Api, usage: Replying, without_system: int
+) -> None:
     def forgetful(path: str, body: Body) -> Reply:
-        if path == "/tokenize":
-            return Reply(json={"count": words_in(body)})
-        return chatml(path, body)
+        return Reply(json={"count": words_in(body)}) if path == "/tokenize" else usage(path, body)
 
-    found, server = calibrated(forgetful)
-    assert (found.cost, found.counted_by) == (CHATML, "usage")
+    found, server = calibrated(forgetful, api=api)
+    assert (found.cost.without_system, found.counted_by, found.ids) == (without_system, "usage", ())
     assert found.exact
     assert len(server.asked) <= 90
-
-
-def test_so_it_is_for_completions() -> None:
-    # Here usage counts a begin-of-text that /tokenize does not add.
-    def forgetful(path: str, body: Body) -> Reply:
-        if path == "/tokenize":
-            return Reply(json={"count": words_in(body)})
-        return completion(body, 1 + words_in(body)) if path == COMPLETIONS else NOT_FOUND
-
-    found, server = calibrated(forgetful, api="completions")
-    assert len(server.asked) <= 90
-    assert (found.cost.without_system, found.counted_by, found.ids) == (2, "usage", ())
-    assert found.exact
 
 
 def test_completions_go_by_token_ids_where_the_server_tells_and_takes_them() -> None:
@@ -183,7 +180,7 @@ def test_completions_go_by_token_ids_where_the_server_tells_and_takes_them() -> 
         if path == "/tokenize":
             text = body.get("prompt", "")
             return Reply(json={"tokens": [ids.setdefault(w, next(fresh)) for w in text.split()]})
-        return completion(body, words_in(body)) if path == COMPLETIONS else NOT_FOUND
+        return counting(words_in, COMPLETIONS)(path, body)
 
     found, server = calibrated(with_ids, api="completions")
     assert len(server.asked) <= 90
@@ -209,18 +206,18 @@ def test_completions_go_by_text_where_the_server_takes_no_ids() -> None:
 # --- with tool messages -------------------------------------------------------------------------
 
 
-def calling(path: str, body: Body) -> Reply:
+def call_tokens(body: Body) -> int:
     """Count a call by the words of its argument and 20 more, a result by its own and 9 more."""
-    if path != CHAT:
-        return NOT_FOUND
     tokens = 3
     for message in body["messages"]:
         calls = message.get("tool_calls")
         said = json.loads(calls[0]["function"]["arguments"]) if calls else message
         around = 20 if calls else 9 if message["role"] == "tool" else 5
         tokens += around + len(said["command" if calls else "content"].split())
-    return completion(body, tokens)
+    return tokens
 
+
+calling = counting(call_tokens)
 
 # 31 tokens a pair beside its words: 20 + 9, and the two opening words; in halves 17 and 16, as
 # there are two closing words as well.
@@ -285,11 +282,7 @@ def test_a_server_that_reports_no_usage_is_assumed_and_told() -> None:
 
 
 def test_usage_only_without_streaming_calibrates_and_is_told() -> None:
-    def whole_only(path: str, body: Body) -> Reply:
-        if path != CHAT:
-            return NOT_FOUND
-        return completion(body, None if body["stream"] else chatml_count(body))
-
+    whole_only = counting(lambda body: None if body["stream"] else chatml_count(body))
     found, _ = calibrated(whole_only)
     assert found.exact
     assert found.counted_by == "usage, not streamed"
@@ -301,13 +294,11 @@ def test_a_prompt_whose_length_changes_from_request_to_request_is_not_called_exa
     # prompts is a token longer; later none is.
     long_ones = count()
 
-    def changing(path: str, body: Body) -> Reply:
-        if path != CHAT:
-            return NOT_FOUND
+    def changing(body: Body) -> int:
         more = words_in(body) > 30 and (number := next(long_ones)) < 66 and number % 2 == 0
-        return completion(body, chatml_count(body) + int(more))
+        return chatml_count(body) + int(more)
 
-    found, _ = calibrated(changing)
+    found, _ = calibrated(counting(changing))
     assert (found.cost, found.exact) == (CHATML, False)
     assert found.verification.exact == found.verification.probes - 1
     assert "NOT exact" in found.lines()[0]
@@ -317,13 +308,13 @@ def test_a_prompt_whose_length_changes_from_request_to_request_is_not_called_exa
 def test_a_server_that_counts_a_cached_prompt_otherwise_is_told() -> None:
     seen: set[str] = set()
 
-    def uncached_only(path: str, body: Body) -> Reply:
-        said = str(body.get("messages"))
+    def uncached_only(body: Body) -> int:
+        said = str(body["messages"])
         counted = chatml_count(body) if said not in seen else 6
         seen.add(said)
-        return completion(body, counted) if path == CHAT else NOT_FOUND
+        return counted
 
-    found, _ = calibrated(uncached_only)
+    found, _ = calibrated(counting(uncached_only))
     # The prompt that was counted twice is two more probes, of which the second is 303 off.
     assert found.verification.probes == 42
     assert (found.verification.exact, found.verification.largest_error_tokens) == (41, -303)
@@ -333,13 +324,14 @@ def test_a_server_that_counts_a_cached_prompt_otherwise_is_told() -> None:
     assert re.findall(r"\d+", found.warnings[0].text) == ["309", "6"]
 
 
+BUSY = Reply(429, {}, headers=("Retry-After: 0",))
+
+
 def test_a_busy_server_is_waited_for() -> None:
     every_tenth = cycle([False] * 9 + [True])
 
     def busy_now_and_then(path: str, body: Body) -> Reply:
-        if next(every_tenth):
-            return Reply(429, {}, headers=("Retry-After: 0",))
-        return chatml(path, body)
+        return BUSY if next(every_tenth) else chatml(path, body)
 
     assert calibrated(busy_now_and_then)[0].exact
 
@@ -349,11 +341,8 @@ def test_a_server_that_answers_429_to_all_is_told_with_a_way_out(
 ) -> None:
     monkeypatch.setattr("agentx_replay.endpoint.asking.LIMITS", Limits(busy_s=0.1))
 
-    def busy(path: str, body: Body) -> Reply:
-        return Reply(429, {}, headers=("Retry-After: 0",))
-
     with refuses("server-busy", "HTTP 429", "0.1 s") as raised:
-        calibrated(busy)
+        calibrated(lambda path, body: BUSY)
     assert raised.value.exit_code == 3
 
 
@@ -361,21 +350,17 @@ def test_a_template_that_says_the_date_is_told_with_its_error() -> None:
     # The date has nine, ten or twelve tokens, by the day.
     lengths = cycle([9, 9, 10, 9, 12, 9])
 
-    def dated(path: str, body: Body) -> Reply:
-        return completion(body, chatml_count(body) + next(lengths)) if path == CHAT else NOT_FOUND
-
-    found, _ = calibrated(dated)
+    found, _ = calibrated(counting(lambda body: chatml_count(body) + next(lengths)))
     assert not found.exact
     assert 0 < abs(found.verification.largest_error_tokens) <= 6
     assert found.verification.exact > 0
 
 
 def test_a_tokenizer_without_such_words_is_told_with_the_tokens_a_word() -> None:
-    def by_bytes(path: str, body: Body) -> Reply:
-        tokens = 8 + sum(len(message["content"]) for message in body.get("messages", []))
-        return completion(body, tokens) if path == CHAT else NOT_FOUND
+    def by_bytes(body: Body) -> int:
+        return 8 + sum(len(message["content"]) for message in body["messages"])
 
-    found, server = calibrated(by_bytes)
+    found, server = calibrated(counting(by_bytes))
     assert not found.exact
     # Sixty went into words; sixteen are left to the proof, and that is the least.
     assert len(server.asked) <= 100
@@ -384,22 +369,21 @@ def test_a_tokenizer_without_such_words_is_told_with_the_tokens_a_word() -> None
     assert "5.00 tokens" in found.warnings[-1].text
 
 
-@pytest.mark.parametrize("most_words", [4, 12])
-def test_a_server_that_refuses_all_but_the_shortest_prompts_is_assumed(most_words: int) -> None:
-    def refusing(path: str, body: Body) -> Reply:
-        return REFUSED if words_in(body) > most_words else chatml(path, body)
-
-    found, _ = calibrated(refusing)
+@pytest.mark.parametrize(
+    "refused",
+    [
+        lambda body: words_in(body) > 4,
+        lambda body: words_in(body) > 12,
+        lambda body: len(body.get("messages", ())) > 1,
+    ],
+    ids=["all but four words", "all but twelve words", "conversations"],
+)
+def test_a_server_that_refuses_prompts_of_a_calibration_is_assumed(
+    refused: Callable[[Body], bool],
+) -> None:
+    found, _ = calibrated(lambda path, body: REFUSED if refused(body) else chatml(path, body))
     assert found.cost.assumed
     assert codes(found) == ["calibration-refused"]
-
-
-def test_a_server_that_refuses_conversations_is_assumed() -> None:
-    def one_message(path: str, body: Body) -> Reply:
-        return REFUSED if len(body.get("messages", ())) > 1 else chatml(path, body)
-
-    found, _ = calibrated(one_message)
-    assert found.cost.assumed
 
 
 def test_a_calibration_of_another_api_is_refused() -> None:
