@@ -70,8 +70,8 @@ class Part:
         return self.prompting.level(plan.concurrency, self.attempt, plan.start)
 
     def recorder(self) -> Recorder:
-        of = Measurement(self.plan.concurrency, self.plan.start)
-        return Recorder(self.directory, of, origin_ns=self.origin_ns, worker=self.worker)
+        level = Measurement(self.plan.concurrency, self.plan.start)
+        return Recorder(self.directory, level, origin_ns=self.origin_ns, worker=self.worker)
 
     def __getstate__(self) -> dict[str, Any]:
         plan = self.plan

@@ -90,8 +90,8 @@ class Connection:
         self._unsent = bytearray()
         self._timer: asyncio.TimerHandle | None = None
         self._between_requests = True
-        self._begun = self._has_head = False
-        self._request_bytes = 0
+        self._has_head = False
+        self._request_bytes = self._reading_bytes = 0
         self._read_ns = 0
         self._loop.add_reader(accepted, self._read)
         self._await_request()
@@ -115,22 +115,21 @@ class Connection:
             self._parse(data)
 
     def _parse(self, data: bytes) -> None:
+        self._reading_bytes = len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
             self._parser = httptools.HttpRequestParser(self)  # stay with HTTP/1.1
         except httptools.HttpParserError as error:
             self._refuse(400, f"The request is not HTTP: {error}")
-        self._bound(len(data))
+        self._bound()
         if not self._busy:
             self._await_request()
             self._next()
 
-    def _bound(self, read_bytes: int) -> None:
+    def _bound(self) -> None:
         """Refuse a request without end. The read in which it begins is bounded, and not counted."""
-        counts = not self._begun and not self._between_requests
-        self._request_bytes = self._request_bytes + read_bytes if counts else 0
-        self._begun = False
+        self._request_bytes += self._reading_bytes
         if not self._has_head and self._request_bytes > _MAX_HEAD_BYTES:
             self._refuse(431, f"The headers are over {_MAX_HEAD_BYTES} bytes.")
         elif self._request_bytes > _MAX_REQUEST_BYTES:
@@ -143,7 +142,7 @@ class Connection:
 
     def on_message_begin(self) -> None:
         self._between_requests = self._has_head = False
-        self._begun = True
+        self._request_bytes = -self._reading_bytes
         self._received_ns = self._read_ns
         self._url = self._request_id = b""
         self._body: list[bytes] = []
@@ -163,6 +162,7 @@ class Connection:
 
     def on_message_complete(self) -> None:
         self._between_requests = True
+        self._request_bytes = -self._reading_bytes
         self._requests.append(
             HttpRequest(
                 method=self._parser.get_method().decode("ascii"),
