@@ -238,19 +238,15 @@ def _checked(key: str, value: Any, where: str) -> Any:
     return value
 
 
-def _is_number(value: object) -> bool:
-    """Whether it is a number that a float can be; of a larger one no rule is."""
-    return isinstance(value, float) or (type(value) is int and abs(value) <= 1)
-
-
 def _fractions(value: Any, where: str) -> tuple[float, float]:
-    low, high = 1.0, 0.0
-    if isinstance(value, list | tuple) and len(value) == 2 and all(map(_is_number, value)):
-        low, high = map(float, value)
-    if not 0.0 <= low <= high <= 1.0:
-        raise UsageError(
-            "start-fraction-unfit",
-            f"{where}: start_fraction is {shown(value)}",
-            "give two fractions, as in [0.25, 0.75]",
-        )
-    return low, high
+    given = value if isinstance(value, list | tuple) else ()
+    # Before it is a float: a whole number may be larger than any.
+    if len(given) == 2 and all(type(each) in (int, float) and abs(each) <= 1 for each in given):
+        low, high = map(float, given)
+        if 0.0 <= low <= high <= 1.0:
+            return low, high
+    raise UsageError(
+        "start-fraction-unfit",
+        f"{where}: start_fraction is {shown(value)}",
+        "give two fractions, as in [0.25, 0.75]",
+    )

@@ -171,10 +171,10 @@ def response_itl_p90_s(responses: list[Served], tokens: int) -> float:
 
 def under_load(peer: Peer, load: Load, at: At, running: SimulatorProcess) -> Figures:
     """Run a peer once and return its figures. Raises NotRunError where it failed."""
-    spent_s = cpu_s_so_far(running.pid)
+    spent_s = cpu_s_so_far(running.process.pid)
     command = _in_home(at, peer.load(load, at))
     cost = measure(command, at.folder / "printed", TIMEOUT_S)
-    spent_s = cpu_s_so_far(running.pid) - spent_s
+    spent_s = cpu_s_so_far(running.process.pid) - spent_s
     if cost.exit_code:
         raise NotRunError(f"exit code {cost.exit_code}: {_last_words(at.folder / 'printed')}")
     return figures(peer, load, at.folder, cost, served(at.url)) | {

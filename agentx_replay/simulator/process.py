@@ -86,7 +86,6 @@ class SimulatorProcess:
     """A simulator in a child process. ``url`` has no path."""
 
     url: str
-    pid: int
     process: subprocess.Popen[bytes]
 
     def close(self) -> None:
@@ -122,7 +121,7 @@ def launch(module: str, *arguments: str) -> SimulatorProcess:
         process.wait()
         raise
     if "url" in said:
-        return SimulatorProcess(said["url"], process.pid, process)
+        return SimulatorProcess(said["url"], process)
     process.communicate()
     raise UsageError(
         said.get("code", "simulator-ended"),

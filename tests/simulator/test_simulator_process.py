@@ -25,7 +25,7 @@ def test_a_child_answers_until_it_is_closed() -> None:
     with urllib.request.urlopen(simulator.url + "/v1/models") as answer:
         (model,) = orjson.loads(answer.read())["data"]
     assert (model["id"], model["max_model_len"]) == ("mine", 1234)
-    assert simulator.pid != os.getpid()
+    assert simulator.process.pid != os.getpid()
     simulator.close()
     assert simulator.process.returncode == 0
     simulator.close()
@@ -55,7 +55,7 @@ def test_what_is_said_to_a_child_does_not_end_it() -> None:
 def test_a_child_that_hangs_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agentx_replay.simulator.process._CLOSE_TIMEOUT_S", 0.1)
     simulator = launch_simulator(ServerConfig())
-    os.kill(simulator.pid, signal.SIGSTOP)
+    os.kill(simulator.process.pid, signal.SIGSTOP)
     simulator.close()
     assert simulator.process.returncode == -signal.SIGKILL
 
