@@ -86,7 +86,7 @@ class SocketPolls:
             return
         if self._epoll is None:
             self._epoll = select.epoll()
-            self._loop.add_reader(self._epoll.fileno(), self._woken)
+            self._loop.add_reader(self._epoll.fileno(), self._poll)
         self._epoll.register(fd, select.EPOLLIN)
 
     def remove(self, fd: int) -> None:
@@ -119,11 +119,6 @@ class SocketPolls:
                 read()
         self._gather(bool(ready) and self._in_flight > self._few)
 
-    def _woken(self) -> None:
-        self._poll()
-        if self._gathering:
-            self._arm()
-
     def _gather(self, gathering: bool) -> None:
         """Have the loop wake as soon as bytes come, or not."""
         if gathering == self._gathering or self._epoll is None:
@@ -131,8 +126,9 @@ class SocketPolls:
         self._gathering = gathering
         if gathering:
             self._loop.remove_reader(self._epoll.fileno())
+            self._arm()  # whoever made this poll: no other will be made but by the timer
         else:
-            self._loop.add_reader(self._epoll.fileno(), self._woken)
+            self._loop.add_reader(self._epoll.fileno(), self._poll)
 
     # --- ticks --------------------------------------------------------------------------------
 

@@ -234,6 +234,18 @@ def test_many_are_read_by_the_millisecond_until_nothing_comes(
     assert sorted(ours.read) == [0, 0, 1, 2]
 
 
+def test_a_timer_that_finds_the_first_bytes_polls_again_in_a_millisecond(
+    machine: Machine, files: Callable[..., Files]
+) -> None:
+    """And not after the 50 ms that it was set to while nothing came."""
+    ours = files(65)
+    machine.turn(2)
+    assert machine.delay_ms == 50
+    ours.write(0)
+    machine.turn(50)
+    assert (ours.read, machine.delay_ms) == ([0], 1)
+
+
 def test_a_tick_is_recorded_before_a_poll_and_at_most_once_a_millisecond(
     machine: Machine, files: Callable[..., Files]
 ) -> None:
