@@ -21,22 +21,19 @@ from agentx_replay.report.numerals import (
     bounds,
     milliseconds,
     rate,
-    speed,
-    target_line,
 )
 from agentx_replay.report.run_sections import (
     OUTCOMES,
-    beyond_together,
     busy_line,
     comparable_and_valid,
     go_on_lines,
-    passed_over,
     per_gpu,
     remedy_once,
     unmeasured_lines,
     valid_count,
 )
 from agentx_replay.report.tables import tables_side_by_side
+from agentx_replay.report.targets import by_target, passed_over, target_line
 from agentx_replay.text_format import wrapped
 
 Styled = tuple[str, str]
@@ -172,13 +169,12 @@ def _targets(points: Sequence[Point], curve: Curve, width: int) -> Iterator[Styl
         yield "no level is valid, so there is no throughput at any speed", ""
         return
     unit = "tok/s" if curve.gpus is None else "tok/s/GPU"
-    told = list(beyond_together(curve.values, points))
-    names = [", ".join(speed(each.target) for each in values) for _, values in told]
-    widest = max(map(len, names), default=0)
-    for number, (name, (value, _)) in enumerate(zip(names, told, strict=True)):
+    told = list(by_target(curve.values, points))
+    widest = max((len(names) for names, _ in told), default=0)
+    for number, (names, value) in enumerate(told):
         named = "" if number else " tok/s/user"
         said = "; ".join([target_line(value, unit, points), *passed_over(value, points)])
-        yield from wrapped_lines(f"at {name:>{widest}}{named}: {said}", width)
+        yield from wrapped_lines(f"at {names:>{widest}}{named}: {said}", width)
 
 
 # --- what to mind --------------------------------------------------------------------------------

@@ -30,17 +30,15 @@ from agentx_replay.report.numerals import (
     agents,
     bounds,
     speed,
-    target_line,
     throughput_unit,
-    turned_back,
 )
 from agentx_replay.report.run_sections import (
-    beyond_together,
     finding_lines,
     go_on_lines,
     unmeasured_lines,
 )
 from agentx_replay.report.tables import Section, tables_side_by_side
+from agentx_replay.report.targets import by_target, target_line, turned_back
 from agentx_replay.text_format import counted
 
 _MOST_LINES = 19
@@ -255,8 +253,7 @@ def _turned_back(comparison: Comparison) -> Iterator[tuple[str, str]]:
 def _not_reached(comparison: Comparison) -> Iterator[tuple[str, str]]:
     for each, curve in zip(comparison.contenders, comparison.curves, strict=True):
         missed = [value for value in curve.values if curve.points and value.throughput is None]
-        for value, values in beyond_together(missed, each.run.points):
-            targets = ", ".join(speed(of.target) for of in values)
+        for targets, value in by_target(missed, each.run.points):
             yield each.name, f"at {targets} {target_line(value, '', each.run.points)}"
 
 

@@ -33,23 +33,21 @@ from agentx_replay.report.numerals import (
     ABSENT,
     UNTRUSTED,
     agents,
-    between,
     bounds,
     rate,
     reading,
     speed,
-    target_note,
-    target_text,
+    starts_named,
     throughput_unit,
 )
 from agentx_replay.report.run_sections import (
     comparability_lines,
     curve_json,
     uncertainty,
-    warned_at,
 )
 from agentx_replay.report.system_section import questions_json, several_configurations
 from agentx_replay.report.tables import Section
+from agentx_replay.report.targets import between, target_note, target_text, warned_at
 
 
 def compare_json(comparison: Comparison, price_source: str | None) -> dict[str, Any]:
@@ -284,8 +282,7 @@ def starts_left_out_lines(comparison: Comparison) -> list[str]:
     pairs = list(zip(comparison.contenders, comparison.starts_left_out, strict=True))
     every = {start for _, starts in pairs for start in starts}
     notes = [
-        f"{each.name}: {'starts' if len(starts) > 1 else 'start'} {', '.join(map(str, starts))} "
-        "left out, which another run lacks"
+        f"{each.name}: {starts_named(starts)} left out, which another run lacks"
         for each, starts in pairs
         if starts
     ]

@@ -19,9 +19,9 @@ from agentx_replay.report.numerals import (
     agents,
     rate,
     speed,
-    target_text,
     throughput_unit,
 )
+from agentx_replay.report.targets import target_text
 
 _MARGIN = 1.12
 _FAR_END = 2.0

@@ -3,13 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from agentx_replay.analysis.ladder import level_toward
 from agentx_replay.results.layout import Measurement
-from agentx_replay.text_format import counted
 
 if TYPE_CHECKING:  # a plan in text needs no analysis, which takes long to import
-    from agentx_replay.analysis.curve import StartValue, TargetValue
-    from agentx_replay.analysis.point import Point
     from agentx_replay.analysis.starts import Interval
     from agentx_replay.analysis.throughput import Headline
 
@@ -72,9 +68,14 @@ def agents(levels: Iterable[Measurement | int], starts_of: Mapping[int, int] | N
     parts = [f"{', '.join(map(str, whole))} {noun}"] if whole else []
     for level, of in found.items():
         if level not in whole:
-            named = f"{'start' if len(of) == 1 else 'starts'} {', '.join(map(str, of))}"
-            parts.append(f"{level} {'agent' if level == 1 else 'agents'} ({named})")
+            noun = "agent" if level == 1 else "agents"
+            parts.append(f"{level} {noun} ({starts_named(of)})")
     return ", ".join(parts)
+
+
+def starts_named(starts: Sequence[int]) -> str:
+    """Some starts by their numbers: start 2; starts 1, 4."""
+    return f"{'starts' if len(starts) > 1 else 'start'} {', '.join(map(str, starts))}"
 
 
 def bounds(interval: "Interval | None", digits: int | None = None) -> str:
@@ -112,70 +113,3 @@ def reading(value: float | None, side: str | None, mark: str) -> str:
     if side is None:
         return ABSENT
     return NOT_REACHED if side == "both" else f"all {side}"
-
-
-def target_text(value: "TargetValue") -> str:
-    """A throughput at a target with its interval."""
-    if value.throughput is None:
-        return NOT_REACHED
-    return f"{rate(value.throughput)} {bounds(value.interval)}".rstrip()
-
-
-def _sides(missed: "Sequence[StartValue]") -> str:
-    """Which starts miss a target, and on which side of it their levels lie."""
-    sides = {each.every_level_is: "" for each in missed}
-    for side in sides:
-        starts = [str(each.start) for each in missed if each.every_level_is == side]
-        named = f"{'starts' if len(starts) > 1 else 'start'} {', '.join(starts)}"
-        gap = f"{named}: the curve has a gap there"
-        sides[side] = f"every valid level of {named} is {side}" if side else gap
-    return "; ".join(sides.values())
-
-
-def turned_back(value: "TargetValue") -> list[str]:
-    """What else a curve that turns back says at a target."""
-    others = " and ".join(between(pair) for pair in value.also_between)
-    found = [f"the highest: reached again {others}"] if others else []
-    best = value.frontier
-    if best is not None:
-        found.append(f"the Pareto frontier says {rate(best.throughput)}, {between(best.between)}")
-    return found
-
-
-def target_note(value: "TargetValue", points: "Sequence[Point]") -> str:
-    """Where a value comes from, or how far a run of ``points`` came and which level comes next."""
-    reach = "; ".join([value.reach, _sides(value.missed)]) if value.missed else ""
-    if value.throughput is not None:
-        starts = reach or counted(len(value.starts), "start")
-        return f"{between(value.between or ())} ({'; '.join([*turned_back(value), starts])})"
-    if value.nearest is None or value.every_level_is is None:
-        return reach or (value.why_not_reached or "").removeprefix(f"{NOT_REACHED}: ")
-    end = "slowest" if value.every_level_is == "faster" else "fastest"
-    nearest = unlike(value.nearest.interactivity, value.target)
-    return f"{end} valid level {nearest} → {to_add(value, points)}"
-
-
-def target_line(value: "TargetValue", unit: str, points: "Sequence[Point]") -> str:
-    """A value at a target with its interval, its unit and where it comes from."""
-    named = f" {unit}" if value.throughput is not None else ""
-    return f"{target_text(value)}{named}, {target_note(value, points)}"
-
-
-def to_add(value: "TargetValue", points: "Sequence[Point]") -> str:
-    """Which level comes next on the way to a target that none of a run's ``points`` reaches."""
-    nearest = value.nearest
-    if nearest is None:
-        return "try other levels"
-    level = level_toward(nearest.concurrency, nearest.interactivity, value.target)
-    if level in {point.concurrency for point in points} and level is not None:
-        return f"measure {agents([level])} again, not valid"
-    if level is not None:
-        return f"try {agents([level])}"
-    return "try more agents" if value.every_level_is == "faster" else "no fewer agents can be"
-
-
-def between(levels: Sequence[int]) -> str:
-    """The levels that a value was read off."""
-    if min(levels) == max(levels):
-        return f"at {agents(levels[:1])}"
-    return f"between {min(levels)} and {max(levels)} agents"

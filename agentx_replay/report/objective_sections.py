@@ -20,7 +20,15 @@ from agentx_replay.analysis.run import Run
 from agentx_replay.analysis.starts import spread, t_quantile
 from agentx_replay.report.brief import Styled, wrapped_lines
 from agentx_replay.report.chart import Chart, linear_axis, log_axis
-from agentx_replay.report.numerals import ABSENT, agents, bounds, percent, rate, throughput_unit
+from agentx_replay.report.numerals import (
+    ABSENT,
+    agents,
+    bounds,
+    percent,
+    rate,
+    starts_named,
+    throughput_unit,
+)
 from agentx_replay.report.tables import Section
 from agentx_replay.text_format import counted
 
@@ -85,8 +93,7 @@ def answer(judged: Judged) -> str:
 
 def _open(capacity: Capacity) -> str:
     """Return the starts of which all levels are on one side."""
-    named = [str(x.start) for x in capacity.starts if x.good is None or x.bad is None]
-    return f"{'starts' if len(named) > 1 else 'start'} {', '.join(named)}"
+    return starts_named([x.start for x in capacity.starts if x.good is None or x.bad is None])
 
 
 def _per(judged: Judged, number: float) -> list[str]:

@@ -37,7 +37,6 @@ from agentx_replay.report.numerals import (
     capital,
     rate,
     speed,
-    target_note,
     throughput_unit,
 )
 from agentx_replay.report.run_sections import (
@@ -50,10 +49,10 @@ from agentx_replay.report.run_sections import (
     starts_section,
     unmeasured_lines,
     valid_count,
-    warned_at,
 )
 from agentx_replay.report.system_section import system_sections
 from agentx_replay.report.tables import Section
+from agentx_replay.report.targets import target_note, warned_at
 from agentx_replay.results.durable import disk_faults_explained, write_bytes_durably
 from agentx_replay.text_format import escaped
 

@@ -4,16 +4,14 @@ The same sections stand on the page and under ``report --full``. Not for how far
 relied on (``evidence_sections.py``), nor for the report's first screen (``brief.py``).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from itertools import groupby
 from typing import Any
 
 from agentx_replay.analysis.curve import (
     DEFINITIONS,
     Curve,
     CurvePoint,
-    TargetValue,
     curves_by_start,
     defined_value,
     value_at,
@@ -50,12 +48,11 @@ from agentx_replay.report.numerals import (
     reading,
     share,
     speed,
-    target_line,
     throughput_unit,
-    to_add,
 )
 from agentx_replay.report.plan_lines import ONE_START_AHEAD
 from agentx_replay.report.tables import Section
+from agentx_replay.report.targets import by_target, target_line, warned_at
 from agentx_replay.results.resume_command import resume_command, typed_again
 from agentx_replay.results.run_directory import PointStatus
 from agentx_replay.text_format import counted
@@ -139,26 +136,6 @@ def run_lines(points: Sequence[Point]) -> list[str]:
     if any(point.facts.gpus is None for point in points):
         lines.append("throughput is the whole system's: no GPU count was given (--gpus)")
     return lines + comparability_lines(points)
-
-
-def passed_over(value: TargetValue, points: Sequence[Point]) -> list[str]:
-    """Return across which levels that are not valid a value at a target was read off."""
-    low, high = min(value.between or (0,)), max(value.between or (0,))
-    valid = {point.concurrency for point in points if point.valid}
-    found = {each.concurrency for each in points if low < each.concurrency < high} - valid
-    return [f"across {agents(sorted(found))}, not valid"] if found else []
-
-
-def warned_at(value: TargetValue, points: Sequence[Point]) -> list[str]:
-    """Return what to mind of the levels that a value at a target was read off, naming them."""
-    read_off = value.between or ()
-    found = [
-        point.measurement
-        for point in points
-        if point.valid and point.concurrency in read_off and point.texts(Kind.WARNING)
-    ]
-    warned = [f"mind the warnings on {agents(found)}"] if found else []
-    return passed_over(value, points) + warned
 
 
 # --- levels without a point ----------------------------------------------------------------------
@@ -333,25 +310,14 @@ def targets_section(curve: Curve, points: Sequence[Point]) -> Section:
     unit = throughput_unit(curve.gpus, curve.headline_is)
     facts = [
         (
-            f"at {', '.join(speed(each.target) for each in values)} tok/s/user",
+            f"at {names} tok/s/user",
             "; ".join([target_line(value, unit, points), *warned_at(value, points)]),
         )
-        for value, values in beyond_together(curve.values, points)
+        for names, value in by_target(curve.values, points)
     ]
     frontier = agents(point.concurrency for point in curve.frontier)
     notes = [f"Pareto frontier (no level is better in both): {frontier}"]
     return Section("At target speeds", facts=facts, notes=[*notes, uncertainty([curve])])
-
-
-def beyond_together(
-    values: Sequence[TargetValue], points: Sequence[Point]
-) -> Iterator[tuple[TargetValue, list[TargetValue]]]:
-    """Yield values to be said in one: those beyond the same end of the curve for which the same
-    level comes next; every other one alone.
-    """
-    for _, group in groupby(values, lambda v: to_add(v, points) if v.every_level_is else v.target):
-        found = sorted(group, key=lambda value: value.target)
-        yield found[0], found
 
 
 def curve_json(curve: Curve) -> dict[str, Any]:
