@@ -96,7 +96,7 @@ def _refuse_unfit(settings: Settings, target: Target) -> None:
 def _search(settings: Settings) -> LevelSource | None:
     if settings.search is None:
         return None
-    from agentx_replay.experiment.capacity import capacity_levels
+    from agentx_replay.experiment.capacity_search import capacity_levels
 
     return capacity_levels(settings)
 

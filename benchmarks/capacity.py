@@ -26,7 +26,7 @@ from interval_coverage import ENGINES, Setup  # noqa: E402
 from search_draws import drawn, outcome  # noqa: E402
 
 from agentx_replay.analysis.capacity import start_capacity  # noqa: E402
-from agentx_replay.analysis.early import LOOKS, SKIPPED, Exceeding, clear_failure_of  # noqa: E402
+from agentx_replay.analysis.early import LOOKS, SKIPPED, clear_failure_of, exceeding_of  # noqa: E402
 from agentx_replay.analysis.goodput import (  # noqa: E402
     SentRequests,
     sent_requests,
@@ -101,13 +101,10 @@ def figures(responses: Responses, window: Window) -> dict[str, Any]:
 def refused_at(clause: Clause, sent: SentRequests, started: Responses, window: Window) -> int:
     since_s = (started.send_ns - window.open_ns) / _NS
     ended_s = (started.end_ns - window.open_ns) / _NS
-    known = ~np.isnan(sent.itl_s) & (since_s >= SKIPPED * window.nominal_s)
-    lanes = int(sent.lane.max()) + 1
+    settled = since_s >= SKIPPED * window.nominal_s
     for number, share in enumerate(LOOKS, 1):
-        seen = known & (ended_s <= share * window.nominal_s)
-        beyond = seen & (sent.itl_s > clause.bound)
-        of_lanes = [np.bincount(sent.lane[mask], minlength=lanes) for mask in (seen, beyond)]
-        if clear_failure_of(clause, Exceeding(*of_lanes)) is not None:
+        seen = settled & (ended_s <= share * window.nominal_s)
+        if clear_failure_of(clause, exceeding_of(clause, sent, seen)) is not None:
             return number
     return 0
 

@@ -38,6 +38,7 @@ class Level:
     ``session`` names the first session of a lane, ``status`` how every response ends. ``failure``
     says why the window never opened; then nothing was sent. Lanes of even number send the share
     ``uneven`` more tokens, the others as much less. ``hit`` is the cached share.
+    Plays that end at second 100 end with the window, so not in it.
     """
 
     concurrency: int
@@ -50,6 +51,7 @@ class Level:
     uneven: float = 0.0
     start: int = 1
     hit: float = 0.25
+    plays_end_s: int = 100
 
 
 def make_run(
@@ -116,7 +118,12 @@ def _made_level(level: Level, gpus: int | None) -> Path:
         sent = [request_row(*exchange(level, lane)) for lane in lanes]
         write_rows(directory, REQUESTS, sent, measurement)
         plays = [
-            play(lane=lane, play_id=f"p{lane}", session_id=level.session(lane), end_ns=100 * SECOND)
+            play(
+                lane=lane,
+                play_id=f"p{lane}",
+                session_id=level.session(lane),
+                end_ns=level.plays_end_s * SECOND,
+            )
             for lane in lanes
         ]
         write_rows(directory, PLAYS, [play_row(each) for each in plays], measurement)

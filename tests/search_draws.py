@@ -8,7 +8,7 @@ from statistics import fmean, stdev
 
 from agentx_replay.analysis.capacity import Capacity, Outcome, capacity_from
 from agentx_replay.analysis.objective import Objective
-from agentx_replay.experiment.capacity import Seen, Wanted, next_level
+from agentx_replay.experiment.capacity_search import Seen, Wanted, next_level
 from agentx_replay.experiment.levels import SearchRange
 from agentx_replay.results.layout import Measurement
 

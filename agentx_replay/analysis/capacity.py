@@ -4,7 +4,7 @@ For each start the worst margin Y of the objective is interpolated linearly in (
 neighbouring levels, the lower of which keeps it; the *crossing* Y = 0 is the start's capacity. The
 run's is the geometric mean over starts. From three on it has Student's interval (``starts.py``);
 that of two would be 12.7 standard errors wide to each side. Nothing is extrapolated. Not for: which
-level to measure (``experiment/capacity.py``).
+level to measure (``experiment/capacity_search.py``).
 """
 
 import math
@@ -12,8 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from agentx_replay.analysis.early import STOPPED_EARLY
+from agentx_replay.analysis.early import (
+    STOPPED_EARLY,
+    bounds_responses,
+    design_effect,
+    exceeding_of,
+)
 from agentx_replay.analysis.findings import Kind
+from agentx_replay.analysis.goodput import SentRequests
 from agentx_replay.analysis.goodput import margins as margins_of
 from agentx_replay.analysis.objective import Clause, Objective
 from agentx_replay.analysis.point import Point
@@ -34,6 +40,7 @@ class Outcome:
     ``margins`` are those of its clauses, None if one is not known. ``stopped_early`` says why its
     window was closed before its time: then it fails, and no margin is known. ``trouble`` says why
     nothing can be concluded, and ``client`` that the client is to blame for that.
+    ``design_effect`` is that of the worst percentile of responses (``early.py``).
     """
 
     measurement: Measurement
@@ -41,6 +48,7 @@ class Outcome:
     stopped_early: str | None = None
     trouble: str | None = None
     client: bool = False
+    design_effect: float | None = None
 
     @property
     def worst(self) -> float | None:
@@ -76,7 +84,21 @@ def outcome_of(point: Point, objective: Objective) -> Outcome:
     unknown = [c.name for c, each in zip(objective.clauses, margins, strict=True) if each is None]
     if unknown and not broken:
         return Outcome(of, margins, trouble=_not_measured(point, objective, unknown[0]))
-    return Outcome(of, margins)
+    return Outcome(of, margins, design_effect=_design_effect(objective, margins, point.requests))
+
+
+def _design_effect(
+    objective: Objective, margins: Sequence[float | None], sent: SentRequests
+) -> float | None:
+    of = [
+        (each, number)
+        for number, (clause, each) in enumerate(zip(objective.clauses, margins, strict=True))
+        if each is not None and bounds_responses(clause)
+    ]
+    if not of:
+        return None
+    worst = objective.clauses[max(of)[1]]
+    return design_effect(exceeding_of(worst, sent, sent.well))
 
 
 def _not_measured(point: Point, objective: Objective, name: str) -> str:

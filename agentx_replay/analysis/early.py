@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from agentx_replay.analysis.goodput import SentRequests, response_values
 from agentx_replay.analysis.objective import Clause, Objective, quantity
-from agentx_replay.analysis.responses import Counts
+from agentx_replay.analysis.responses import Counts, Floats, Mask
 from agentx_replay.analysis.starts import t_quantile
 from agentx_replay.reason import Reason
 
@@ -43,8 +44,12 @@ class EarlyRule:
 
 
 def _is_judged_early(clause: Clause) -> bool:
-    of_responses = clause.metric in ("itl", "full-itl", "ttft", "e2e") and clause.share is not None
-    return of_responses or clause.metric == "failed"
+    return bounds_responses(clause) or clause.metric == "failed"
+
+
+def bounds_responses(clause: Clause) -> bool:
+    """Whether a clause bounds a percentile of responses."""
+    return clause.metric in ("itl", "full-itl", "ttft", "e2e") and clause.share is not None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,6 +60,14 @@ class Exceeding:
 
     counts: Counts
     beyond: Counts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tallies:
+    """What one process has counted of a level, and how long its window has been open."""
+
+    since_open_s: float
+    seen: Mapping[Clause, Exceeding]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +113,30 @@ def clear_failure_of(clause: Clause, of: Exceeding) -> ClearFailure | None:
     lanes, total = len(counts), float(counts.sum())
     if lanes < _LEAST_LANES or total < _LEAST_RESPONSES:
         return None
-    share = float(beyond.sum()) / total
-    squares = float(((beyond - share * counts) ** 2).sum())
-    error = math.sqrt(lanes / (lanes - 1) * squares) / total
+    share, error = float(beyond.sum()) / total, _error_over_lanes(counts, beyond)
     t = t_quantile(lanes - 1.0, 1.0 - 2.0 * _FALSE_ALARM / len(LOOKS))
     allowed = clause.bound if clause.share is None else round(1.0 - clause.share, 9)
     clear = share - t * error > _MARGIN * allowed
     return ClearFailure(clause, share, allowed, error) if clear else None
+
+
+def _error_over_lanes(counts: Floats, beyond: Floats) -> float:
+    """Return the standard error of the share beyond, two lanes or more being the clusters."""
+    lanes, total = len(counts), float(counts.sum())
+    squares = float(((beyond - beyond.sum() / total * counts) ** 2).sum())
+    return math.sqrt(lanes / (lanes - 1) * squares) / total
+
+
+def design_effect(of: Exceeding) -> float | None:
+    """Return how many times the variance of the share beyond is what a binomial one of as many
+    independent responses would be; None for less than two lanes, or a share of 0 or 1.
+    """
+    some = of.counts > 0
+    counts, beyond = of.counts[some].astype(float), of.beyond[some].astype(float)
+    share = float(beyond.sum() / counts.sum()) if len(counts) > 1 else 0.0
+    if not 0.0 < share < 1.0:
+        return None
+    return _error_over_lanes(counts, beyond) ** 2 * float(counts.sum()) / (share * (1.0 - share))
 
 
 def look_due(since_open_s: float, window_s: float, looked: int) -> bool:
@@ -114,5 +144,26 @@ def look_due(since_open_s: float, window_s: float, looked: int) -> bool:
     return looked < len(LOOKS) and since_open_s >= LOOKS[looked] * window_s
 
 
+def exceeding_of(clause: Clause, sent: SentRequests, seen: Mask) -> Exceeding:
+    """Count those of the ``seen`` requests that have a value of a clause on responses."""
+    values, lanes = response_values(clause, sent), int(sent.lane.max(initial=0)) + 1
+    known = seen & ~np.isnan(values)
+    beyond = known & (values > clause.bound)
+    counts = (np.bincount(sent.lane[mask], minlength=lanes) for mask in (known, beyond))
+    return Exceeding(*counts)
+
+
 def exceeding(lanes: int) -> Exceeding:
     return Exceeding(np.zeros(lanes, np.int64), np.zeros(lanes, np.int64))
+
+
+def joint(parts: Sequence[Mapping[Clause, Exceeding]]) -> dict[Clause, Exceeding]:
+    """Return the counts of a level from those of its parts, which have other lanes."""
+    first, *others = parts
+    return {
+        clause: Exceeding(
+            sum((other[clause].counts for other in others), seen.counts),
+            sum((other[clause].beyond for other in others), seen.beyond),
+        )
+        for clause, seen in first.items()
+    }

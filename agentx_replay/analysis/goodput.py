@@ -120,7 +120,7 @@ def value_of(clause: Clause, sent: SentRequests, jobs: Jobs | None) -> float | N
     if clause.metric == "play":
         values = np.array(jobs.whole_s if jobs else ())
     else:
-        values = present(_of_responses(clause, sent))
+        values = present(response_values(clause, sent))
     if len(values) < clause.responses_needed:
         return None
     return float(values.mean() if clause.share is None else percentiles(values, (clause.share,))[0])
@@ -130,7 +130,8 @@ def _hits(sent: SentRequests) -> float:
     return 0.0 if sent.cached is None else float(sent.cached[sent.well].sum())
 
 
-def _of_responses(clause: Clause, sent: SentRequests) -> Floats:
+def response_values(clause: Clause, sent: SentRequests) -> Floats:
+    """Return each response's value of what a clause on responses bounds, NaN for none."""
     values: Floats = getattr(sent, f"{clause.metric.replace('-', '_')}_s")
     return values
 
@@ -185,7 +186,7 @@ def keeping(objective: Objective, sent: SentRequests) -> Mask:
             cached = np.zeros(len(kept)) if sent.cached is None else sent.cached
             kept &= cached >= clause.bound * sent.prompt
         elif clause.metric not in ("failed", "cut", "play"):
-            values = _of_responses(clause, sent)
+            values = response_values(clause, sent)
             unbounded = np.isnan(values) if "itl" in clause.metric else False
             kept &= (values <= clause.bound) | unbounded
     return kept

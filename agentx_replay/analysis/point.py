@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from agentx_replay.analysis import findings as rules
+from agentx_replay.analysis.early import STOPPED_EARLY
 from agentx_replay.analysis.facts import Conduct, Rules
 from agentx_replay.analysis.fidelity import Fidelity
 from agentx_replay.analysis.findings import Finding, Kind
@@ -402,6 +403,9 @@ def point_row(point: Point) -> dict[str, Any]:
     row |= {name: getattr(point.summary and point.summary.counts, name, 0) for name in STATUSES}
     row["requests"] = _at(point, "summary.counts.sent") or 0
     row["headline"] = headline_of(window_s)
+    early = point.facts.conduct.failure_code == STOPPED_EARLY
+    row["stopped_early"] = point.facts.conduct.failure if early else None
+    row["objective_margins"] = row["design_effects"] = None  # a run is judged as a whole
     for kind in (Kind.INVALID, Kind.INCOMPARABLE):
         row[f"{kind.value}_reasons"] = list(point.texts(kind))
     for name, path in _RATES.items():

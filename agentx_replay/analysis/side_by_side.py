@@ -10,6 +10,7 @@ import numpy as np
 
 from agentx_replay.analysis.comparison import Comparison, Contender
 from agentx_replay.analysis.curve import Curve, CurvePoint, curves_by_start, throughput_at
+from agentx_replay.analysis.goodput import Jobs
 from agentx_replay.analysis.judged import Judged, judge
 from agentx_replay.analysis.objective import Objective
 from agentx_replay.analysis.point import Point, level_metrics
@@ -31,21 +32,26 @@ from agentx_replay.results.server_names import Metric
 @dataclass(frozen=True, slots=True)
 class LevelSide:
     """One run at a level, over its starts: throughput in the curve's unit, speed in tokens/s/user,
-    P90 TTFT in s, cache hit; None for what is not known.
+    P90 TTFT in s, cache hit, finished plays per hour and agent; None for what is not known.
     """
 
     throughput: float
     interactivity: float
     ttft_p90_s: float | None
     cache_hit: float | None
+    jobs_per_agent_hour: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class LevelRatio:
-    """Throughput of the first run over another one's at a level; None with another plan there."""
+    """Throughput of the first run over another one's at a level, and finished plays per hour, per
+    GPU as the throughput; None with another plan there, or where a start finished none.
+    """
 
     ratio: float | None
     interval: Interval | None
+    jobs: float | None = None
+    jobs_interval: Interval | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,19 +79,41 @@ def _row(comparison: Comparison, level: int) -> LevelRow:
 
 
 def _ratios(comparison: Comparison, level: int) -> list[LevelRatio | None]:
-    how = paired_interval if comparison.paired else ratio_interval
     first, *others = (_throughputs(curve, level) for curve in comparison.curves)
+    first_jobs, *others_jobs = (
+        [
+            jobs.per_hour / ((comparison.per_gpu and each.run.gpus) or 1)
+            for jobs in _jobs(each, level)
+        ]
+        for each in comparison.contenders
+    )
     found: list[LevelRatio | None] = []
-    for plans, other in zip(comparison.plans, others, strict=True):
+    for plans, other, jobs in zip(comparison.plans, others, others_jobs, strict=True):
         if not first or not other:
             found.append(None)
         elif level not in plans.same:
             found.append(LevelRatio(None, None))
         else:
-            ratio = mean_of_starts(first) / mean_of_starts(other)
-            whole = not comparison.paired or len(first) == len(other)
-            found.append(LevelRatio(ratio, how(first, other) if whole else None))
+            of_jobs = _ratio(comparison, first_jobs, jobs)
+            found.append(LevelRatio(*_ratio(comparison, first, other), *of_jobs))
     return found
+
+
+def _ratio(
+    comparison: Comparison, first: Sequence[float], other: Sequence[float]
+) -> tuple[float | None, Interval | None]:
+    """Return the ratio of two means over starts; None where a start has nothing."""
+    if not all(first) or not all(other) or not first or not other:
+        return None, None
+    how = paired_interval if comparison.paired else ratio_interval
+    whole = not comparison.paired or len(first) == len(other)
+    ratio = mean_of_starts(first) / mean_of_starts(other)
+    return ratio, how(first, other) if whole else None
+
+
+def _jobs(contender: Contender, level: int) -> list[Jobs]:
+    points = contender.run.curve_points
+    return [each.jobs for each in points if each.concurrency == level and each.jobs is not None]
 
 
 def _throughputs(curve: Curve, level: int) -> list[float]:
@@ -103,11 +131,13 @@ def _side(contender: Contender, curve: Curve, level: int) -> LevelSide | None:
     ]
     ttfts = [each.ttft.p90_s for each in summaries if each.ttft is not None]
     hits = [each.cache_hit for each in summaries if each.cache_hit is not None]
+    jobs = [each.per_hour / level for each in _jobs(contender, level)]
     return LevelSide(
         point.throughput,
         point.interactivity,
         fmean(ttfts) if ttfts else None,
         fmean(hits) if hits else None,
+        fmean(jobs) if jobs else None,
     )
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _INTERRUPTED = 130
 _SIGNALS = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP)
-_MEASURING = ("run", "sweep")
+_MEASURING = ("run", "sweep", "capacity")
 _STANDARD_ERROR = 2
 
 

@@ -28,7 +28,7 @@ from agentx_replay.analysis.responses import Window, records_of
 from agentx_replay.analysis.server import Metrics, speculation
 from agentx_replay.analysis.tokens import latency_series
 from agentx_replay.experiment.conformity import level_fidelity
-from agentx_replay.experiment.early import EarlyWatch
+from agentx_replay.experiment.early_stop import EarlyWatch
 from agentx_replay.experiment.interrupts import Interrupts
 from agentx_replay.experiment.live_view import ProgressSnapshot, together
 from agentx_replay.experiment.part import Part, play

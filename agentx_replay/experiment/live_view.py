@@ -9,6 +9,7 @@ from dataclasses import astuple, dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from agentx_replay.analysis.early import Tallies
 from agentx_replay.analysis.latency import present, response_itl
 from agentx_replay.analysis.responses import TimedTokens, arrivals_of
 from agentx_replay.replay.driver import Progress, Stage
@@ -23,11 +24,14 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class ProgressSnapshot:
-    """How one process's part of a level is going."""
+    """How one process's part of a level is going; ``tallies`` are what it may be stopped early by,
+    None if nothing is, or before the window.
+    """
 
     progress: Progress
     recent: Glimpse
     load: ClientLoad
+    tallies: Tallies | None = None
 
 
 def together(parts: Sequence[ProgressSnapshot]) -> tuple[Progress, Snapshot, ClientLoad]:

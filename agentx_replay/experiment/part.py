@@ -17,7 +17,7 @@ from typing import Any
 
 from agentx_replay.analysis.early import EarlyRule
 from agentx_replay.errors import UsageError
-from agentx_replay.experiment.early import EarlyWatch
+from agentx_replay.experiment.early_stop import EarlyWatch
 from agentx_replay.experiment.live_view import ProgressSnapshot, live_itls_s
 from agentx_replay.experiment.open_files import raise_open_files
 from agentx_replay.experiment.prompting import Prompting
@@ -45,7 +45,7 @@ class Part:
 
     It goes to another process without the sessions of its plan, which are read there again from
     ``source``. ``attempt`` is at least how often the run had been resumed when the level began.
-    ``early`` says by what a level on one process is stopped early. ``directory`` and ``origin_ns``
+    ``early`` says by what the level is stopped early. ``directory`` and ``origin_ns``
     are set when it begins.
     """
 
@@ -130,7 +130,7 @@ async def play(
 
     sampler = LagSampler(clock, keep)
     with prepared_ahead(part.plan, part.prompts()) as prompts:
-        watch = EarlyWatch(recorder, part.early, part.plan)
+        watch = EarlyWatch(recorder, part.early, part.plan, alone=part.workers == 1)
         recent = Recent(watch, live_itls_s, clock.now_ns)
         endpoint = part.open(clock)
         replay = Replay(
@@ -146,7 +146,8 @@ async def play(
         watch.replay = replay
 
         def look() -> None:
-            show(ProgressSnapshot(replay.progress(), recent.glimpse(), sampler.load()))
+            tallies = watch.tallies(clock.now_ns())
+            show(ProgressSnapshot(replay.progress(), recent.glimpse(), sampler.load(), tallies))
             if recorder.failure is not None:
                 replay.stop()
 

@@ -217,7 +217,7 @@ class Sweep:
             run_id=settings.salt[:8] + later + (f"-a{attempt}" if attempt else ""),
             open=self._target.open,
             workers=workers,
-            early=early if workers == 1 and self._target.machines is None else None,
+            early=early if self._target.machines is None else None,
         )
 
     def _workers(self, plan: Plan) -> int:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from agentx_replay.endpoint.kernel_stamps import Timestamps
 from agentx_replay.errors import UsageError
+from agentx_replay.experiment.early_stop import Looks
 from agentx_replay.experiment.live_view import ProgressSnapshot
 from agentx_replay.experiment.part import Part, framed, next_message
 from agentx_replay.reason import Reason
@@ -189,15 +190,26 @@ async def play_on_workers(
     died, and why all were stopped, if they were.
 
     ``steered`` is entered with what stops them. A worker that dies stops the level, and so does
-    one that hangs for ``hang_after_s``, which is killed. Raises the ``UsageError`` of a worker.
+    one that hangs for ``hang_after_s``, which is killed. The level is stopped early by what all
+    workers have counted together. Raises the ``UsageError`` of a worker.
     """
-    plan = parts[0].plan
+    plan, early = parts[0].plan, parts[0].early
+    looks = None if early is None else Looks(early, plan.scenario.window_s)
     cap_ns = round(plan.scenario.system_idle_cap_s * NS_PER_S)
+
+    def shown() -> None:
+        progress = crew.progress()
+        show(progress)
+        told = [each.tallies for each in progress if each.tallies is not None]
+        reason = looks.reason(told) if looks is not None and len(told) == len(parts) else None
+        if reason is not None:
+            crew.coordinator.stop(reason)
+
     crew = Crew(
         range(len(parts)),
         clock,
         Decider(Rules(cap_ns, plan.concurrency, RELEASE_AHEAD_NS), clock),
-        lambda: show(crew.progress()),
+        shown,
         hang_after_s=hang_after_s,
     )
     try:

@@ -168,6 +168,7 @@ def capacity_section(run: Run, judged: Judged) -> Section:
             each.measurement.in_words,
             _verdict(each, judged.objective),
             *(_of_bound(each, number) for number in range(len(clauses))),
+            rate(each.design_effect),
         ]
         for each in _in_order(run, capacity.outcomes)
     ]
@@ -175,7 +176,12 @@ def capacity_section(run: Run, judged: Judged) -> Section:
         f"Capacity under {judged.objective.text}",
         lead=capacity_lines(judged),
         figures=_search_figure(judged),
-        heads=["agents", "verdict", *(f"{c.name}\nof its bound" for c in clauses)],
+        heads=[
+            "agents",
+            "verdict",
+            *(f"{c.name}\nof its bound" for c in clauses),
+            "design\neffect",
+        ],
         rows=rows,
         notes=[_HOW],
     )
@@ -184,7 +190,8 @@ def capacity_section(run: Run, judged: Judged) -> Section:
 _HOW = (
     "Levels in the order of their measurement. of its bound: value / bound, for a floor bound / "
     "value; above 1 breaks the clause. Capacity: where the worst clause reaches 1, interpolated in "
-    "the logarithms between neighbouring levels of a start; the mean of the starts."
+    "the logarithms between neighbouring levels of a start; the mean of the starts. design effect: "
+    "so many responses tell as much of the worst percentile as one that is independent would."
 )
 
 
@@ -400,13 +407,37 @@ def objective_json(run: Run, judged: Sequence[Judged]) -> dict[str, Any]:
     }
 
 
-def _judged_json(judged: Judged) -> dict[str, Any]:
-    capacity = asdict(judged.capacity)
-    for outcome, each in zip(capacity["outcomes"], judged.capacity.outcomes, strict=True):
-        outcome |= {"measurement": each.measurement._asdict(), "passes": each.passes}
-    capacity |= {"objective": judged.objective.text, "monotone": judged.capacity.monotone}
+def objective_cells(point: Point, judged: Sequence[Judged]) -> dict[str, Any]:
+    """Return the cells of a point's row that come from objectives; nothing where there is none."""
+    found = [
+        outcome
+        for each in judged
+        for outcome in each.capacity.outcomes
+        if outcome.measurement == point.measurement
+    ]
+    if not found:
+        return {}
     return {
-        "capacity": capacity,
+        "objective_margins": [each.worst for each in found],
+        "design_effects": [each.design_effect for each in found],
+    }
+
+
+def capacity_json(judged: Sequence[Judged]) -> list[dict[str, Any]]:
+    """Return the capacity under each objective as plain values."""
+    return [_capacity_json(each.capacity) for each in judged]
+
+
+def _capacity_json(of: Capacity) -> dict[str, Any]:
+    found = asdict(of)
+    for outcome, each in zip(found["outcomes"], of.outcomes, strict=True):
+        outcome |= {"measurement": each.measurement._asdict(), "passes": each.passes}
+    return found | {"objective": of.objective.text, "monotone": of.monotone}
+
+
+def _judged_json(judged: Judged) -> dict[str, Any]:
+    return {
+        "capacity": _capacity_json(judged.capacity),
         "there": judged.there and asdict(judged.there),
         "goodput": [_level_json(judged, asdict(each)) for each in judged.levels],
         "goodput_by_level": [asdict(each) for each in judged.means],

@@ -238,9 +238,9 @@ def _turn_line(what: str, conversation: str, turn: int, tokens: int) -> str:
 
 # --- before a sweep ------------------------------------------------------------------------------
 
-_SEARCHED_FIRST = 7
+_SEARCHED_FIRST = 5
 """Levels that a search measures of its first start, and 2 or 3 of each further one: three starts
-took 11.85 in the mean of 200 searches (benchmarks/results/capacity.json)."""
+took 10.09 in the mean of 200 searches (benchmarks/results/capacity.json)."""
 
 ONE_START_AHEAD = "1 start has no interval, so compare will name no winner (--starts 3)"
 

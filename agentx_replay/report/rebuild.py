@@ -16,6 +16,8 @@ from agentx_replay.report.disclosure import BUILT_IN, disclosure_section, headin
 from agentx_replay.report.evidence_sections import evidence_sections
 from agentx_replay.report.objective_sections import (
     capacity_brief,
+    capacity_json,
+    objective_cells,
     objective_json,
     objective_sections,
 )
@@ -126,10 +128,16 @@ class Report:
         }
 
     def write(self) -> Path:
-        """Write ``points.parquet`` and the page, and return where the page is.
+        """Write ``points.parquet``, a search's ``capacity`` in ``sweep.json``, and the page; return
+        where the page is.
 
         Raises ``UsageError`` where the disk refuses.
         """
-        RunDirectory(self.run.path).write_points([point_row(point) for point in self.run.points])
+        run = RunDirectory(self.run.path)
+        run.write_points(
+            [point_row(each) | objective_cells(each, self.judged) for each in self.run.points]
+        )
+        if self.run.searched:
+            run.write_sweep(dict(self.run.sweep) | {"capacity": capacity_json(self.judged)})
         sections = objective_sections(self.run, self.judged)
         return write_page(report_file(self.run.path), page(self.run, self.curve, sections))

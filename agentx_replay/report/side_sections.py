@@ -27,6 +27,7 @@ from agentx_replay.results.system_facts import System
 def side_sections(comparison: Comparison, sides: SideBySide) -> list[Section]:
     return [
         levels_section(comparison, sides.levels),
+        jobs_section(comparison, sides.levels),
         _targets_section(comparison, sides),
         _prices_section(sides.break_evens),
         *(_capacities_section(comparison, each) for each in sides.capacities),
@@ -84,6 +85,41 @@ def levels_section(comparison: Comparison, rows: Sequence[LevelRow]) -> Section:
         "this is not a comparison at equal service. other plan: the two replayed other work there."
     ]
     return Section("At equal concurrency", heads=heads, rows=cells, notes=notes if cells else ())
+
+
+def jobs_section(comparison: Comparison, rows: Sequence[LevelRow]) -> Section:
+    """Return how many plays each run finishes at the levels that two have; empty if none does."""
+    runs = comparison.contenders
+    cells = []
+    for row in rows:
+        if not any(side is not None and side.jobs_per_agent_hour for side in row.sides):
+            continue
+        sides = [side and side.jobs_per_agent_hour for side in row.sides]
+        cells.append(
+            [
+                str(row.concurrency),
+                *(
+                    cell
+                    for each, jobs in zip(runs, sides, strict=True)
+                    for cell in (rate(jobs), rate(_per_gpu(jobs, row.concurrency, each.run.gpus)))
+                ),
+                *(
+                    ABSENT
+                    if of is None or of.jobs is None
+                    else f"{of.jobs:.3f} {bounds(of.jobs_interval, 3)}".rstrip()
+                    for of in row.ratios
+                ),
+            ]
+        )
+    heads = ["agents"]
+    for each in runs:
+        heads += [f"{each.name}\nan hour per agent", "an hour\nper GPU"]
+    heads += [f"{runs[0].name} / {each.name}" for each in runs[1:]]
+    return Section("Jobs at equal concurrency", heads=heads, rows=cells)
+
+
+def _per_gpu(jobs: float | None, agents: int, gpus: int | None) -> float | None:
+    return None if jobs is None or not gpus else jobs * agents / gpus
 
 
 def _side_cells(side: LevelSide | None) -> list[str]:

@@ -277,6 +277,23 @@ POINTS = Table(
     _count("failed", "failed"),
     _count("overflow", "refused as longer than the context"),
     _count("cut", "still running at the end of the grace, and cut"),
+    _text("stopped_early", "why its window was closed before its time", "it was not"),
+    Column(
+        pa.list_(pa.float64()),
+        "",
+        "objective_margins",
+        "of each objective in order, the greatest ln(value / bound) of its clauses; at most 0 "
+        "keeps it",
+        "no objective",
+    ),
+    Column(
+        pa.list_(pa.float64()),
+        "",
+        "design_effects",
+        "of each objective, variance of the share beyond its worst percentile's bound, with lanes "
+        "as clusters, over that of independent responses",
+        "no objective",
+    ),
 )
 """``points.parquet``: one row a concurrency level, or a start of one."""
 

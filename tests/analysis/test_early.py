@@ -6,11 +6,14 @@ import pytest
 from agentx_replay.analysis.early import (
     EarlyRule,
     Exceeding,
+    Tallies,
     clear_failure_of,
+    design_effect,
     level_fails,
     look_due,
 )
 from agentx_replay.analysis.objective import Clause, objective_of
+from agentx_replay.experiment.early_stop import Looks
 
 
 def clause(text: str) -> Clause:
@@ -62,6 +65,26 @@ def test_a_level_goes_on_while_one_objective_may_hold() -> None:
 def test_only_percentiles_of_responses_and_failures_are_looked_at() -> None:
     rule = EarlyRule((objective_of("itl<=9ms,ttft:mean<=5s,hit>=90%,play<=9m"),))
     assert [each.name for each in rule.clauses] == ["itl:p90", "failed"]
+
+
+def test_the_parts_of_a_level_are_judged_together_when_the_last_has_come_to_a_look() -> None:
+    # Five lanes each: too few alone; together 100 of 100 responses of ten lanes exceed the bound.
+    looks = Looks(EarlyRule((objective_of("itl:p90<=33ms,failed<=1%"),)), 80.0)
+    even, odd = lanes([10, 0] * 5, [10, 0] * 5), lanes([0, 10] * 5, [0, 10] * 5)
+    of = [{ITL: each, FAILED: lanes([0] * 10, [0] * 10)} for each in (even, odd)]
+    assert looks.reason([Tallies(20.0, of[0]), Tallies(19.9, of[1])]) is None
+    assert looks.reason([Tallies(20.0, of[0])]) is None
+    found = looks.reason([Tallies(30.0, of[0]), Tallies(30.9, of[1])])
+    assert found is not None
+    assert found.text.endswith("(share over 33ms 1.00, at most 0.1 allowed, look 2 of 4)")
+
+
+def test_the_design_effect_is_a_variance_over_lanes_over_a_binomial_one() -> None:
+    # The squared error of above, 4/900, over 0.4 · 0.6 / 100.
+    assert design_effect(lanes([10] * 10, [2, 6] * 5)) == pytest.approx(1.85185, rel=1e-5)
+    assert design_effect(lanes([10] * 10, [4] * 10)) == 0.0
+    assert design_effect(lanes([10] * 10, [0] * 10)) is None
+    assert design_effect(lanes([10], [5])) is None
 
 
 def test_looks_are_due_at_a_quarter_three_eighths_half_and_three_quarters() -> None:

@@ -2,15 +2,19 @@
 
 import json
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from command_line import finished, refusal
 from made_runs import Level, make_run
 
 from agentx_replay.replay.ports import Status
-from agentx_replay.results.run_directory import read_points
+from agentx_replay.results.run_directory import PointStatus, read_points
 
 SLO = "itl:p90<=12ms"
 SEARCH = ("capacity", "--virtual", "--scenario", "quick", "--window", "8s", "--gpus", "8",
@@ -52,6 +56,16 @@ def test_its_directory_is_a_sweeps(searched: tuple[Path, dict[str, Any]]) -> Non
     assert "per kW" in said
     assert "Goodput under itl:p90<=12ms" in said
     assert "The search" in (out / "report.html").read_text()
+    capacity = found["objectives"][0]["capacity"]
+    assert json.loads((out / "sweep.json").read_text())["capacity"] == [capacity]
+    rows = pq.read_table(out / "points.parquet").to_pylist()
+    assert {(row["concurrency"], row["start"]): row["objective_margins"] for row in rows} == {
+        tuple(each["measurement"].values()): [
+            None if each["stopped_early"] else max(each["margins"])
+        ]
+        for each in capacity["outcomes"]
+    }
+    assert {bool(row["stopped_early"]) for row in rows} == {False, True}
     assert finished("compare", out, other, "--at", "83").returncode == 0
 
 
@@ -68,15 +82,34 @@ def test_any_objective_is_answered_from_the_points_on_disk(
     assert {level["goodput"]["token_share"] for level in found["goodput"]} == {1.0}
 
 
-def test_a_search_that_was_cut_off_goes_on_by_its_options(
+KILLED_IN_ITS_THIRD_LEVEL = """
+import os, signal
+from agentx_replay.cli import main
+from agentx_replay.results.run_directory import RunDirectory
+
+start, begun = RunDirectory.start_point, []
+
+def killed(*arguments, **named):
+    begun.append(start(*arguments, **named))
+    if len(begun) == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return begun[-1]
+
+RunDirectory.start_point = killed
+main()
+"""
+
+
+def test_a_search_that_was_killed_goes_on_as_if_it_had_not_been(
     searched: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
-    out, whole = searched
-    cut = shutil.copytree(out, tmp_path / "cut")
-    for point in read_points(cut)[2:]:
-        shutil.rmtree(point.directory)
-    found = told("sweep", "--resume", "--out", cut)
-    assert found["objectives"][0]["capacity"] == whole["objectives"][0]["capacity"]
+    out = tmp_path / "run"
+    search = (*SEARCH, "--slo", SLO, "--starts", "2", "--out", str(out))
+    killed = subprocess.run([sys.executable, "-c", KILLED_IN_ITS_THIRD_LEVEL, *search], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert len([point for point in read_points(out) if point.status is PointStatus.COMPLETE]) == 2
+    found = told("capacity", "--resume", "--out", out)
+    assert found["objectives"][0]["capacity"] == searched[1]["objectives"][0]["capacity"]
 
 
 def test_objectives_share_levels(tmp_path: Path) -> None:
@@ -147,5 +180,5 @@ def test_what_cannot_be_searched_is_refused_before_anything_is_measured(
 
 def test_before_a_search_its_time_is_told_for_all_of_its_starts(tmp_path: Path) -> None:
     search = finished(*SEARCH, "--slo", SLO, "--budget", "9s", "--out", tmp_path / "run")
-    # 7 levels of the first start and 5 of two more, 8 s each.
-    assert "about 12 windows of 8 s, 96 s in all" in search.stderr + search.stdout
+    # 5 levels of the first start and 5 of two more, 8 s each.
+    assert "about 10 windows of 8 s, 80 s in all" in search.stderr + search.stdout

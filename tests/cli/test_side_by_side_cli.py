@@ -53,6 +53,18 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return make_run(where / "a", twice(A)), make_run(where / "b", twice(B))
 
 
+def test_finished_plays_are_compared_per_agent_and_per_gpu(tmp_path: Path) -> None:
+    # 12 plays in 100 s: 432 an hour, 36 of each agent; 54 of each of 8 GPUs, 108 of each of 4.
+    level = Level(12, 60.0, 6000.0, plays_end_s=50)
+    eight, four = make_run(tmp_path / "a", [level]), make_run(tmp_path / "b", [level], gpus=4)
+    (row,) = told(eight, four, "--at", "50", exit_code=1)["levels"]
+    assert [side["jobs_per_agent_hour"] for side in row["sides"]] == [36.0, 36.0]
+    assert row["ratios"][0]["jobs"] == 0.5
+    said = finished("compare", eight, four, "--at", "50", "--full").stdout
+    jobs = said[said.index("Jobs at equal concurrency") :].splitlines()
+    assert jobs[4].split() == ["12", "36.0", "54.0", "36.0", "108", "0.500"]
+
+
 def test_the_published_numbers_are_all_printed(runs: tuple[Path, Path]) -> None:
     said = finished("compare", *runs, "--at", "50", "--price", "a=1.50,b=2.26", "--full").stdout
     for figure in ("+24.4%", "+87.4%", "1.289", "80.1", "74.8"):

@@ -12,7 +12,7 @@ from virtual_replay import Timed
 
 from agentx_replay.analysis.capacity import capacity_of
 from agentx_replay.analysis.objective import objective_of
-from agentx_replay.experiment.capacity import capacity_levels
+from agentx_replay.experiment.capacity_search import capacity_levels
 from agentx_replay.experiment.levels import SearchRange
 from agentx_replay.experiment.settings import Settings, Target
 from agentx_replay.experiment.sweep import Sweep

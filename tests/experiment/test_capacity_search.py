@@ -8,7 +8,7 @@ import pytest
 
 from agentx_replay.analysis.capacity import Capacity, Outcome, capacity_from
 from agentx_replay.analysis.objective import objective_of
-from agentx_replay.experiment.capacity import Seen, Seens, Wanted, next_level
+from agentx_replay.experiment.capacity_search import Seen, Seens, Wanted, next_level
 from agentx_replay.experiment.levels import Done, SearchRange
 from agentx_replay.results.layout import Measurement
 
