@@ -108,8 +108,7 @@ def _first_failure(
 
 def clear_failure_of(clause: Clause, of: Exceeding) -> ClearFailure | None:
     """Return that a clause fails, None if that is not clear."""
-    some = of.counts > 0
-    counts, beyond = of.counts[some].astype(float), of.beyond[some].astype(float)
+    counts, beyond = _of_lanes(of)
     lanes, total = len(counts), float(counts.sum())
     if lanes < _LEAST_LANES or total < _LEAST_RESPONSES:
         return None
@@ -118,6 +117,12 @@ def clear_failure_of(clause: Clause, of: Exceeding) -> ClearFailure | None:
     allowed = clause.bound if clause.share is None else round(1.0 - clause.share, 9)
     clear = share - t * error > _MARGIN * allowed
     return ClearFailure(clause, share, allowed, error) if clear else None
+
+
+def _of_lanes(of: Exceeding) -> tuple[Floats, Floats]:
+    """Return the counts of the lanes that have any."""
+    some = of.counts > 0
+    return of.counts[some].astype(float), of.beyond[some].astype(float)
 
 
 def _error_over_lanes(counts: Floats, beyond: Floats) -> float:
@@ -131,8 +136,7 @@ def design_effect(of: Exceeding) -> float | None:
     """Return how many times the variance of the share beyond is what a binomial one of as many
     independent responses would be; None for less than two lanes, or a share of 0 or 1.
     """
-    some = of.counts > 0
-    counts, beyond = of.counts[some].astype(float), of.beyond[some].astype(float)
+    counts, beyond = _of_lanes(of)
     share = float(beyond.sum() / counts.sum()) if len(counts) > 1 else 0.0
     if not 0.0 < share < 1.0:
         return None

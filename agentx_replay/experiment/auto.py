@@ -14,7 +14,7 @@ from agentx_replay.analysis.curve import curves_by_start, target_value
 from agentx_replay.analysis.ladder import bracketing, level_toward
 from agentx_replay.analysis.point import Point
 from agentx_replay.errors import UsageError
-from agentx_replay.experiment.levels import Done, FixedLevels
+from agentx_replay.experiment.levels import Done, FixedLevels, LevelSource
 from agentx_replay.experiment.settings import Screen, Settings, Target
 from agentx_replay.experiment.sweep import Prepared, Sweep
 from agentx_replay.results.layout import Measurement
@@ -48,7 +48,7 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True)
-class Probing:
+class Probing(LevelSource):
     """Goes upwards until a probe is slower than the slowest of ``targets``, or another one might
     take longer than ``budget_s`` leaves.
     """
@@ -57,15 +57,8 @@ class Probing:
     rules: Scenario
     budget_s: float
 
-    def ahead(self, history: Sequence[Point]) -> tuple[Measurement, ...]:
-        level = self.next_level(history)
-        return () if isinstance(level, Done) else (level,)
-
     def next_level(self, history: Sequence[Point]) -> Measurement | Done:
         return self.next_probe([probe_of(point, self.rules) for point in history])
-
-    def early_rule(self, history: Sequence[Point]) -> None:
-        """Stop no probe early."""
 
     def next_probe(self, probes: Sequence[Probe]) -> Measurement | Done:
         if not probes:
@@ -95,7 +88,7 @@ def _window_and_drain_s(rules: Scenario) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Bracketing:
+class Bracketing(LevelSource):
     """The ``found`` levels, and then up to two more as long as their valid points leave a target
     outside.
     """
@@ -107,9 +100,6 @@ class Bracketing:
     def ahead(self, history: Sequence[Point]) -> tuple[Measurement, ...]:
         more = {point.concurrency for point in history} - {*self.found}
         return FixedLevels((*self.found, *sorted(more)), self.starts).ahead(history)
-
-    def early_rule(self, history: Sequence[Point]) -> None:
-        """Stop no level early."""
 
     def next_level(self, history: Sequence[Point]) -> Measurement | Done:
         following = self.ahead(history)

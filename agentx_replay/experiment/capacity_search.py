@@ -17,7 +17,7 @@ from agentx_replay.analysis.early import EarlyRule
 from agentx_replay.analysis.objective import Objective, objectives_of
 from agentx_replay.analysis.point import Point
 from agentx_replay.errors import UsageError
-from agentx_replay.experiment.levels import Done, SearchRange
+from agentx_replay.experiment.levels import Done, LevelSource, SearchRange
 from agentx_replay.experiment.settings import Settings
 from agentx_replay.results.layout import Measurement
 from agentx_replay.text_format import counted, lasting
@@ -169,7 +169,7 @@ def _outwards(levels: Mapping[int, Outcome], within: SearchRange, factor: float)
 
 
 @dataclass(frozen=True, slots=True)
-class CapacityLevels:
+class CapacityLevels(LevelSource):
     """The search as a source of a sweep's levels. ``level_s`` is a level's nominal time."""
 
     objectives: tuple[Objective, ...]
@@ -187,10 +187,6 @@ class CapacityLevels:
         if isinstance(wanted, Done) or not wanted.early:
             return None
         return EarlyRule(self.objectives)
-
-    def ahead(self, history: Sequence[Point]) -> tuple[Measurement, ...]:
-        wanted = self._wanted(history)
-        return () if isinstance(wanted, Done) else (wanted.level,)
 
     def _wanted(self, history: Sequence[Point]) -> Wanted | Done:
         seen = {point.measurement: self._seen(point) for point in history}

@@ -43,15 +43,18 @@ class LevelSource(Protocol):
     def next_level(self, history: Sequence["Point"]) -> Measurement | Done:
         """Return the level to measure next; one in ``history`` is measured again in its place."""
 
-    def early_rule(self, history: Sequence["Point"]) -> "EarlyRule | None":
+    def early_rule(self, history: Sequence["Point"]) -> "EarlyRule | None":  # noqa: ARG002
         """Return by what the next level is stopped early; None if by nothing."""
+        return None
 
     def ahead(self, history: Sequence["Point"]) -> tuple[Measurement, ...]:
         """Return the levels certain to follow, in order: their plans are shown beforehand."""
+        level = self.next_level(history)
+        return () if isinstance(level, Done) else (level,)
 
 
 @dataclass(frozen=True, slots=True)
-class FixedLevels:
+class FixedLevels(LevelSource):
     """The levels asked for, in this order: all of a start before those of the next."""
 
     concurrency: tuple[int, ...]
@@ -59,9 +62,6 @@ class FixedLevels:
 
     def next_level(self, history: Sequence["Point"]) -> Measurement | Done:
         return next(iter(self.ahead(history)), Done())
-
-    def early_rule(self, history: Sequence["Point"]) -> "EarlyRule | None":  # noqa: ARG002
-        return None
 
     def ahead(self, history: Sequence["Point"]) -> tuple[Measurement, ...]:
         measured = {point.measurement for point in history}
