@@ -94,7 +94,7 @@ def jobs_section(comparison: Comparison, rows: Sequence[LevelRow]) -> Section:
     for row in rows:
         if not any(side is not None and side.jobs_per_agent_hour for side in row.sides):
             continue
-        sides = [side and side.jobs_per_agent_hour for side in row.sides]
+        sides = [None if side is None else side.jobs_per_agent_hour for side in row.sides]
         cells.append(
             [
                 str(row.concurrency),
