@@ -17,7 +17,6 @@ from agentx_replay.analysis.curve import (
     DefinedValue,
     TargetValue,
     curve_of,
-    defined_value,
     value_at,
 )
 from agentx_replay.analysis.run import Run
@@ -170,7 +169,8 @@ class Comparison:
     @property
     def unpriced(self) -> tuple[str, ...]:
         """The runs without a price where others have one: dollars are not compared with them."""
-        return _lacking(self.contenders, lambda each: each.price)
+        names = tuple(each.name for each in self.contenders if each.price is None)
+        return names if len(names) < len(self.contenders) else ()
 
     @property
     def did_same_work(self) -> bool:
@@ -260,13 +260,6 @@ def _without_gpu_count(contenders: Sequence[Contender]) -> tuple[str, ...]:
             f"add --gpus {lacking[0]}=N, or leave out --price and --power to compare systems",
         )
     return lacking
-
-
-def _lacking(
-    contenders: Sequence[Contender], number: Callable[[Contender], float | None]
-) -> tuple[str, ...]:
-    names = tuple(each.name for each in contenders if number(each) is None)
-    return names if len(names) < len(contenders) else ()
 
 
 def _check_pairs(contenders: Sequence[Contender], plans: Sequence[PlansAgainst]) -> None:
@@ -403,8 +396,7 @@ def _sensitivity(
     )
     by_definition = {
         definition: [
-            defined_value(value_at(x.run.points, definition, target, x.run.levels_by_start))
-            for x in contenders
+            value_at(x.run.points, definition, target, x.run.levels_by_start) for x in contenders
         ]
         for definition in DEFINITIONS
     }

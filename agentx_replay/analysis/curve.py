@@ -382,14 +382,26 @@ DEFINITIONS = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class DefinedValue:
+    """A throughput under a definition, or ``why`` there is none. ``side`` is None unless the target
+    is not reached: the side of it on which every level lies, or ``both``. Without a side a level
+    has nothing to compute it from.
+    """
+
+    value: float | None
+    why: str | None = None
+    side: Side | Literal["both"] | None = None
+
+
 def value_at(
     points: Sequence[Point],
     definition: Definition,
     target: float,
     levels_by_start: Mapping[int, Collection[int]] | None = None,
-) -> TargetValue | str:
+) -> DefinedValue:
     """Return throughput, per GPU where every point has a GPU count, at the target interactivity
-    under a definition, of the ``points`` on a curve; or why a level has nothing to compute it from.
+    under a definition, of the ``points`` on a curve.
     """
     found: list[tuple[float, float] | None] = []
     for point in points:
@@ -400,29 +412,11 @@ def value_at(
         throughput = _throughput(point.summary.rates, definition.throughput)
         if speed is None or throughput is None:
             lacking = "speed" if speed is None else "throughput"
-            return f"concurrency {point.concurrency} has no such {lacking}"
+            return DefinedValue(None, f"concurrency {point.concurrency} has no such {lacking}")
         found.append((speed, throughput))
-    return target_value(_curves(points, found), target, levels_by_start)
-
-
-@dataclass(frozen=True, slots=True)
-class DefinedValue:
-    """A throughput under a definition, or ``why`` there is none. ``side`` is None unless the target
-    is not reached: the side of it on which every level lies, or ``both``.
-    """
-
-    value: float | None
-    why: str | None = None
-    side: Side | Literal["both"] | None = None
-
-
-def defined_value(found: TargetValue | str) -> DefinedValue:
-    """Return what ``value_at`` found."""
-    if isinstance(found, str):
-        return DefinedValue(None, found)
-    if found.throughput is not None:
-        return DefinedValue(found.throughput)
-    return DefinedValue(None, found.why_not_reached, found.every_level_is or "both")
+    at = target_value(_curves(points, found), target, levels_by_start)
+    side = at.every_level_is or "both"
+    return DefinedValue(at.throughput, at.why_not_reached, side if at.throughput is None else None)
 
 
 def _throughput(rates: Rates, key: str) -> float | None:

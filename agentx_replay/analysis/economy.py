@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from agentx_replay.analysis.comparison import Comparison, Contender
 from agentx_replay.analysis.cost import dollars_per_million_tokens
-from agentx_replay.analysis.curve import Definition, TargetValue, value_at
+from agentx_replay.analysis.curve import Definition, value_at
 
 _KINDS = {
     "total": Definition("all tokens", "p90", "total"),
@@ -41,11 +41,8 @@ def economies(comparison: Comparison, target: float) -> list[Economy]:
 
 
 def _rates(contender: Contender, target: float) -> dict[str, float | None]:
-    found = {kind: value_at(contender.run.points, of, target) for kind, of in _KINDS.items()}
-    return {
-        kind: value.throughput if isinstance(value, TargetValue) else None
-        for kind, value in found.items()
-    }
+    points = contender.run.points
+    return {kind: value_at(points, of, target).value for kind, of in _KINDS.items()}
 
 
 def _economy(of: Contender, rates: Mapping[str, float | None]) -> Economy:

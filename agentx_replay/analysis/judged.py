@@ -95,8 +95,7 @@ def asked_objectives(run: Run) -> tuple[Objective, ...]:
     """Return the objectives that a run was measured with; none where it was without, or they are
     unreadable.
     """
-    settings = run.sweep.get("settings")
-    told = settings.get("slo") if isinstance(settings, dict) else None
+    told = run.settings.get("slo")
     return objectives_of(list(map(str, told))) if isinstance(told, list) else ()
 
 

@@ -55,6 +55,12 @@ class Run:
     only_starts: Collection[int] | None = None
 
     @property
+    def settings(self) -> Mapping[str, Any]:
+        """What it was asked for; nothing where ``sweep.json`` does not tell."""
+        settings = self.sweep.get("settings")
+        return settings if isinstance(settings, dict) else {}
+
+    @property
     def starts(self) -> int:
         """How many starts of each level were asked for."""
         return int(self.sweep.get("starts", 1))
@@ -62,8 +68,7 @@ class Run:
     @property
     def targets(self) -> tuple[float, ...]:
         """The speeds in tokens/s/user that were asked for; the default if none is on record."""
-        settings = self.sweep.get("settings")
-        asked = settings.get("at") if isinstance(settings, dict) else None
+        asked = self.settings.get("at")
         fit = isinstance(asked, list) and all(
             isinstance(each, int | float) and 0.0 < each < math.inf for each in asked
         )
@@ -77,8 +82,7 @@ class Run:
     @property
     def searched(self) -> bool:
         """Whether a search chose its levels, of each start its own."""
-        settings = self.sweep.get("settings")
-        return isinstance(settings, dict) and settings.get("search") is not None
+        return self.settings.get("search") is not None
 
     @property
     def levels_by_start(self) -> Mapping[int, Collection[int]] | None:

@@ -13,7 +13,6 @@ from agentx_replay.analysis.curve import (
     Curve,
     CurvePoint,
     curves_by_start,
-    defined_value,
     value_at,
 )
 from agentx_replay.analysis.findings import FAR_APART, FEW_RESPONSES, Finding, Kind
@@ -462,13 +461,13 @@ def sensitivity_section(run: Run, curve: Curve) -> Section:
     slow = [point.measurement for point in run.points if point.has("token-itl-untrusted")]
     rows, lacking = [], []
     for definition in DEFINITIONS:
-        found = [
+        values = [
             value_at(run.points, definition, target, run.levels_by_start) for target in targets
         ]
         mark = UNTRUSTED if definition.speed == "token" and slow else ""
-        values = [defined_value(each) for each in found]
         rows.append([definition.name, *(reading(each.value, each.side, mark) for each in values)])
-        lacking += [f"{definition.name}: {each}." for each in found if isinstance(each, str)][:1]
+        why = [each.why for each in values if each.why is not None and each.side is None]
+        lacking += [f"{definition.name}: {each}." for each in why[:1]]
     unit = throughput_unit(run.gpus, run.headline_is)
     text = (
         f"The same records, {unit}, with one definition changed in each row. all faster, all "

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from record_cases import SECOND, dispatch, events_of, recorded, response, summarised
 
-from agentx_replay.analysis.curve import DEFINITIONS, TargetValue, value_at
+from agentx_replay.analysis.curve import DEFINITIONS, DefinedValue, value_at
 from agentx_replay.analysis.facts import Conduct, Rules
 from agentx_replay.analysis.metrics import speeds
 from agentx_replay.analysis.point import Point, PointFacts, measure_point
@@ -147,29 +147,26 @@ def level(concurrency: int, speed: float | None, total: float, start: int = 1) -
 LEVELS = [level(8, 100.0, 4000.0), level(16, 50.0, 8000.0)]
 
 
-def value(points: list[Point], target: float) -> TargetValue:
-    found = value_at(points, DEFINITIONS[0], target)
-    assert isinstance(found, TargetValue)
-    return found
-
-
 def test_a_definition_is_read_off_each_start_by_itself() -> None:
     # At 75: half way from 4,000 to 8,000 and from 9,000 to 15,000; √(6,000 · 12,000) = 8,485.3.
     other = [level(8, 100.0, 9000.0, 2), level(16, 50.0, 15_000.0, 2)]
-    assert value([*LEVELS, *other], 75.0).throughput == pytest.approx(8485.3, rel=1e-5)
+    assert value_at([*LEVELS, *other], DEFINITIONS[0], 75.0).value == pytest.approx(
+        8485.3, rel=1e-5
+    )
 
 
 def test_a_definition_is_read_off_its_own_curve_per_gpu() -> None:
     points = [replace(each, facts=replace(each.facts, gpus=4)) for each in LEVELS]
-    assert value(points, 75.0).throughput == pytest.approx(6000 / 4)
+    assert value_at(points, DEFINITIONS[0], 75.0).value == pytest.approx(6000 / 4)
 
 
 @pytest.mark.parametrize(("target", "side"), [(20.0, "faster"), (120.0, "slower")])
 def test_a_target_outside_a_definitions_curve_says_on_which_side(target: float, side: str) -> None:
-    found = value(LEVELS, target)
-    assert (found.throughput, found.every_level_is) == (None, side)
+    found = value_at(LEVELS, DEFINITIONS[0], target)
+    assert (found.value, found.side) == (None, side)
 
 
 def test_a_level_that_lacks_a_number_leaves_no_curve_to_read_from() -> None:
     points = [*LEVELS, level(12, None, 5000.0)]
-    assert value_at(points, DEFINITIONS[0], 75.0) == "concurrency 12 has no such speed"
+    found = value_at(points, DEFINITIONS[0], 75.0)
+    assert found == DefinedValue(None, "concurrency 12 has no such speed")
