@@ -21,6 +21,7 @@ from agentx_replay.report.compare_sections import (
     compare_json,
     compare_rows,
 )
+from agentx_replay.report.numerals import throughput_unit
 from agentx_replay.report.page import compare_page, write_page
 from agentx_replay.report.side_sections import (
     series_json,
@@ -138,11 +139,9 @@ def compare(
         of_runs = {each.name: each.run for each in comparison.contenders}
         series = {name: {run: of_runs[run] for run in of} for name, of in members.items()}
         targets = [each.target for each in comparison.targets]
-        unit = "tok/s/GPU" if comparison.per_gpu else "tok/s"
-        more, told = (
-            [series_section(series, targets, unit), *more],
-            told | series_json(series, targets),
-        )
+        unit = throughput_unit(comparison.curves[0].gpus)
+        more = [series_section(series, targets, unit), *more]
+        told |= series_json(series, targets)
     if html is not None:
         write_page(html, compare_page(comparison, price_source, more))
     if as_json:

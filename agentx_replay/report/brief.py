@@ -13,21 +13,21 @@ from agentx_replay.analysis.curve import Curve, level_row
 from agentx_replay.analysis.findings import OF_THE_CURVE, Finding, Kind
 from agentx_replay.analysis.point import Point, run_findings
 from agentx_replay.analysis.run import Run
-from agentx_replay.analysis.starts import Interval
 from agentx_replay.report.evidence_sections import replay_exact
 from agentx_replay.report.numerals import (
     ABSENT,
     agents,
-    bounds,
     milliseconds,
     rate,
+    throughput_unit,
+    within,
 )
 from agentx_replay.report.run_sections import (
     OUTCOMES,
     busy_line,
     comparable_and_valid,
+    ending_and_unit,
     go_on_lines,
-    per_gpu,
     remedy_once,
     unmeasured_lines,
     valid_count,
@@ -111,15 +111,15 @@ def _columns(levels: Sequence[Sequence[Point]], curve: Curve) -> dict[str, list[
     rows = [level_row(starts) for starts in levels]
     found = [curve.intervals.get(row["concurrency"]) for row in rows]
     mark = " [95 %]" if any(found) else ""
-    of, unit = ("_per_gpu", "tok/s/GPU") if per_gpu(levels[0]) else ("", "tok/s")
+    of, unit = ending_and_unit(levels[0])
     columns = {
         "agents": [str(row["concurrency"]) for row in rows],
         f"tok/s/user{mark}": [
-            _with_interval(row["interactivity"], each.interactivity if each else None)
+            within(rate(row["interactivity"]), each.interactivity if each else None)
             for row, each in zip(rows, found, strict=True)
         ],
         f"{unit}{mark}": [
-            _with_interval(row[f"total_tokens_per_s{of}"], each.throughput if each else None)
+            within(rate(row[f"total_tokens_per_s{of}"]), each.throughput if each else None)
             for row, each in zip(rows, found, strict=True)
         ],
         "output": [rate(row[f"output_tokens_per_s{of}"]) for row in rows],
@@ -143,10 +143,6 @@ def _valid(starts: Sequence[Point]) -> int:
     return sum(point.valid for point in starts)
 
 
-def _with_interval(value: float | None, interval: Interval | None) -> str:
-    return f"{rate(value)} {bounds(interval)}".rstrip()
-
-
 def _hit(row: Mapping[str, Any]) -> str:
     """93 of 93: per cent of the input that was cached, of what an unlimited cache would hold."""
     hit, possible = row["cache_hit"], row["cache_hit_theoretical"]
@@ -168,7 +164,7 @@ def _targets(points: Sequence[Point], curve: Curve, width: int) -> Iterator[Styl
     if not curve.points:
         yield "no level is valid, so there is no throughput at any speed", ""
         return
-    unit = "tok/s" if curve.gpus is None else "tok/s/GPU"
+    unit = throughput_unit(curve.gpus)
     told = list(by_target(curve.values, points))
     widest = max((len(names) for names, _ in told), default=0)
     for number, (names, value) in enumerate(told):

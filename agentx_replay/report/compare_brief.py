@@ -16,11 +16,11 @@ from agentx_replay.analysis.same_work import Fact, alone_said
 from agentx_replay.analysis.starts import Interval
 from agentx_replay.report.brief import NOT_COMPARABLE, Styled, comparable, wrapped_lines
 from agentx_replay.report.compare_sections import (
+    RATIO_PER_DOLLAR,
     UNLIKE,
     compare_sections,
     no_winner,
     starts_left_out_lines,
-    target_heads,
     target_rows,
     told_columns,
 )
@@ -28,9 +28,9 @@ from agentx_replay.report.cost_section import differing_line, price_lines
 from agentx_replay.report.disclosure import heading
 from agentx_replay.report.numerals import (
     agents,
-    bounds,
     speed,
     throughput_unit,
+    within,
 )
 from agentx_replay.report.run_sections import (
     finding_lines,
@@ -44,8 +44,6 @@ from agentx_replay.text_format import counted
 _MOST_LINES = 19
 """Lines of the first screen but for the last, which says how to see the rest."""
 _MOST_SENTENCES = 2
-_PER_DOLLAR = 3
-"""The column of the ratio per dollar, which the sentence has."""
 
 
 def compare_brief(
@@ -156,7 +154,7 @@ def _times(ratio: float | None, interval: Interval | None, turned: bool) -> str:
     if turned:
         value = 1.0 / value
         interval = interval and Interval(1.0 / interval.high, 1.0 / interval.low)
-    return f"{value:.2f}x {bounds(interval, 2)}".rstrip()
+    return within(f"{value:.2f}x", interval, 2)
 
 
 def _caveats(comparison: Comparison, reached: int | None) -> str:
@@ -195,15 +193,16 @@ def _table(comparison: Comparison, most: int, width: int) -> list[Styled]:
         comparison.targets, key=lambda at: -sum(x.throughput is not None for x in at.values)
     )
     shown = by_reach[: max(1, most // len(comparison.contenders))]
+    unit = throughput_unit(comparison.curves[0].gpus)
     rows = [
-        [speed(at.target), *row[:_PER_DOLLAR], *row[_PER_DOLLAR + 1 :]]
+        {"at": speed(at.target)} | row
         for at in comparison.targets
         if at in shown
-        for row in target_rows(comparison, at)
+        for row in target_rows(comparison, at, unit)
     ]
-    unit, (_, _, *more) = throughput_unit(comparison.curves[0].gpus), target_heads(comparison)
-    heads = ["at", "run", f"{unit} [95 %]", more[0], *more[2:]]
-    heads, cells = told_columns(heads, rows[:most])
+    for row in rows:
+        del row[RATIO_PER_DOLLAR]  # the sentence has it
+    heads, cells = told_columns(rows[:most])
     return [
         (line, style)
         for above, below in tables_side_by_side(heads, cells, width)
@@ -217,7 +216,10 @@ def _table(comparison: Comparison, most: int, width: int) -> list[Styled]:
 
 def _notes(comparison: Comparison, price_source: str | None) -> Iterator[Styled]:
     """Yield what to mind of the table, the gravest first; what several runs have in common once."""
-    if any(UNLIKE in row[2] for at in comparison.targets for row in target_rows(comparison, at)):
+    ratios = (
+        r for at in comparison.targets for r in zip(at.ratios, comparison.unlike, strict=True)
+    )
+    if any(unlike and ratio.throughput is not None for ratio, unlike in ratios):
         yield f"{UNLIKE} not of the same work", "bad"
     yield from ((line, "") for line in price_lines(comparison, price_source))
     for each in comparison.without_level:

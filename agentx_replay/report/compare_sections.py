@@ -2,7 +2,7 @@
 ``compare_brief.py``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -20,7 +20,7 @@ from agentx_replay.analysis.comparison import (
 from agentx_replay.analysis.cost import dollars_per_million_tokens, tokens_per_dollar
 from agentx_replay.analysis.curve import TargetValue
 from agentx_replay.analysis.same_work import PLAN, Fact
-from agentx_replay.analysis.starts import COVERS, MOST_NEEDED, ONE_START, Interval
+from agentx_replay.analysis.starts import COVERS, MOST_NEEDED, ONE_START
 from agentx_replay.analysis.workload import MixSummary
 from agentx_replay.report.cost_section import (
     cost_sections,
@@ -33,12 +33,14 @@ from agentx_replay.report.numerals import (
     ABSENT,
     UNTRUSTED,
     agents,
-    bounds,
+    percent,
     rate,
+    ratios,
     reading,
     speed,
     starts_named,
     throughput_unit,
+    within,
 )
 from agentx_replay.report.run_sections import (
     comparability_lines,
@@ -132,11 +134,14 @@ def compare_sections(comparison: Comparison, price_source: str | None) -> list[S
 
 UNLIKE = "*"
 """Stands behind a ratio of runs that are not known to have done the same work."""
+RATIO_PER_DOLLAR = "ratio per $"
 
 
 def _target_section(comparison: Comparison, at: AtOneTarget) -> Section:
     (first, own), *others = zip(comparison.contenders, at.values, strict=True)
-    heads, rows = told_columns(target_heads(comparison), target_rows(comparison, at))
+    kinds = {curve.headline_is for curve in comparison.curves}
+    unit = throughput_unit(comparison.curves[0].gpus, kinds.pop() if len(kinds) == 1 else "overall")
+    heads, rows = told_columns(target_rows(comparison, at, unit))
     notes = []
     for each, value in ((first, own), *others):
         told = [*warned_at(value, each.run.points), *several_configurations(each.run, value)]
@@ -153,38 +158,32 @@ def _target_section(comparison: Comparison, at: AtOneTarget) -> Section:
     return Section(f"At {speed(at.target)} tok/s/user", heads=heads, rows=rows, notes=notes)
 
 
-def target_heads(comparison: Comparison) -> list[str]:
-    kinds = {curve.headline_is for curve in comparison.curves}
-    unit = throughput_unit(comparison.curves[0].gpus, kinds.pop() if len(kinds) == 1 else "overall")
+def target_rows(comparison: Comparison, at: AtOneTarget, unit: str) -> list[dict[str, str]]:
+    """Return a row a run: its cells by their headings, of throughputs in ``unit``."""
     first, *others = (each.name for each in comparison.contenders)
-    ratio = f"{first} / {others[0] if len(others) == 1 else 'this run'}"
-    return ["run", f"{unit} [95 %]", f"{ratio} [95 %]", "ratio per $", "Mtok/$", "$/Mtok"]
+    over = f"{first} / {others[0] if len(others) == 1 else 'this run'}"
+    heads = ("run", f"{unit} [95 %]", f"{over} [95 %]", RATIO_PER_DOLLAR, "Mtok/$", "$/Mtok")
+    of_others = zip(at.ratios, comparison.unlike, strict=True)
+    ratios_of = [(ABSENT, ABSENT), *(_ratio_cells(*each) for each in of_others)]
+    rows = []
+    for each, value, of in zip(comparison.contenders, at.values, ratios_of, strict=True):
+        cells = (each.name, target_text(value), *of, *_per_dollar(each, value))
+        rows.append(dict(zip(heads, cells, strict=True)))
+    return rows
 
 
-def target_rows(comparison: Comparison, at: AtOneTarget) -> list[list[str]]:
-    """Return the cells below ``target_heads``, a row a run."""
-    ratios = [[ABSENT, ABSENT]]
-    for ratio, unlike in zip(at.ratios, comparison.unlike, strict=True):
-        cost = None if ratio.cost is None else ratio.cost.ratio
-        pairs = ((ratio.throughput, ratio.interval), (cost, ratio.cost_interval))
-        ratios.append([_ratio(value, interval, unlike) for value, interval in pairs])
-    return [
-        [each.name, target_text(value), *of, *_per_dollar(each, value)]
-        for each, value, of in zip(comparison.contenders, at.values, ratios, strict=True)
-    ]
+def told_columns(rows: Sequence[Mapping[str, str]]) -> tuple[list[str], list[list[str]]]:
+    """Return the headings and cells of rows without the columns of which no cell has a value."""
+    heads = [head for head in rows[0] if any(row[head] != ABSENT for row in rows)]
+    return heads, [[row[head] for head in heads] for row in rows]
 
 
-def told_columns(
-    heads: Sequence[str], rows: Sequence[Sequence[str]]
-) -> tuple[list[str], list[list[str]]]:
-    """Return a table without the columns of which no cell has a value."""
-    told = [n for n in range(len(heads)) if any(row[n] != ABSENT for row in rows)]
-    return [heads[n] for n in told], [[row[n] for n in told] for row in rows]
-
-
-def _ratio(value: float | None, interval: Interval | None, unlike: Sequence[Fact]) -> str:
+def _ratio_cells(ratio: Ratio, unlike: Sequence[Fact]) -> Iterator[str]:
+    """Yield a ratio of throughput, and one per dollar."""
+    cost = None if ratio.cost is None else ratio.cost.ratio
     mark = UNLIKE if unlike else ""
-    return ABSENT if value is None else f"{value:.3f}{mark} {bounds(interval, 2)}".rstrip()
+    for value, interval in ((ratio.throughput, ratio.interval), (cost, ratio.cost_interval)):
+        yield ABSENT if value is None else within(f"{value:.3f}{mark}", interval, 2)
 
 
 def _per_dollar(contender: Contender, value: TargetValue) -> list[str]:
@@ -335,8 +334,7 @@ def _mix_section(comparison: Comparison) -> Section:
 
 def _mix_row(part: MixPart) -> list[str]:
     name, scale = _PART_NAMES[part.name]
-    gaps = [ABSENT if gap is None else f"{gap:.1%}" for gap in part.gaps]
-    return [name, *(_mix_cell(each, scale) for each in part.summaries), *gaps]
+    return [name, *(_mix_cell(each, scale) for each in part.summaries), *map(percent, part.gaps)]
 
 
 def _mix_cell(summary: MixSummary | None, scale: float) -> str:
@@ -364,8 +362,7 @@ def _sensitivity_section(comparison: Comparison, sensitivity: Sensitivity) -> Se
             reading(value, side, UNTRUSTED if name in row.untrusted else "")
             for name, value, side in zip(names, row.values, row.sides, strict=True)
         ]
-        ratios = [_value_ratio(row.values[0], other) for other in row.values[1:]]
-        rows.append([row.definition, *values, *ratios, _ahead(row)])
+        rows.append([row.definition, *values, *ratios(row.values), _ahead(row)])
     notes = [_change(sensitivity), *_lacking(names, sensitivity)]
     return Section(
         heading,
@@ -409,7 +406,3 @@ def _ahead(row: SensitivityRow) -> str:
     if row.undecided == UNTRUSTED_ITL:
         return "not trusted"
     return ONE_START if sum(value is not None for value in row.values) > 1 else ABSENT
-
-
-def _value_ratio(first: float | None, other: float | None) -> str:
-    return ABSENT if first is None or not other else f"{first / other:.3f}"

@@ -10,7 +10,7 @@ from agentx_replay.analysis.comparison import AtOneTarget, Comparison, Contender
 from agentx_replay.analysis.economy import Economy, economies
 from agentx_replay.analysis.system import Difference, differences
 from agentx_replay.report.disclosure import differing_facts
-from agentx_replay.report.numerals import ABSENT, agents, rate, speed
+from agentx_replay.report.numerals import ABSENT, agents, rate, ratios, speed, throughput_unit
 from agentx_replay.report.system_section import fact, label, questions_line
 from agentx_replay.report.tables import Section
 from agentx_replay.text_format import counted
@@ -88,16 +88,16 @@ def _powered(comparison: Comparison) -> bool:
 def _cost_section(comparison: Comparison, at: AtOneTarget) -> Section:
     names = [each.name for each in comparison.contenders]
     rows = [
-        [what, *map(rate, values), *_ratios(values)]
-        for what, values in _rows(economies(comparison, at.target), per_gpu=comparison.per_gpu)
+        [what, *map(rate, values), *ratios(values)]
+        for what, values in _rows(economies(comparison, at.target), comparison.curves[0].gpus)
         if any(value is not None for value in values)
     ]
     heads = ("", *names, *(f"{names[0]} / {name}" for name in names[1:]))
     return Section(f"Cost at {speed(at.target)} tok/s/user", heads=heads, rows=rows)
 
 
-def _rows(found: Sequence[Economy], *, per_gpu: bool) -> Iterator[tuple[str, list[float | None]]]:
-    unit = "tok/s/GPU" if per_gpu else "tok/s"
+def _rows(found: Sequence[Economy], gpus: int | None) -> Iterator[tuple[str, list[float | None]]]:
+    unit = throughput_unit(gpus)
     for kind, name in _KINDS.items():
         yield f"{unit} {name}", [of.tokens_per_s[kind] for of in found]
     for kind, name in _KINDS.items():
@@ -106,12 +106,6 @@ def _rows(found: Sequence[Economy], *, per_gpu: bool) -> Iterator[tuple[str, lis
     yield "tok/s per peak PFLOP/s", [of.per_peak_pflops for of in found]
     yield "output tok/s per decode GPU", [of.output_per_decode_gpu for of in found]
     yield "input tok/s per prefill GPU", [of.input_per_prefill_gpu for of in found]
-
-
-def _ratios(values: Sequence[float | None]) -> Iterator[str]:
-    first, *others = values
-    for each in others:
-        yield ABSENT if first is None or not each else f"{first / each:.3f}"
 
 
 _ASSUMED = (

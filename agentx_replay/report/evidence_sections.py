@@ -77,7 +77,7 @@ def _told(
 
 
 def _exact(lengths: LengthErrors | None) -> str:
-    return ABSENT if lengths is None else f"{lengths.share_exact * 100:.1f}"
+    return share(None if lengths is None else lengths.share_exact)
 
 
 def _off(lengths: LengthErrors | None) -> str:

@@ -92,6 +92,17 @@ def bounds(interval: "Interval | None", digits: int | None = None) -> str:
     return f"[{said(interval.low)}, {said(interval.high)}]"
 
 
+def within(text: str, interval: "Interval | None", digits: int | None = None) -> str:
+    """A number, already written, with its ``bounds`` where it has any: 7,567 [7,000, 8,000]."""
+    return f"{text} {bounds(interval, digits)}".rstrip()
+
+
+def ratios(values: Sequence[float | None]) -> list[str]:
+    """The first run's value over each other one: 1.244."""
+    first, *others = values
+    return [ABSENT if first is None or not each else f"{first / each:.3f}" for each in others]
+
+
 def unlike(value: float, other: float) -> str:
     """A rate with as many digits as tell it from another one: 149.97 where that is 150."""
     if value == other or rate(value) != rate(other):

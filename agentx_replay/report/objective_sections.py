@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from agentx_replay.analysis.capacity import LEAST_STARTS, Capacity, ClauseReach, Outcome
-from agentx_replay.analysis.goodput import DEPTHS, Attained
+from agentx_replay.analysis.goodput import DEPTHS
 from agentx_replay.analysis.judged import Judged
 from agentx_replay.analysis.objective import MOST_FAILED, Objective
 from agentx_replay.analysis.percentiles import percentiles
@@ -26,6 +26,7 @@ from agentx_replay.report.numerals import (
     bounds,
     percent,
     rate,
+    share,
     starts_named,
     throughput_unit,
 )
@@ -124,7 +125,7 @@ def _there(judged: Judged) -> list[str]:
     there = judged.there
     if there is None:
         return []
-    unit = "tok/s" if judged.gpus is None else "tok/s/GPU"
+    unit = throughput_unit(judged.gpus)
     said = [
         f"{rate(there.throughput)} {unit}" if there.throughput is not None else "",
         f"goodput {rate(there.goodput)}" if there.goodput is not None else "",
@@ -271,8 +272,8 @@ def goodput_section(run: Run, judged: Judged) -> Section:
         dollars, joules = judged.per_dollar(each.total), judged.per_joule(each.total)
         row += [rate(dollars and dollars / 1e6)] * (judged.price is not None)
         row += [rate(joules)] * (judged.power is not None)
-        depths = [_share_of(depth) for depth in each.goodput.by_depth]
-        rows.append([*row, _share_of(each.goodput.plays), *depths])
+        depths = [share(depth.share) for depth in each.goodput.by_depth]
+        rows.append([*row, share(each.goodput.plays.share), *depths])
     heads += ["plays\nthat keep it", *(f"{_depth(*of)}\n%" for of in DEPTHS)]
     notes = [_GOODPUT, *_over_starts(judged, unit)]
     return Section(
@@ -289,10 +290,6 @@ _GOODPUT = (
     "itself; failed and cut ones keep none. A play keeps it if all its requests in the window do. "
     "turns: requests by their depth in their conversation."
 )
-
-
-def _share_of(attained: Attained) -> str:
-    return ABSENT if attained.share is None else f"{attained.share * 100:.1f}"
 
 
 def _depth(low: int, high: int | None) -> str:

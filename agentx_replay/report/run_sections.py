@@ -219,8 +219,10 @@ OUTCOMES = (
 """How a request may end but well, as columns of a row."""
 
 
-def per_gpu(points: Sequence[Point]) -> bool:
-    return all(point.facts.gpus is not None for point in points)
+def ending_and_unit(points: Sequence[Point]) -> tuple[str, str]:
+    """Return how the names of throughputs end in a row, and their unit."""
+    per_gpu = all(point.facts.gpus is not None for point in points)
+    return ("_per_gpu", "tok/s/GPU") if per_gpu else ("", "tok/s")
 
 
 def valid_word(point: Point) -> str:
@@ -250,7 +252,7 @@ _NONE = {"0", ABSENT}
 
 def _point_cells(point: Point, row: Mapping[str, Any], points: Sequence[Point]) -> dict[str, str]:
     """Return the cells of one of ``points`` by their headings; the headline's throughput first."""
-    of, unit = ("_per_gpu", "tok/s/GPU") if per_gpu(points) else ("", "tok/s")
+    of, unit = ending_and_unit(points)
     names = {"overall": "overall", "windowed": "window"}
     first = names.pop(headline_of(points[0].facts.rules.window_s))
     ((other, beside),) = names.items()

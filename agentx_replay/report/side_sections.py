@@ -17,7 +17,18 @@ from agentx_replay.analysis.side_by_side import (
     SideBySide,
 )
 from agentx_replay.report.brief import Styled, wrapped_lines
-from agentx_replay.report.numerals import ABSENT, NOT_REACHED, agents, bounds, percent, rate, speed
+from agentx_replay.report.numerals import (
+    ABSENT,
+    NOT_REACHED,
+    agents,
+    bounds,
+    percent,
+    rate,
+    share,
+    speed,
+    throughput_unit,
+    within,
+)
 from agentx_replay.report.objective_sections import answer
 from agentx_replay.report.system_section import in_short
 from agentx_replay.report.tables import Section
@@ -67,7 +78,7 @@ def side_json(sides: SideBySide) -> dict[str, Any]:
 def levels_section(comparison: Comparison, rows: Sequence[LevelRow]) -> Section:
     """Return a row for each level that the first run and another one have."""
     names = [each.name for each in comparison.contenders]
-    unit = "tok/s/GPU" if comparison.per_gpu else "tok/s"
+    unit = throughput_unit(comparison.curves[0].gpus)
     heads = ["agents"]
     for name in names:
         heads += [f"{name}\n{unit}", "speed\ntok/s/user", "TTFT P90\ns", "hit\n%"]
@@ -125,13 +136,8 @@ def _per_gpu(jobs: float | None, agents: int, gpus: int | None) -> float | None:
 def _side_cells(side: LevelSide | None) -> list[str]:
     if side is None:
         return [ABSENT] * 4
-    hit = side.cache_hit
-    return [
-        rate(side.throughput),
-        rate(side.interactivity),
-        rate(side.ttft_p90_s),
-        ABSENT if hit is None else f"{hit * 100:.1f}",
-    ]
+    rates = map(rate, (side.throughput, side.interactivity, side.ttft_p90_s))
+    return [*rates, share(side.cache_hit)]
 
 
 def _ratio_cell(ratio: LevelRatio | None) -> str:
@@ -139,7 +145,7 @@ def _ratio_cell(ratio: LevelRatio | None) -> str:
         return ABSENT
     if ratio.ratio is None:
         return "other plan"
-    return f"{ratio.ratio:.3f} {bounds(ratio.interval, 3)}".rstrip()
+    return within(f"{ratio.ratio:.3f}", ratio.interval, 3)
 
 
 def _level_lines(comparison: Comparison, rows: Sequence[LevelRow]) -> Iterator[str]:
@@ -188,7 +194,7 @@ def _prices_section(found: Sequence[BreakEven]) -> Section:
         (
             f"at {speed(each.target)} tok/s/user",
             f"{each.name} costs as much per token as {each.other} if its GPU-hour costs "
-            f"${each.price:.2f} {bounds(each.interval, 2)}".rstrip(),
+            + within(f"${each.price:.2f}", each.interval, 2),
         )
         for each in found
     ]
@@ -200,9 +206,8 @@ def _capacities_section(comparison: Comparison, of: Capacities) -> Section:
     facts = [(name, answer(judged)) for name, judged in zip(names, of.judged, strict=True)]
     notes = [_capacity_ratio(comparison, ratio) for ratio in of.ratios]
     notes += [
-        f"{name}: {agents([mean.concurrency])}: goodput {rate(mean.total)} "
-        f"{bounds(mean.interval)}".rstrip()
-        + f", {percent(mean.attainment)} of requests"
+        f"{name}: {agents([mean.concurrency])}: goodput {within(rate(mean.total), mean.interval)}, "
+        f"{percent(mean.attainment)} of requests"
         for name, judged in zip(names, of.judged, strict=True)
         for mean in judged.means
     ]
@@ -210,10 +215,8 @@ def _capacities_section(comparison: Comparison, of: Capacities) -> Section:
 
 
 def _capacity_ratio(comparison: Comparison, ratio: CapacityRatio) -> str:
-    first, what = (
-        comparison.contenders[0].name,
-        "agents per GPU" if comparison.per_gpu else "agents",
-    )
+    first = comparison.contenders[0].name
+    what = "agents per GPU" if comparison.per_gpu else "agents"
     if ratio.ratio is None:
         return f"{first} / {ratio.over}: a capacity is not bracketed, so no ratio of {what}"
     if ratio.interval is None:
@@ -246,8 +249,8 @@ def series_section(series: Series, targets: Sequence[float], unit: str) -> Secti
                 where = " and ".join(map(_end, each.ends))
                 notes.append(f"at {speed(each.target)}: {each.name}: between {where}{mixed}")
     notes += [
-        f"at {speed(each.target)}: {next(iter(series))} / {each.over}: {each.ratio:.3f} "
-        f"{bounds(each.interval, 3)}".rstrip()
+        f"at {speed(each.target)}: {next(iter(series))} / {each.over}: "
+        + within(f"{each.ratio:.3f}", each.interval, 3)
         + ("" if each.interval else "; no interval: no winner named")
         for each in series_ratios(series, targets)
         if each.ratio is not None

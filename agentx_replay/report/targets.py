@@ -12,11 +12,11 @@ from agentx_replay.analysis.point import Point
 from agentx_replay.report.numerals import (
     NOT_REACHED,
     agents,
-    bounds,
     rate,
     speed,
     starts_named,
     unlike,
+    within,
 )
 from agentx_replay.text_format import counted
 
@@ -36,7 +36,7 @@ def target_text(value: TargetValue) -> str:
     """A throughput at a target with its interval."""
     if value.throughput is None:
         return NOT_REACHED
-    return f"{rate(value.throughput)} {bounds(value.interval)}".rstrip()
+    return within(rate(value.throughput), value.interval)
 
 
 def target_note(value: TargetValue, points: Sequence[Point]) -> str:
