@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from agentx_replay.analysis.responses import MEASURED_STATUSES, Window
+from agentx_replay.analysis.responses import MEASURED_STATUSES, Window, happened_in
 from agentx_replay.units import NS_PER_MS
 
 COLUMNS: tuple[str, ...] = (
@@ -160,15 +160,8 @@ def fidelity(
 
     ``block_tokens`` says how many tokens a block of each session has, by the session's id.
     """
-    sent = requests.filter(
-        pc.and_(
-            pc.equal(requests["phase"], "window"),
-            pc.and_(
-                pc.greater_equal(requests["send_ns"], window.open_ns),
-                pc.less(requests["send_ns"], window.close_ns),
-            ),
-        )
-    )
+    sent = requests.filter(pc.equal(requests["phase"], "window"))
+    sent = sent.filter(pa.array(happened_in(sent["send_ns"].to_numpy(), window)))
     measured = sent.filter(pc.is_in(sent["status"], pa.array(MEASURED_STATUSES)))
     wanted_output = pc.max_element_wise(measured["recorded_output_tokens"], 1)
     input_tokens = sent["recorded_input_tokens"]

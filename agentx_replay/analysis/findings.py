@@ -6,7 +6,7 @@ nothing again. To add a finding: write its rule here, beside its threshold, with
 other has, call the rule in ``Point.findings``, and add the code to the table in docs/metrics.md.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
@@ -553,12 +553,8 @@ def like_work(lengths: Mapping[int, Sequence[PromptLengths]]) -> Iterator[Findin
     }
     if apart:
         at = [f"{means[level]:,.0f} tokens at {level}" for level in sorted(apart)]
-        yield Finding(
-            LEVELS_UNLIKE,
-            f"adjacent levels replayed different sessions (mean prompt {', '.join(at)})",
-            Kind.WARNING,
-            tuple(map(Measurement, sorted(apart))),
-        )
+        text = f"adjacent levels replayed different sessions (mean prompt {', '.join(at)})"
+        yield _of_levels(LEVELS_UNLIKE, text, apart)
 
 
 TURNS_BACK = 0.05
@@ -576,13 +572,16 @@ def turns_back(speeds: Mapping[int, float]) -> Iterator[Finding]:
             turns |= {slowest, level}
     if turns:
         at = [f"{speeds[level]:.1f} tok/s/user at {level}" for level in sorted(turns)]
-        yield Finding(
+        yield _of_levels(
             CURVE_TURNS_BACK,
             f"the curve turns back: more agents were faster ({', '.join(at)}), so a speed in "
             "between has more than one throughput; the levels may have done unlike work",
-            Kind.WARNING,
-            tuple(map(Measurement, sorted(turns))),
+            turns,
         )
+
+
+def _of_levels(code: str, text: str, levels: Collection[int]) -> Finding:
+    return Finding(code, text, Kind.WARNING, tuple(map(Measurement, sorted(levels))))
 
 
 def _mean_prompt(starts: Sequence[PromptLengths]) -> float:

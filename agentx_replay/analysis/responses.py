@@ -7,7 +7,7 @@ ns since the point's origin, exact for a hundred days.
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from agentx_replay.results.schema import REQUESTS
 from agentx_replay.results.sums import begins
 from agentx_replay.units import NS_PER_S
 
@@ -309,35 +310,23 @@ def records_of(groups: Groups) -> Records:
 
 def responses_of(tables: Iterable[pa.Table]) -> Responses:
     """Return the rows of ``requests.parquet`` (at least ``COLUMNS``), table after table."""
-    sessions: dict[str, int] = {}
-    return Responses(**_together([_columns(table, sessions) for table in _some(tables, COLUMNS)]))
+    return Responses(**_together(tables, _columns))
 
 
 def requests_of(tables: Iterable[pa.Table]) -> Requests:
     """Return the rows, without token events, of tables with ``REQUEST_COLUMNS``."""
+    return Requests(**_together(tables, _scalars))
+
+
+def _together(
+    tables: Iterable[pa.Table],
+    columns_of: Callable[[pa.Table, dict[str, int]], dict[str, NDArray[Any]]],
+) -> dict[str, NDArray[Any]]:
+    """Return the columns of all tables; without rows where the directory has no file."""
     sessions: dict[str, int] = {}
-    some = _some(tables, REQUEST_COLUMNS)
-    return Requests(**_together([_scalars(table, sessions) for table in some]))
-
-
-def _some(
-    tables: Iterable[pa.Table], names: tuple[str, ...]
-) -> list[pa.Table] | Iterable[pa.Table]:
-    """Return the tables; one without rows if the directory has no file."""
-    first, rest = next(iterator := iter(tables), None), iterator
-    if first is not None:
-        return chain([first], rest)
-    return [pa.schema([(name, _type_of(name)) for name in names]).empty_table()]
-
-
-def _together(parts: list[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+    parts = [columns_of(table, sessions) for table in tables]
+    parts = parts or [columns_of(REQUESTS.schema().empty_table(), sessions)]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-
-
-def _type_of(name: str) -> pa.DataType:
-    if name in _LISTS:
-        return pa.list_(pa.int64())
-    return pa.string() if name in (*_TEXTS, _SENTENCE, "session_id") else pa.int64()
 
 
 def _scalars(table: pa.Table, sessions: dict[str, int]) -> dict[str, NDArray[Any]]:
@@ -471,6 +460,12 @@ def sent_in(responses: Responses, window: Window) -> Responses:
 def happened_in(at_ns: Floats | NDArray[np.int64], window: Window) -> Mask:
     inside: Mask = (at_ns >= window.open_ns) & (at_ns < window.close_ns)
     return inside
+
+
+def came_ns(requests: Requests) -> Floats:
+    """Return when the first token of each came; where none did, when the request ended."""
+    first_ns = requests.first_token_ns
+    return np.where(np.isnan(first_ns), requests.end_ns, first_ns)
 
 
 def measured(responses: Requests) -> Mask:

@@ -4,8 +4,7 @@
 *Windowed*: tokens counted when they happen, inside the window, over its length. *Phase*: all tokens
 of the ok responses over the time from the window's opening to the end of its last request, and no
 less than the window, which is what agentx-harness 1.0.12 divides by. ``headline_of`` decides which
-of the first two a curve, a ratio and a cost are made of. Numbers here are per system; ``per``
-divides by GPUs.
+of the first two a curve, a ratio and a cost are made of. Numbers here are per system.
 """
 
 from dataclasses import dataclass
@@ -13,7 +12,15 @@ from typing import Literal
 
 import numpy as np
 
-from agentx_replay.analysis.responses import Floats, Mask, Responses, Window, happened_in, measured
+from agentx_replay.analysis.responses import (
+    Floats,
+    Mask,
+    Responses,
+    Window,
+    came_ns,
+    happened_in,
+    measured,
+)
 from agentx_replay.analysis.tokens import TokenFigures
 from agentx_replay.units import NS_PER_S
 
@@ -40,10 +47,7 @@ class Throughput:
     uncached_tokens_per_s: float | None
     output_tokens_per_s: float
 
-    def per(self, divisor: float | None) -> "Throughput | None":
-        """Return the same per GPU, or any other unit; None where its number is not known."""
-        if divisor is None:
-            return None
+    def per(self, divisor: float) -> "Throughput":
         uncached = self.uncached_tokens_per_s
         return Throughput(
             self.total_tokens_per_s / divisor,
@@ -129,17 +133,12 @@ def rates(window_set: Responses, window: Window, arrived: TokenFigures) -> Rates
         return nothing
     prompt, cached = _input(window_set, ok)
     whole = _tokens(prompt, cached, ok, float(usage.completion_tokens.sum()))
-    first_ns = window_set.first_token_ns
-    prompt_at_ns = np.where(np.isnan(first_ns), window_set.end_ns, first_ns)
-    came = (ok | ((window_set.status == "cut") & ~np.isnan(first_ns))) & happened_in(
-        prompt_at_ns, window
-    )
+    came = _came_inside(window_set, window)
     inside = _tokens(prompt, cached, came, arrived.output_inside + arrived.cut_output_inside)
     cut_tokens = float(prompt[came & ~ok].sum()) + arrived.cut_output_inside
     open_s, close_s = window.open_ns / NS_PER_S, window.close_ns / NS_PER_S
     phase_s = max(close_s, float(window_set.end_ns.max()) / NS_PER_S) - open_s
     overall, windowed = whole.per(span_s), inside.per(window.length_s)
-    windowed_per_s = inside.total_tokens_per_s / window.length_s
     return Rates(
         headline_is=headline_is,
         headline=windowed if headline_is == "windowed" else overall,
@@ -147,7 +146,7 @@ def rates(window_set: Responses, window: Window, arrived: TokenFigures) -> Rates
         windowed=windowed,
         phase=whole.per(phase_s),
         difference=Difference(
-            relative=windowed_per_s / (total / span_s) - 1.0,
+            relative=windowed.total_tokens_per_s / overall.total_tokens_per_s - 1.0,
             drained_tokens=total - (inside.total_tokens_per_s - cut_tokens),
             cut_tokens=cut_tokens,
             ramp_s=float(usage.send_ns.min()) / NS_PER_S - open_s,
@@ -165,14 +164,26 @@ def _tokens(prompt: Floats, cached: Floats | None, of: Mask, output: float) -> T
 
 def _input(window_set: Responses, ok: Mask) -> tuple[Floats, Floats | None]:
     """Return prompt and cached tokens (None if no response has any) as usage tells. A response cut
-    before it has its planned length, and is taken to have been cached as the measured ones were.
+    before it is taken to have been cached as the measured ones were.
     """
-    prompt = window_set.prompt_tokens
-    prompt = np.where(np.isnan(prompt), window_set.planned_prompt_tokens, prompt)
+    prompt = _prompt_tokens(window_set)
     if cached_tokens(window_set.where(ok)) is None:
         return prompt, None
     hit, cached = cache_hit(window_set.where(ok)) or 0.0, window_set.cached_tokens
     return prompt, np.where(np.isnan(cached), np.where(ok, 0.0, hit * prompt), cached)
+
+
+def _prompt_tokens(window_set: Responses) -> Floats:
+    """Return prompt tokens as usage tells; of a response cut before it, the planned ones."""
+    told = window_set.prompt_tokens
+    return np.where(np.isnan(told), window_set.planned_prompt_tokens, told)
+
+
+def _came_inside(window_set: Responses, window: Window) -> Mask:
+    """Return which responses, measured or cut after a token, began to come in the window."""
+    began = (window_set.status == "cut") & ~np.isnan(window_set.first_token_ns)
+    inside: Mask = (measured(window_set) | began) & happened_in(came_ns(window_set), window)
+    return inside
 
 
 def tokens_inside(window_set: Responses, window: Window) -> Floats:
@@ -182,22 +193,12 @@ def tokens_inside(window_set: Responses, window: Window) -> Floats:
     A cut response without usage has its planned prompt, and a token an event. Bounds how lanes
     vary; what a point shows is counted event by event (``rates``).
     """
-    prompt = np.where(
-        np.isnan(window_set.prompt_tokens),
-        window_set.planned_prompt_tokens,
-        window_set.prompt_tokens,
-    )
     completion = window_set.completion_tokens
     output = np.where(np.isnan(completion), window_set.event_counts, completion)
-    first_ns = window_set.first_token_ns
-    at_ns = np.where(np.isnan(first_ns), window_set.end_ns, first_ns)
-    took_ns = np.fmax(window_set.last_token_ns - first_ns, 1.0)
-    came = np.clip((window.close_ns - at_ns) / took_ns, 0.0, 1.0)
-    has_happened = measured(window_set) | ((window_set.status == "cut") & ~np.isnan(first_ns))
-    inside: Floats = np.where(
-        has_happened & happened_in(at_ns, window), prompt + came * output, 0.0
-    )
-    return inside
+    took_ns = np.fmax(window_set.last_token_ns - window_set.first_token_ns, 1.0)
+    share = np.clip((window.close_ns - came_ns(window_set)) / took_ns, 0.0, 1.0)
+    tokens = _prompt_tokens(window_set) + share * output
+    return np.where(_came_inside(window_set, window), tokens, 0.0)
 
 
 def worth_explaining(difference: Difference | None) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from agentx_replay.analysis.responses import Floats, Mask, Requests, Window, measured
+from agentx_replay.analysis.responses import Floats, Mask, Requests, Window, came_ns, measured
 from agentx_replay.units import NS_PER_S
 
 
@@ -36,14 +36,9 @@ class Timeline:
 
 
 def timeline_of(requests: Requests, window: Window) -> Timeline:
-    first_ns = requests.first_token_ns
     send_s, first_s, end_s = (
         (at_ns - window.open_ns) / NS_PER_S
-        for at_ns in (
-            requests.send_ns,
-            np.where(np.isnan(first_ns), requests.end_ns, first_ns),
-            requests.end_ns,
-        )
+        for at_ns in (requests.send_ns, came_ns(requests), requests.end_ns)
     )
     return Timeline(
         lane=requests.lane,

@@ -82,8 +82,7 @@ def halves(window_set: Responses, itl_ns: Floats, window: Window) -> Halves | No
     )
 
 
-def play_weights(window_set: Responses) -> PlayWeights | None:
-    ok = window_set.where(measured(window_set))
+def play_weights(ok: Responses) -> PlayWeights | None:
     tokens = np.nan_to_num(ok.prompt_tokens + ok.completion_tokens)
     if not tokens.sum():
         return None

@@ -290,16 +290,6 @@ def test_a_response_of_one_token_is_not_one_that_came_in_one_arrival() -> None:
     assert summary.itl_error.in_one_arrival == 0
 
 
-def test_throughput_per_gpu_is_unknown_without_a_gpu_count() -> None:
-    overall = summarised(by_hand(), WINDOW).rates.overall
-    assert overall is not None
-    assert overall.per(None) is None
-    per_gpu = overall.per(4)
-    assert per_gpu is not None
-    assert per_gpu.total_tokens_per_s == pytest.approx(609 / 44)
-    assert per_gpu.uncached_tokens_per_s == pytest.approx(209 / 44)
-
-
 def test_the_log_holds_the_same_observations_at_the_time_of_their_events() -> None:
     series = {s.tag: s for s in latency_series(by_hand(), WINDOW)}
     assert {tag: len(s.at_ns) for tag, s in series.items()} == {
