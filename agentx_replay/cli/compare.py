@@ -116,22 +116,21 @@ def compare(
         )
     members = _series(directories)
     paths = {name: path for of in members.values() for name, path in of.items()}
-    price, power, gpus, utilisation = (
-        _of_members(each, members) for each in (price, power, gpus, utilisation)
-    )
-    for option, named in (
-        ("price", price), ("power", power), ("gpus", gpus), ("utilisation", utilisation)
-    ):  # fmt: skip
-        _check_names(option, named or {}, paths)
+    prices, powers, counts, utilisations = (
+        _of_runs(option, numbers or {}, members)
+        for option, numbers in (
+            ("price", price), ("power", power), ("gpus", gpus), ("utilisation", utilisation)
+        )
+    )  # fmt: skip
     objectives = objectives_of(slo)
-    _check_utilisation(utilisation or {})
+    _check_utilisation(utilisations)
     systems = named_systems(system, fact, tuple(paths))
     runs = {
-        name: read_run(path, gpus=_whole(gpus or {}, name), system=systems.get(name))
+        name: read_run(path, gpus=_whole(counts, name), system=systems.get(name))
         for name, path in paths.items()
     }
     comparison = library.compare(
-        runs, at or (), price=price, power=power, utilisation=utilisation, paired=paired
+        runs, at or (), price=prices, power=powers, utilisation=utilisations, paired=paired
     )
     sides = side_by_side(comparison, objectives)
     more, told = side_sections(comparison, sides), side_json(sides)
@@ -208,15 +207,20 @@ def _split(argument: Path) -> tuple[str, tuple[Path, ...]]:
     return name, tuple(Path(each) for each in runs.split("+"))
 
 
-def _of_members(
-    named: Mapping[str, float] | None, members: Mapping[str, Mapping[str, Path]]
-) -> dict[str, float] | None:
+def _of_runs(
+    option: str, numbers: Mapping[str, float], members: Mapping[str, Mapping[str, Path]]
+) -> dict[str, float]:
     """Return numbers by the names of runs, those of a series for each of its runs."""
-    if named is None:
-        return None
-    return {
-        run: number for name, number in named.items() for run in members.get(name, {name: None})
-    }
+    own = {run: [run] for of in members.values() for run in of}
+    runs_of = own | {series: list(of) for series, of in members.items()}
+    for name in numbers:
+        if name not in runs_of:
+            raise UsageError(
+                "named-number-of-no-run",
+                f"--{option} names {name!r}, which is none of the runs",
+                f"the runs are called {', '.join(own)}",
+            )
+    return {run: number for name, number in numbers.items() for run in runs_of[name]}
 
 
 def _named(directories: tuple[Path, ...], others: int = 0) -> dict[str, Path]:
@@ -233,16 +237,6 @@ def _named(directories: tuple[Path, ...], others: int = 0) -> dict[str, Path]:
     if len(paths) < len(directories):
         raise UsageError("run-named-twice", "a run is named twice", "name each run directory once")
     return paths
-
-
-def _check_names(option: str, named: Mapping[str, float], paths: Mapping[str, Path]) -> None:
-    for name in named:
-        if name not in paths:
-            raise UsageError(
-                "named-number-of-no-run",
-                f"--{option} names {name!r}, which is none of the runs",
-                f"the runs are called {', '.join(paths)}",
-            )
 
 
 def _check_utilisation(utilisation: Mapping[str, float]) -> None:

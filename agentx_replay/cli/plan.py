@@ -20,7 +20,6 @@ from agentx_replay.report.plan_lines import (
     level_plan,
     levels_section,
     selection_totals,
-    whole_time_s,
 )
 from agentx_replay.report.tables import sections_text
 from agentx_replay.scenario import Scenario, load_scenario, with_overrides
@@ -115,7 +114,7 @@ def _lines(
     corpus: Corpus, selection: Selection, rules: Scenario, plans: list[LevelPlan], *, lanes: bool
 ) -> list[str]:
     totals = selection_totals(selection)
-    memory = [_memory(selection, plan).total_bytes for plan in plans]
+    memory = [_memory(selection, plan)[0].total_bytes for plan in plans]
     table = levels_section(plans, totals["sessions"], memory)
     said = [
         *corpus_lines(corpus, selection, rules),
@@ -132,29 +131,28 @@ def _lines(
     ]
 
 
-def _memory(selection: Selection, level: LevelPlan) -> "LevelMemory":
-    from agentx_replay.endpoint.kernel_stamps import timestamps_here
-    from agentx_replay.experiment.memory import level_memory
-    from agentx_replay.experiment.workers import workers_for
-
-    workers = workers_for(level.concurrency, None, timestamps_here())
-    return level_memory(selection, level.text_bytes, workers)
-
-
-def _on_machines(selection: Selection, level: LevelPlan, nodes: int) -> dict[str, int]:
-    """Return what a level asks of each of ``nodes`` machines that are like this one, at most."""
+def _memory(selection: Selection, level: LevelPlan, machines: int = 1) -> tuple["LevelMemory", int]:
+    """Return the memory that a level takes at most, and its workers, on each of so many machines
+    that are like this one.
+    """
     from agentx_replay.endpoint.kernel_stamps import timestamps_here
     from agentx_replay.experiment.memory import level_memory
     from agentx_replay.experiment.workers import workers_on
 
-    machines, cores = min(nodes, level.concurrency), len(os.sched_getaffinity(0))
+    cores = len(os.sched_getaffinity(0))
     workers = workers_on(machines, level.concurrency, None, timestamps_here(), cores)
     each = -(-workers // machines)
-    memory = level_memory(selection, level.text_bytes // machines, each)
+    return level_memory(selection, level.text_bytes // machines, each), each
+
+
+def _on_machines(selection: Selection, level: LevelPlan, nodes: int) -> dict[str, int]:
+    """Return what a level asks of each of ``nodes`` machines, at most."""
+    machines = min(nodes, level.concurrency)
+    memory, workers = _memory(selection, level, machines)
     return {
         "agents": level.concurrency,
         "machines": machines,
-        "workers": each,
+        "workers": workers,
         "memory_bytes": memory.total_bytes,
     }
 
@@ -174,9 +172,10 @@ def _document(
         "skipped": corpus.skipped,
         "scenario": {**asdict(rules), "fingerprint": rules.fingerprint},
         "starts": max(plan.start for plan in plans),
-        **whole_time_s(plans),
+        "least_s": sum(plan.least_s for plan in plans),
+        "most_s": sum(plan.most_s for plan in plans),
         "levels": [
-            {**asdict(level), "memory": asdict(_memory(selection, level))} for level in plans
+            {**asdict(level), "memory": asdict(_memory(selection, level)[0])} for level in plans
         ],
     }
     if points:

@@ -6,7 +6,7 @@ a list, ``wanted`` what a message calls them.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -197,9 +197,8 @@ class Levels(click.ParamType[tuple[int, ...]]):
                 f"{ctx and ctx.info_name} does not look for levels",
                 "give whole numbers, or use sweep --concurrency auto",
             )
-        numbers = [whole_number(part) for part in _parts(value)]
-        found = tuple(level for level in numbers if level is not None and 1 <= level <= MOST_LANES)
-        if not found or len(found) < len(numbers):
+        found = _lanes(_parts(value))
+        if not found:
             raise UsageError(
                 "levels-unfit",
                 f"concurrency {_said(value)} is not a list of levels from 1 to {MOST_LANES:,}",
@@ -226,16 +225,15 @@ class Range(click.ParamType[tuple[int, int]]):
     wanted = "a list of two whole numbers"
 
     def convert(self, value: Any, _: _Parameter, __: _Context) -> tuple[int, int]:
-        found = [whole_number(part) for part in _parts(value)]
-        if len(found) == 2 and found[0] is not None and found[1] is not None:
-            low, high = found[0], found[1]
-            if 1 <= low < high <= MOST_LANES:
-                return low, high
-        raise UsageError(
-            "range-unfit",
-            f"--range {_said(value)} is not two levels from 1 to {MOST_LANES:,}, the lower first",
-            "write it as in --range 1,512",
-        )
+        found = _lanes(_parts(value))
+        if len(found) != 2 or found[0] >= found[1]:
+            raise UsageError(
+                "range-unfit",
+                f"--range {_said(value)} is not two levels from 1 to {MOST_LANES:,}, the lower "
+                "first",
+                "write it as in --range 1,512",
+            )
+        return found[0], found[1]
 
 
 class Speeds(click.ParamType[tuple[float, ...]]):
@@ -266,14 +264,14 @@ class Workers(click.ParamType[int | None]):
     def convert(self, value: Any, _: _Parameter, __: _Context) -> int | None:
         if value == "auto":
             return None
-        found = whole_number(value)
-        if found is None or not 1 <= found <= MOST_LANES:
+        found = _lanes([value])
+        if not found:
             raise UsageError(
                 "workers-unfit",
                 f"{shown(value)} is not a number of workers",
                 f"give a whole number from 1 to {MOST_LANES:,}, or auto",
             )
-        return found
+        return found[0]
 
 
 class Lengths(click.ParamType[tuple[int, int]]):
@@ -321,6 +319,13 @@ class NumbersByName(click.ParamType[dict[str, float]]):
 def _parts(value: Any) -> list[Any]:
     """Return the parts of a list as typed, or as it stands in a TOML file."""
     return list(value) if isinstance(value, (list, tuple)) else str(value).split(",")
+
+
+def _lanes(parts: Sequence[Any]) -> tuple[int, ...]:
+    """Return parts as numbers from 1 to the most lanes; none where any of them is none."""
+    numbers = map(whole_number, parts)
+    found = tuple(each for each in numbers if each is not None and 1 <= each <= MOST_LANES)
+    return found if len(found) == len(parts) else ()
 
 
 def _said(value: Any) -> str:

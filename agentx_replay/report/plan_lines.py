@@ -71,7 +71,7 @@ class LevelPlan:
     warmup_timeout_s: float
 
 
-def lane_plan(lane: int, planned: PlannedPlay) -> LanePlan:
+def _lane_plan(lane: int, planned: PlannedPlay) -> LanePlan:
     """Return what a lane's first play sends first."""
     start, conversations = planned.start, planned.graph.conversations
     return LanePlan(
@@ -99,7 +99,7 @@ def level_plan(plan: Plan, *, live_history: bool = False) -> LevelPlan:
     With ``live_history`` its plays also hold the texts that their prompts consist of.
     """
     plays = [plan.play(lane, 0) for lane in range(plan.concurrency)]
-    lanes = tuple(lane_plan(lane, play) for lane, play in enumerate(plays))
+    lanes = tuple(_lane_plan(lane, play) for lane, play in enumerate(plays))
     ahead = [request for play in plays for request in _ahead(play)]
     leads_s = [primer.lead_s for play in plays for primer in play.start.primers]
     spread_s = max(leads_s) - min(leads_s) if leads_s else 0.0
@@ -197,21 +197,13 @@ def levels_section(plans: Sequence[LevelPlan], sessions: int, memory: Sequence[i
     return Section("Levels", heads=heads, rows=rows, notes=notes)
 
 
-def whole_time_s(plans: Sequence[LevelPlan]) -> dict[str, float]:
-    """Return how long all starts of all levels take together, in s."""
-    return {
-        "least_s": sum(plan.least_s for plan in plans),
-        "most_s": sum(plan.most_s for plan in plans),
-    }
-
-
 def _totals(plans: Sequence[LevelPlan]) -> list[str]:
     return [
         f"{sum(plan.primers + plan.warmup_requests for plan in plans):,}",
         f"{sum(plan.first_requests for plan in plans):,}",
         rate(sum(plan.first_input_tokens for plan in plans)),
         rate(sum(plan.first_output_tokens for plan in plans)),
-        lasting(whole_time_s(plans)["least_s"]),
+        lasting(sum(plan.least_s for plan in plans)),
     ]
 
 
