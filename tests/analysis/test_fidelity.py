@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from record_cases import SECOND, dispatch, play_table, prompt, request_table, response
+from fidelity_cases import OF
+from record_cases import SECOND, dispatch, play, play_table, prompt, request_table, response
 
 from agentx_replay.analysis.fidelity import (
-    Conformity,
-    Excess,
     Fidelity,
     excess,
     fidelity,
@@ -21,37 +20,17 @@ from agentx_replay.analysis.fidelity import (
     skipped_s,
 )
 from agentx_replay.analysis.responses import Window
-from agentx_replay.replay.ports import Phase, PlayRecord, Status
+from agentx_replay.replay.ports import Phase, Status
 
 WINDOW = Window(10 * SECOND, 20 * SECOND, 10.0)
-FINE = Conformity(
-    requests=4,
-    order=0,
-    joins=0,
-    spawns=0,
-    gaps=Excess(count=2, early=0, p50_ms=1.0, p99_ms=2.0, greatest_ms=2.0),
-    prefixes=0,
-    overdeclared=0,
-    resets_recorded=1,
-    resets_sent=1,
-    reset_kept_tokens_recorded=64,
-    reset_kept_tokens_sent=64,
-    repeated_prompts=0,
-    dropped_requests=0,
-    abandoned_requests=0,
-    negative_gaps=0,
-    missing_durations=0,
-    short_block_lists=0,
-)
 
 
-def plays(*lives: tuple[int, int | None], session: str = "x") -> pa.Table:
+def plays(*lives: tuple[int, int | None]) -> pa.Table:
     """Plays by the seconds at which they start and end."""
     return play_table(
-        PlayRecord(f"p{n}", 2, 0, n, session, None, start * SECOND,
-                   None if end is None else end * SECOND, 1, 0, 0.0, 0.0)
+        play(play_number=n, start_ns=start * SECOND, end_ns=end and end * SECOND)
         for n, (start, end) in enumerate(lives)
-    )  # fmt: skip
+    )
 
 
 def requests(*rows: tuple[dict[str, Any], dict[str, Any]]) -> pa.Table:
@@ -60,16 +39,13 @@ def requests(*rows: tuple[dict[str, Any], dict[str, Any]]) -> pa.Table:
     return request_table((dispatch(**sent), response(**(usual | came))) for sent, came in rows)
 
 
-def report(table: pa.Table, conformity: Conformity = FINE, trees: int = 1) -> Fidelity:
-    sizes = dict.fromkeys(table["session_id"].to_pylist(), 64)
-    return fidelity(table, plays((0, None)), WINDOW, trees, conformity, sizes)
+def report(*rows: tuple[dict[str, Any], dict[str, Any]], **block_tokens: int) -> Fidelity:
+    return fidelity(requests(*rows), plays((0, None)), WINDOW, 1, OF, block_tokens or {"x": 64})
 
 
 def test_prompt_lengths_are_held_against_the_recorded_ones() -> None:
     found = report(
-        requests(
-            *(({"recorded_input_tokens": 100}, {"prompt_tokens": n}) for n in (100, 100, 98, 105))
-        )
+        *(({"recorded_input_tokens": 100}, {"prompt_tokens": n}) for n in (100, 100, 98, 105))
     ).prompt_lengths
     assert found is not None
     # Errors 0, 0, −2, +5: +3 of 400. P50 of −2, 0, 0, 5 is 0; P99 of 0, 0, 2, 5 is at rank 2.97.
@@ -83,16 +59,14 @@ def test_answers_fed_back_are_of_the_prompts_that_were_to_say_one() -> None:
     says = (True, False, None, True)
     sent = [{"prompt": replace(prompt(100), says_answer=each)} for each in says]
     before_the_window = ({"prompt": sent[0]["prompt"]}, {"send_ns": 0})
-    found = report(requests(*((each, {}) for each in sent), before_the_window))
+    found = report(*((each, {}) for each in sent), before_the_window)
     assert (found.answers_fed_back, found.answers_due) == (2, 3)
 
 
 def test_an_output_of_no_token_is_wanted_as_one_and_counted() -> None:
     found = report(
-        requests(
-            ({"recorded_output_tokens": 0, "max_tokens": 1}, {"completion_tokens": 1}),
-            ({"recorded_output_tokens": 10, "max_tokens": 10}, {"completion_tokens": 9}),
-        )
+        ({"recorded_output_tokens": 0, "max_tokens": 1}, {"completion_tokens": 1}),
+        ({"recorded_output_tokens": 10, "max_tokens": 10}, {"completion_tokens": 9}),
     )
     assert found.output_lengths is not None
     assert (found.output_lengths.least, found.output_lengths.greatest) == (-1, 0)
@@ -101,13 +75,11 @@ def test_an_output_of_no_token_is_wanted_as_one_and_counted() -> None:
 
 def test_lengths_are_of_responses_that_are_in_the_metrics() -> None:
     found = report(
-        requests(
-            ({}, {"prompt_tokens": 100}),
-            ({}, {"prompt_tokens": 7, "status": Status.FAILED}),
-            ({"phase": Phase.CACHE_PRESSURE}, {"prompt_tokens": 7}),
-            ({}, {"prompt_tokens": 7, "send_ns": 9 * SECOND}),
-            ({}, {"prompt_tokens": 7, "send_ns": 20 * SECOND}),
-        )
+        ({}, {"prompt_tokens": 100}),
+        ({}, {"prompt_tokens": 7, "status": Status.FAILED}),
+        ({"phase": Phase.CACHE_PRESSURE}, {"prompt_tokens": 7}),
+        ({}, {"prompt_tokens": 7, "send_ns": 9 * SECOND}),
+        ({}, {"prompt_tokens": 7, "send_ns": 20 * SECOND}),
     )
     assert found.prompt_lengths is not None
     assert (found.prompt_lengths.count, found.prompt_lengths.share_exact) == (1, 1.0)
@@ -121,48 +93,27 @@ def _ints(*values: int) -> pa.ChunkedArray:
     return pa.chunked_array([pa.array(values, pa.int32())])
 
 
+def reusing(tokens: int, shared: int, kept: int, session: str = "x") -> tuple[dict[str, Any], Any]:
+    """A request whose prompt shares and keeps so many blocks."""
+    of = {"session_id": session, "recorded_input_tokens": tokens, "prompt": prompt(tokens)}
+    return of | {"shared_blocks": shared, "kept_blocks": kept}, {}
+
+
 def test_reuse_is_what_was_sent_before_over_what_is_sent() -> None:
-    found = report(
-        requests(
-            (
-                {
-                    "recorded_input_tokens": 640,
-                    "prompt": prompt(640),
-                    "shared_blocks": 9,
-                    "kept_blocks": 8,
-                },
-                {},
-            ),
-            (
-                {
-                    "recorded_input_tokens": 1320,
-                    "prompt": prompt(1320),
-                    # A partial block with an id: 21 of which 20 lie wholly inside 1,320 tokens.
-                    "shared_blocks": 21,
-                    "kept_blocks": 20,
-                },
-                {},
-            ),
-        )
-    )
+    # A partial block with an id: 21 of which 20 lie wholly inside 1,320 tokens.
+    found = report(reusing(640, 9, 8), reusing(1320, 21, 20))
     assert found.reuse_sent == pytest.approx(64 * 28 / 1960)
     assert found.reuse_recorded == pytest.approx(64 * 29 / 1960)
 
 
 def test_reuse_counts_blocks_of_the_size_that_each_session_has() -> None:
-    sent = requests(
-        ({"session_id": "s16", "recorded_input_tokens": 100, "shared_blocks": 6, "kept_blocks": 5,
-          "prompt": prompt(100)}, {}),
-        ({"session_id": "s64", "recorded_input_tokens": 100, "shared_blocks": 1, "kept_blocks": 1,
-          "prompt": prompt(100)}, {}),
-    )  # fmt: skip
-    found = fidelity(sent, plays((0, None)), WINDOW, 1, FINE, {"s16": 16, "s64": 64})
+    found = report(reusing(100, 6, 5, "s16"), reusing(100, 1, 1, "s64"), s16=16, s64=64)
     assert found.reuse_sent == pytest.approx((5 * 16 + 64) / 200)
     assert found.reuse_recorded == pytest.approx((6 * 16 + 64) / 200)
 
 
 def test_a_window_without_requests_has_no_reuse() -> None:
-    found = report(requests(({"phase": Phase.PRIMER}, {})))
+    found = report(({"phase": Phase.PRIMER}, {}))
     assert (found.reuse_sent, found.reuse_recorded, found.prompt_lengths) == (None, None, None)
 
 
@@ -192,10 +143,8 @@ def test_what_all_lanes_skipped_is_counted_once_and_what_plays_skipped_by_themse
     # (lane, play number, skipped by all, by itself): all skipped 5 s and then 2; lane 0 changed its
     # play between the two.
     rows = [
-        PlayRecord(f"p{n}", 2, lane, play_number, "x", None, 0, None, 1, 0, of_all, of_one)
-        for n, (lane, play_number, of_all, of_one) in enumerate(
-            [(0, 0, 5.0, 0.0), (0, 1, 2.0, 4.0), (1, 0, 7.0, 1.5)]
-        )
+        play(lane=lane, play_number=number, system_skipped_s=of_all, session_skipped_s=of_one)
+        for lane, number, of_all, of_one in ((0, 0, 5.0, 0.0), (0, 1, 2.0, 4.0), (1, 0, 7.0, 1.5))
     ]
     assert skipped_s(play_table(rows)) == (7.0, 5.5)
 

@@ -142,36 +142,30 @@ def shifts(*responses: dict[str, object]) -> tuple[float | None, float | None]:
     return itl_shift(ok), ttft_shift(ok)
 
 
-def test_exact_timestamps_move_nothing() -> None:
-    assert shifts({"arrival_ns": [50 * MS, 2_050 * MS], "completion_tokens": 101}) == (0, 0)
-
-
-def test_an_uncertain_first_token_makes_the_itl_longer_and_the_ttft_shorter() -> None:
-    # 100 gaps in 2 s: 20 ms. 40 ms earlier: 20.4 ms, +2 %. TTFT 50 ms, or 10: 80 % of it.
-    came = {"arrival_ns": [50 * MS, 2_050 * MS], "completion_tokens": 101}
-    itl, ttft = shifts(came | {"first_token_uncertainty_ns": 40 * MS})
-    assert itl == pytest.approx(0.02)
-    assert ttft == pytest.approx(0.8)
-
-
-def test_an_uncertain_last_token_makes_the_itl_shorter_and_leaves_the_ttft() -> None:
-    came = {"arrival_ns": [50 * MS, 2_050 * MS], "completion_tokens": 101}
-    itl, ttft = shifts(came | {"last_token_uncertainty_ns": 60 * MS})
-    assert itl == pytest.approx(0.03)
-    assert ttft == 0
-
-
-def test_the_larger_of_both_ends_counts_and_not_their_sum() -> None:
-    came = {"arrival_ns": [50 * MS, 2_050 * MS], "completion_tokens": 101}
-    ends = {"first_token_uncertainty_ns": 40 * MS, "last_token_uncertainty_ns": 60 * MS}
-    assert shifts(came | ends)[0] == pytest.approx(0.03)
-
-
-def test_a_body_that_waited_for_the_client_widens_the_ttft_alone() -> None:
-    came = {"arrival_ns": [50 * MS, 2_050 * MS], "completion_tokens": 101}
-    itl, ttft = shifts(came | {"send_uncertainty_ns": 5 * MS})
-    assert itl == 0
-    assert ttft == pytest.approx(0.1)
+@pytest.mark.parametrize(
+    ("first_ms", "last_ms", "send_ms", "itl", "ttft"),
+    [
+        # 100 gaps in 2 s: 20 ms. A TTFT of 50 ms.
+        (0, 0, 0, 0.0, 0.0),
+        (40, 0, 0, 0.02, 0.8),  # the first token 40 ms earlier: 20.4 ms, and a TTFT of 10
+        (0, 60, 0, 0.03, 0.0),  # the last token 60 ms earlier: 19.4 ms
+        (40, 60, 0, 0.03, 0.8),  # the larger of both ends, not their sum
+        (0, 0, 5, 0.0, 0.1),  # a body that waited for the client
+    ],
+)
+def test_timestamps_that_are_uncertain_by_so_much_may_move_itl_and_ttft(
+    first_ms: int, last_ms: int, send_ms: int, itl: float, ttft: float
+) -> None:
+    found = shifts(
+        {
+            "arrival_ns": [50 * MS, 2_050 * MS],
+            "completion_tokens": 101,
+            "first_token_uncertainty_ns": first_ms * MS,
+            "last_token_uncertainty_ns": last_ms * MS,
+            "send_uncertainty_ns": send_ms * MS,
+        }
+    )
+    assert found == pytest.approx((itl, ttft))
 
 
 def test_a_few_wide_intervals_do_not_move_a_p90() -> None:

@@ -20,6 +20,7 @@ from agentx_replay.analysis.latency import (
     token_gaps,
     tokens_of_events,
 )
+from agentx_replay.analysis.responses import Records
 from agentx_replay.endpoint.server_sent_events import Event
 
 
@@ -124,12 +125,15 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_the_itl_of_a_stream(case: Case) -> None:
+def _several(chunks: Any) -> list[Any]:
+    return chunks if isinstance(chunks, list) else [chunks]
+
+
+def came(*events: tuple[int, Any]) -> Records:
+    """The record of a response whose events, each with its ms of arrival, were read so."""
     reader = StampedStream()
-    for at_ms, came in case.events.items():
-        for chunk in came if isinstance(came, list) else [came]:
-            reader.read(Event(b"", orjson.dumps(chunk)), at_ms * MS)
+    for at_ms, chunk in events:
+        reader.read(Event(b"", orjson.dumps(chunk)), at_ms * MS)
     stream = reader.result()
     whole = response(
         arrival_ns=stream.arrival_ns,
@@ -140,7 +144,14 @@ def test_the_itl_of_a_stream(case: Case) -> None:
         reasoning_tokens=stream.reasoning_tokens,
         reasoning_pieces=stream.reasoning_pieces,
     )
-    records = recorded([(dispatch(), whole)])
+    return recorded([(dispatch(), whole)])
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_the_itl_of_a_stream(case: Case) -> None:
+    records = came(
+        *((at_ms, chunk) for at_ms, chunks in case.events.items() for chunk in _several(chunks))
+    )
     itl = response_itl(records.responses)
     assert itl.itl_ns[0] == pytest.approx(case.itl_ms * MS)
 
@@ -166,18 +177,8 @@ REAL = ["def", " read", "_all", "(path", ":", " str", ")", " ->", " list", "[", 
     ],
 )
 def test_real_tokens_weigh_about_what_their_text_is_long(cuts: list[int], itl_ms: float) -> None:
-    reader = StampedStream()
-    for begin, end in pairwise([0, *cuts]):
-        reader.read(Event(b"", orjson.dumps(say("".join(REAL[begin:end])))), 20 * end * MS)
-    reader.read(Event(b"", orjson.dumps(total(23))), 480 * MS)
-    stream = reader.result()
-    whole = response(
-        arrival_ns=stream.arrival_ns,
-        completion_tokens=23,
-        event_text_bytes=stream.event_text_bytes,
-        text_pieces=stream.text_pieces,
-    )
-    responses = recorded([(dispatch(), whole)]).responses
+    read = [(20 * end, say("".join(REAL[begin:end]))) for begin, end in pairwise([0, *cuts])]
+    responses = came(*read, (480, total(23))).responses
     assert response_itl(responses).itl_ns[0] == pytest.approx(itl_ms * MS)
     assert itl_ms == pytest.approx(20, rel=0.06)
     assert itl_error(responses, None).unshown == 0

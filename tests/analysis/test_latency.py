@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 from record_cases import MS, SECOND, dispatch, events_of, recorded, response
@@ -21,8 +23,8 @@ from agentx_replay.analysis.responses import Floats, Records, Responses
 from agentx_replay.replay.ports import Response, Status
 
 
-def one(came: Response, **sent: int) -> Responses:
-    return recorded([(dispatch(**sent), came)]).responses
+def one(came: Response) -> Responses:
+    return recorded([(dispatch(), came)]).responses
 
 
 def tokens_of(records: Records) -> Floats:
@@ -32,39 +34,38 @@ def tokens_of(records: Records) -> Floats:
     return tokens_of_events(events_of(records), weights)
 
 
-def test_ttft_counts_from_send_from_connect_and_from_intended_start() -> None:
-    came = response(
-        connect_start_ns=20 * MS,
-        connected_ns=25 * MS,
-        send_ns=30 * MS,
-        arrival_ns=[130 * MS],
-    )
-    responses = one(came, intended_start_ns=10 * MS)
-    assert ttft_ns(responses)[0] == 100 * MS
-    assert ttft_from_connect_ns(responses)[0] == 110 * MS
-    assert ttft_from_intended_ns(responses)[0] == 120 * MS
-
-
-def test_what_a_connection_made_ahead_waits_is_neither_ttft_nor_send_lag() -> None:
-    came = response(
-        connect_start_ns=10 * MS,
-        connected_ns=35 * MS,
-        send_ns=112 * MS,
-        arrival_ns=[212 * MS],
-    )
-    responses = one(came, intended_start_ns=110 * MS)
-    assert ttft_ns(responses)[0] == 100 * MS
+NAN = float("nan")
+TIMES = {
+    # name: (intended, connect start, connected, send, first token),
+    #       (TTFT, from connect, from intended, send lag), all in ms
+    "connecting after the timer": ((10, 20, 25, 30, 130), (100, 110, 120, 15)),
     # 25 ms of connecting, then, from the intended start, 2 ms of lag and 100 to the token.
-    assert ttft_from_connect_ns(responses)[0] == 127 * MS
-    assert send_lag_ns(responses)[0] == 2 * MS
+    "a connection made ahead waits": ((110, 10, 35, 112, 212), (100, 127, 102, 2)),
+    "an open connection": ((10, None, None, 13, 20), (7, 7, 10, 3)),
+    "connecting is no lag": ((10, 11, 18, 20, 50), (30, 39, 40, 3)),
+    "connecting ahead of the timer costs nothing": ((10, 2, 6, 11, 50), (39, 44, 40, 1)),
+    "what connecting took after the timer is left out": ((10, 5, 15, 17, 50), (33, 45, 40, 2)),
+    # Sent at 12 ms, held by the server until 500, connected anew by 503: the client was 2 ms late.
+    "a reused connection that the server closed": ((10, 500, 503, 12, 700), (688, 688, 690, 2)),
+    "a connection that failed": ((0, 5, None, 0, None), (NAN, NAN, NAN, NAN)),
+    "no token": ((10, None, None, 13, None), (NAN, NAN, NAN, 3)),
+}
 
 
-def test_on_an_open_connection_ttft_from_connect_counts_from_send() -> None:
-    assert ttft_from_connect_ns(one(response(send_ns=5, arrival_ns=[12])))[0] == 7
-
-
-def test_a_response_without_a_token_has_no_ttft() -> None:
-    assert np.isnan(ttft_ns(one(response()))[0])
+@pytest.mark.parametrize(("stamps_ms", "found_ms"), TIMES.values(), ids=TIMES)
+def test_ttft_and_send_lag_tell_connecting_and_waiting_apart(
+    stamps_ms: tuple[int | None, ...], found_ms: tuple[float, ...]
+) -> None:
+    intended, began, connected, send, first = (ms and ms * MS for ms in stamps_ms)
+    came = response(
+        connect_start_ns=began,
+        connected_ns=connected,
+        send_ns=send,
+        arrival_ns=[] if first is None else [first],
+    )
+    responses = recorded([(dispatch(intended_start_ns=intended), came)]).responses
+    of = (ttft_ns, ttft_from_connect_ns, ttft_from_intended_ns, send_lag_ns)
+    assert [each(responses)[0] / MS for each in of] == pytest.approx(found_ms, nan_ok=True)
 
 
 ITL_CASES = {
@@ -140,76 +141,40 @@ def test_an_arrivals_gap_is_divided_among_the_tokens_of_all_its_events() -> None
     assert gaps.at_ns.tolist() == [40 * MS, 70 * MS]
 
 
-def test_an_event_without_tokens_has_no_token_gap() -> None:
-    came = response(arrival_ns=[0, 40 * MS], arrival_tokens=[1, 0], completion_tokens=1)
-    records = recorded([(dispatch(), came)])
+@pytest.mark.parametrize(
+    ("came", "gaps_ns"),
+    [
+        ({"arrival_ns": [0, 40 * MS], "arrival_tokens": [1, 0], "completion_tokens": 1}, [40 * MS]),
+        ({}, []),
+    ],
+)
+def test_without_a_later_token_there_is_no_token_gap(
+    came: dict[str, Any], gaps_ns: list[int]
+) -> None:
+    records = recorded([(dispatch(), response(**came))])
     assert token_gaps(events_of(records), tokens_of(records)).gap_ns.tolist() == []
+    assert event_gaps(events_of(records)).gap_ns.tolist() == gaps_ns
 
 
-def test_no_event_at_all_has_no_gap() -> None:
-    records = recorded([(dispatch(), response())])
-    assert token_gaps(events_of(records), tokens_of(records)).gap_ns.tolist() == []
-    assert event_gaps(events_of(records)).gap_ns.tolist() == []
+FOUR_EVENTS = response(arrival_ns=[0, 1, 2, 3], completion_tokens=10)
+SIX_TOKENS = response(arrival_ns=[0, 1, 2], completion_tokens=6)
+CUT = response(status=Status.CUT, arrival_ns=[0, 1], completion_tokens=None)
 
 
-def test_unknown_tokens_are_spread_over_the_events() -> None:
-    records = recorded([(dispatch(), response(arrival_ns=[0, 1, 2, 3], completion_tokens=10))])
-    assert tokens_of(records).tolist() == [2.5, 2.5, 2.5, 2.5]
-
-
-def test_a_cut_response_takes_the_usual_tokens_an_event() -> None:
-    # The one that ended had 6 tokens in 3 events: 2 an event.
-    records = recorded(
-        [
-            (dispatch(), response(arrival_ns=[0, 1, 2], completion_tokens=6)),
-            (
-                dispatch(),
-                response(status=Status.CUT, arrival_ns=[0, 1], completion_tokens=None),
-            ),
-        ]
-    )
-    assert tokens_of(records).tolist() == [2, 2, 2, 2, 2]
-
-
-def test_without_any_usage_an_event_counts_as_one_token() -> None:
-    records = recorded([(dispatch(), response(arrival_ns=[0, 1], completion_tokens=None))])
-    assert tokens_of(records).tolist() == [1, 1]
-
-
-LAG_CASES = {
-    # name: (intended, connect_start, connected, send, lag), in ms
-    "an open connection": (10, None, None, 13, 3),
-    "connecting is left out": (10, 11, 18, 20, 3),
-    "connecting ahead of the timer costs nothing": (10, 2, 6, 11, 1),
-    "only what connecting took after the timer is left out": (10, 5, 15, 17, 2),
-}
-
-
-@pytest.mark.parametrize("case", LAG_CASES.values(), ids=LAG_CASES)
-def test_send_lag_leaves_connecting_out(case: tuple[int, int | None, int | None, int, int]) -> None:
-    intended, began, connected, send, lag = case
-    came = response(
-        connect_start_ns=None if began is None else began * MS,
-        connected_ns=None if connected is None else connected * MS,
-        send_ns=send * MS,
-    )
-    assert send_lag_ns(one(came, intended_start_ns=intended * MS))[0] == lag * MS
-
-
-def test_a_connection_that_failed_has_no_send_lag() -> None:
-    assert np.isnan(send_lag_ns(one(response(connect_start_ns=5)))[0])
+@pytest.mark.parametrize(
+    ("came", "tokens"),
+    [
+        ([FOUR_EVENTS], [2.5, 2.5, 2.5, 2.5]),
+        # A response that was cut takes the usual tokens an event: here 6 in 3 events.
+        ([SIX_TOKENS, CUT], [2, 2, 2, 2, 2]),
+        ([CUT], [1, 1]),  # without any usage an event counts as one
+    ],
+)
+def test_unknown_tokens_are_spread_over_the_events(
+    came: list[Response], tokens: list[float]
+) -> None:
+    assert tokens_of(recorded([(dispatch(), each) for each in came])).tolist() == tokens
 
 
 def test_a_response_that_took_no_time_has_no_speed() -> None:
     assert np.isnan(normalised_interactivity(one(response(end_ns=0)))).tolist() == [True]
-
-
-def test_a_server_that_held_a_reused_connection_and_closed_it_is_no_lag_of_the_client() -> None:
-    # Due at 10 ms, sent at 12; held until 500, connected anew by 503: the client was 2 ms late.
-    came = response(
-        send_ns=12 * MS, connect_start_ns=500 * MS, connected_ns=503 * MS, arrival_ns=[700 * MS]
-    )
-    responses = one(came, intended_start_ns=10 * MS)
-    assert send_lag_ns(responses)[0] == 2 * MS
-    assert ttft_ns(responses)[0] == 688 * MS
-    assert ttft_from_connect_ns(responses)[0] == 688 * MS

@@ -211,13 +211,16 @@ def test_a_measured_response_without_usage_makes_throughput_unknown_not_smaller(
     assert summary.rates.windowed is None
 
 
-def test_a_server_that_tells_no_cached_tokens_has_no_hit_rate_and_no_uncached_throughput() -> None:
-    summary = summarised(recorded([(dispatch(max_tokens=1), came(1, 2, end_s=3))]), WINDOW)
+@pytest.mark.parametrize("cached", [None, 1000])
+def test_cache_counts_that_are_all_untold_or_above_the_prompt_leave_the_hit_rate_unknown(
+    cached: int | None,
+) -> None:
+    one = (dispatch(max_tokens=1), came(1, 2, end_s=3, prompt_tokens=100, cached_tokens=cached))
+    summary = summarised(recorded([one]), WINDOW)
     assert summary.cache_hit is None
-    assert summary.rates.headline is not None
-    assert summary.rates.headline.uncached_tokens_per_s is None
-    assert summary.rates.windowed is not None
-    assert summary.rates.windowed.uncached_tokens_per_s is None
+    for rates in (summary.rates.headline, summary.rates.windowed):
+        assert rates is not None
+        assert rates.uncached_tokens_per_s is None
 
 
 def test_silence_about_cached_tokens_is_0_where_the_server_tells_of_others() -> None:
@@ -241,14 +244,6 @@ def test_a_cache_count_above_the_prompt_is_taken_for_silence_and_counted() -> No
     assert summary.rates.overall.uncached_tokens_per_s == pytest.approx(102 / 2)
     assert summary.counts.cached_above_prompt == 1
     assert summarised(recorded(pairs[:1]), WINDOW).counts.cached_above_prompt == 0
-
-
-def test_a_server_all_of_whose_cache_counts_are_impossible_reports_none() -> None:
-    pairs = [(dispatch(max_tokens=1), came(1, 2, end_s=3, prompt_tokens=100, cached_tokens=1000))]
-    summary = summarised(recorded(pairs), WINDOW)
-    assert summary.cache_hit is None
-    assert summary.rates.headline is not None
-    assert summary.rates.headline.uncached_tokens_per_s is None
 
 
 @pytest.mark.parametrize(
@@ -279,15 +274,14 @@ def test_nothing_measured_is_a_summary_without_numbers() -> None:
         assert (summary.last_ttft_s, summary.last_itl_s) == (None, None)
 
 
-def test_a_response_of_several_tokens_in_one_arrival_has_no_itl() -> None:
-    summary = summarised(recorded([(dispatch(max_tokens=2), came(1, 2, 2, end_s=3))]), WINDOW)
+@pytest.mark.parametrize(("arrivals_s", "whole"), [((2, 2), 1), ((2,), 0)])
+def test_several_tokens_in_one_arrival_have_no_itl_and_one_token_is_none_of_them(
+    arrivals_s: tuple[int, ...], whole: int
+) -> None:
+    sent = dispatch(max_tokens=len(arrivals_s))
+    summary = summarised(recorded([(sent, came(1, *arrivals_s, end_s=3))]), WINDOW)
     assert (summary.response_itl, summary.interactivity) == (None, None)
-    assert summary.itl_error.in_one_arrival == 1
-
-
-def test_a_response_of_one_token_is_not_one_that_came_in_one_arrival() -> None:
-    summary = summarised(recorded([(dispatch(max_tokens=1), came(1, 2, end_s=3))]), WINDOW)
-    assert summary.itl_error.in_one_arrival == 0
+    assert summary.itl_error.in_one_arrival == whole
 
 
 def test_the_log_holds_the_same_observations_at_the_time_of_their_events() -> None:

@@ -1,5 +1,6 @@
 """Starts of a level: one point for all, Student's t over them, Welch's t for ratios."""
 
+from dataclasses import replace
 from math import e, exp, log
 from pathlib import Path
 
@@ -194,17 +195,19 @@ def test_a_start_that_is_not_valid_is_not_in_the_mean(tmp_path: Path) -> None:
     assert list(found.starts[16]) == [1, 2]
 
 
+def contenders(path: Path, first: tuple[Level, ...], other: tuple[Level, ...]) -> list[Contender]:
+    return [
+        Contender(name, run_of(path / name, *levels), None, None)
+        for name, levels in (("a", first), ("b", other))
+    ]
+
+
 def compared(path: Path, first: tuple[Level, ...], other: tuple[Level, ...]) -> Ratio:
-    runs = [run_of(path / name, *levels) for name, levels in (("a", first), ("b", other))]
-    found = compare([Contender(run.path.name, run, None, None) for run in runs], (50.0,))
-    return found.targets[0].ratios[0]
+    return compare(contenders(path, first, other), (50.0,)).targets[0].ratios[0]
 
 
 def scaled(levels: tuple[Level, ...], factor: float) -> tuple[Level, ...]:
-    return tuple(
-        Level(each.concurrency, each.interactivity, each.throughput * factor, start=each.start)
-        for each in levels
-    )
+    return tuple(replace(each, throughput=each.throughput * factor) for each in levels)
 
 
 def test_a_ratio_has_welchs_interval_and_a_winner_outside_it(tmp_path: Path) -> None:
@@ -233,10 +236,9 @@ def test_one_start_a_side_names_no_winner_however_far_apart(tmp_path: Path) -> N
 
 
 def test_runs_of_unequal_starts_are_compared_by_those_that_both_have(tmp_path: Path) -> None:
-    runs = [run_of(tmp_path / "a", *scaled(THREE, 1.25)), run_of(tmp_path / "b", *THREE[:2])]
-    contenders = [Contender(run.path.name, run, None, None) for run in runs]
+    both = contenders(tmp_path, scaled(THREE, 1.25), THREE[:2])
     for paired in (False, True):
-        found = compare(contenders, (50.0,), paired=paired)
+        found = compare(both, (50.0,), paired=paired)
         assert found.starts_left_out == ((3,), ())
         assert found.contenders[0].run.left_out == {}  # a start that is not compared is not missing
         assert found.did_same_work
@@ -245,25 +247,21 @@ def test_runs_of_unequal_starts_are_compared_by_those_that_both_have(tmp_path: P
 
 
 def test_runs_without_a_common_start_are_not_paired(tmp_path: Path) -> None:
-    runs = [run_of(tmp_path / "a", *THREE[:1]), run_of(tmp_path / "b", *THREE[1:])]
-    contenders = [Contender(run.path.name, run, None, None) for run in runs]
+    both = contenders(tmp_path, THREE[:1], THREE[1:])
     with refuses("starts-not-paired", "b", "a"):
-        compare(contenders, (50.0,), paired=True)
-    found = compare(contenders, (50.0,))
+        compare(both, (50.0,), paired=True)
+    found = compare(both, (50.0,))
     assert (found.did_same_work, found.starts_left_out) == (False, ((), ()))
 
 
 def test_equal_starts_are_paired_on_demand(tmp_path: Path) -> None:
-    runs = [run_of(tmp_path / "a", *scaled(THREE, 1.005)), run_of(tmp_path / "b", *THREE)]
-    contenders = [Contender(run.path.name, run, None, None) for run in runs]
+    both = contenders(tmp_path, scaled(THREE, 1.005), THREE)
     (unpaired,), (paired,) = (
-        compare(contenders, (50.0,), paired=how).targets[0].ratios for how in (False, True)
+        compare(both, (50.0,), paired=how).targets[0].ratios for how in (False, True)
     )
     assert (unpaired.told_apart, paired.told_apart) == (False, True)
 
 
 def test_a_level_whose_starts_played_other_plans_is_no_equal(tmp_path: Path) -> None:
     mixed = (THREE[0], Level(16, 50.0, 10_000.0, start=2, plan="another"))
-    runs = [run_of(tmp_path / "mixed", *mixed), run_of(tmp_path / "agree", *THREE[:2])]
-    found = compare([Contender(run.path.name, run, None, None) for run in runs], (50.0,))
-    assert not found.did_same_work
+    assert not compare(contenders(tmp_path, mixed, THREE[:2]), (50.0,)).did_same_work
