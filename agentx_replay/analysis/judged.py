@@ -3,7 +3,7 @@ capacity.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -151,30 +151,19 @@ def _at_capacity(
 ) -> AtCapacity | None:
     if capacity.agents is None:
         return None
-    by_point = {point.measurement: point for point in points}
-    by_level = {each.measurement: each for each in levels}
-
-    def throughput(of: Measurement) -> float | None:
-        summary = by_point[of].summary
-        headline = summary.rates.headline if summary else None
-        return headline.total_tokens_per_s / divisor if headline else None
-
-    def hit(of: Measurement) -> float | None:
-        summary = by_point[of].summary
-        return summary.cache_hit if summary else None
-
-    def kept(of: Measurement) -> float | None:
-        return by_level[of].goodput.requests.share if of in by_level else None
-
-    def good(of: Measurement) -> float | None:
-        return by_level[of].total if of in by_level else None
-
-    read = (throughput, good, kept, hit)
+    summaries = {point.measurement: point.summary for point in points if point.summary}
+    headlines = {of: summary.rates.headline for of, summary in summaries.items()}
+    read: tuple[Mapping[Measurement, float | None], ...] = (
+        {of: each.total_tokens_per_s / divisor for of, each in headlines.items() if each},
+        {each.measurement: each.total for each in levels},
+        {each.measurement: each.goodput.requests.share for each in levels},
+        {of: summary.cache_hit for of, summary in summaries.items()},
+    )
     return AtCapacity(*(_over_starts(capacity.starts, each) for each in read))
 
 
 def _over_starts(
-    starts: Sequence[StartCapacity], read: Callable[[Measurement], float | None]
+    starts: Sequence[StartCapacity], read: Mapping[Measurement, float | None]
 ) -> float | None:
     """Return the mean over starts of what is read at each one's crossing; None if one has none."""
     found = [_between(start, read) for start in starts]
@@ -182,13 +171,13 @@ def _over_starts(
     return fmean(known) if known and len(known) == len(found) else None
 
 
-def _between(start: StartCapacity, read: Callable[[Measurement], float | None]) -> float | None:
+def _between(start: StartCapacity, read: Mapping[Measurement, float | None]) -> float | None:
     if start.good is None or start.bad is None or start.crossing is None:
         return None
-    low = read(Measurement(start.good, start.start))
+    low = read.get(Measurement(start.good, start.start))
     if start.crossing == start.good:
         return low
-    high = read(Measurement(start.bad, start.start))
+    high = read.get(Measurement(start.bad, start.start))
     if low is None or high is None:
         return None
     share = math.log(start.crossing / start.good) / math.log(start.bad / start.good)

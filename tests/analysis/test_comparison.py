@@ -1,7 +1,8 @@
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from made_runs import Level, make_run, write_instrument
@@ -29,6 +30,7 @@ from agentx_replay.shipped import shipped_directory
 from agentx_replay.simulator.engine import EngineModel
 from agentx_replay.simulator.inprocess import InProcessEndpoint
 
+NO_MORE: Mapping[str, Any] = {}
 (WITH_TTFT,) = (of.name for of in DEFINITIONS if of.speed == "with_ttft")
 
 # The published comparison (16 October 2026): at 50 tok/s/user 7,567 against 6,083 tok/s/GPU, which
@@ -55,12 +57,28 @@ def twice(levels: Sequence[Level]) -> list[Level]:
     return [replace(level, start=start) for start in (1, 2) for level in levels]
 
 
+def compared(
+    path: Path,
+    first: Sequence[Level],
+    other: Sequence[Level],
+    of_first: Mapping[str, Any] = NO_MORE,
+    of_other: Mapping[str, Any] = NO_MORE,
+    *,
+    at: float = 50.0,
+) -> Comparison:
+    """Two runs, a and b, with what is said of either, at one target."""
+    runs = [contender(path / "a", first, **of_first), contender(path / "b", other, **of_other)]
+    return compare(runs, (at,))
+
+
 def contender(
-    path: Path, levels: Sequence[Level], price: float | None = None, **run: object
+    path: Path,
+    levels: Sequence[Level],
+    price: float | None = None,
+    power: float | None = None,
+    **run: Any,
 ) -> Contender:
-    power = run.pop("power", None)
-    assert power is None or isinstance(power, float)
-    return Contender(path.name, read_run(make_run(path, levels, **run)), price, power)  # type: ignore[arg-type]
+    return Contender(path.name, read_run(make_run(path, levels, **run)), price, power)
 
 
 @pytest.fixture(scope="module")
@@ -159,11 +177,9 @@ def test_the_mixes_of_what_was_completed_are_compared_at_common_levels(
 
 
 def test_per_watt_is_a_row_where_power_is_known(tmp_path: Path) -> None:
-    runs = [
-        contender(tmp_path / "a", twice(MI355X[2:4]), power=1400.0),
-        contender(tmp_path / "b", twice(B300[2:4]), power=1100.0),
-    ]
-    (sensitivity,) = compare(runs, (50.0,)).sensitivity
+    (sensitivity,) = compared(
+        tmp_path, twice(MI355X[2:4]), twice(B300[2:4]), {"power": 1400.0}, {"power": 1100.0}
+    ).sensitivity
     (watts,) = (row for row in sensitivity.rows if row.definition == "per watt: tokens/s/W")
     assert watts.values == pytest.approx((7567 / 1400, 6083 / 1100), rel=1e-4)
     # 5.405 against 5.53.
@@ -171,8 +187,7 @@ def test_per_watt_is_a_row_where_power_is_known(tmp_path: Path) -> None:
 
 
 def test_a_row_per_dollar_with_a_price_missing_says_whose(tmp_path: Path) -> None:
-    runs = [contender(tmp_path / "a", MI355X[2:4], 1.5), contender(tmp_path / "b", B300[2:4])]
-    comparison = compare(runs, (50.0,))
+    comparison = compared(tmp_path, MI355X[2:4], B300[2:4], {"price": 1.5})
     assert comparison.unpriced == ("b",)
     (dollars,) = (r for r in comparison.sensitivity[0].rows if r.definition.startswith("per doll"))
     assert dollars.values[1] is None
@@ -181,20 +196,15 @@ def test_a_row_per_dollar_with_a_price_missing_says_whose(tmp_path: Path) -> Non
 
 
 def test_a_target_that_one_run_does_not_reach_has_no_ratio(tmp_path: Path) -> None:
-    runs = [contender(tmp_path / "a", MI355X[3:]), contender(tmp_path / "b", B300[3:4])]
-    (at,) = compare(runs, (30.0,)).targets
+    (at,) = compared(tmp_path, MI355X[3:], B300[3:4], at=30.0).targets
     assert at.values[0].throughput == pytest.approx(11_500.0, rel=1e-4)
     assert at.values[1].throughput is None
     assert (at.ratios[0].throughput, at.ratios[0].no_interval) == (None, "not reached")
 
 
 def test_another_corpus_is_not_the_same_work(tmp_path: Path) -> None:
-    other = [Level(x.concurrency, x.interactivity, x.throughput, plan="other") for x in B300[2:4]]
-    runs = [
-        contender(tmp_path / "a", MI355X[2:4]),
-        contender(tmp_path / "b", other, corpus="0ddba11"),
-    ]
-    comparison = compare(runs, (50.0,))
+    other = [replace(level, plan="other") for level in B300[2:4]]
+    comparison = compared(tmp_path, MI355X[2:4], other, {}, {"corpus": "0ddba11"})
     assert not comparison.did_same_work
     assert [(fact.name, fact.same) for fact in comparison.same_work] == [
         ("corpus", False), ("scenario", True), ("plan", False),
@@ -216,8 +226,7 @@ SLOW = (Level(2, 80.0, 1000.0), Level(4, 60.0, 1900.0), Level(6, 20.0, 2500.0))
 def test_plans_are_the_same_at_the_levels_that_both_ran_and_those_of_one_are_named(
     tmp_path: Path, target: float, of_one: bool
 ) -> None:
-    runs = [contender(tmp_path / "a", FAST), contender(tmp_path / "b", SLOW)]
-    comparison = compare(runs, (target,))
+    comparison = compared(tmp_path, FAST, SLOW, at=target)
     (plans,) = comparison.plans
     assert plans == PlansAgainst(
         same=frozenset({2, 4}),
@@ -230,61 +239,50 @@ def test_plans_are_the_same_at_the_levels_that_both_ran_and_those_of_one_are_nam
 
 def test_the_levels_whose_plans_differ_are_told_from_those_that_do_not(tmp_path: Path) -> None:
     other = (SLOW[0], replace(SLOW[1], plan="another"), FAST[2])
-    runs = [contender(tmp_path / "a", FAST), contender(tmp_path / "b", other)]
-    comparison = compare(runs, (70.0,))
+    comparison = compared(tmp_path, FAST, other, at=70.0)
     fact = Fact("plan", False, ("same at 2, 12; different at 4",))
     assert comparison.same_work[2] == fact
 
 
-def test_prompts_of_tool_messages_are_not_the_same_work_as_plain_ones(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("asked", "fact"),
+    [
+        ("tool_messages", Fact("tool messages", False, ("sent", "not sent", "not sent"))),
+        ("live_history", Fact("answers", False, ("fed back", "not fed back", "not fed back"))),
+    ],
+)
+def test_runs_asked_for_other_messages_did_other_work(
+    tmp_path: Path, asked: str, fact: Fact
+) -> None:
     runs = [
-        contender(tmp_path / "a", MI355X[2:4], tool_messages=True),
+        contender(tmp_path / "a", MI355X[2:4], **{asked: True}),
         contender(tmp_path / "b", B300[2:4]),
-        contender(tmp_path / "c", B300[2:4], tool_messages=False),
+        contender(tmp_path / "c", B300[2:4], **{asked: False}),
     ]
-    fact = compare(runs, (50.0,)).same_work[3]
-    assert (fact.name, fact.same) == ("tool messages", False)
-    assert fact.said == ("sent", "not sent", "not sent")
-    both = compare([runs[0], runs[0]], (50.0,))
-    assert both.did_same_work
+    comparison = compare(runs, (50.0,))
+    assert not comparison.did_same_work
+    assert comparison.same_work[3] == fact
+    assert compare([runs[0], runs[0]], (50.0,)).did_same_work
     assert len(compare(runs[1:], (50.0,)).same_work) == 3
 
 
-def test_a_run_with_its_answers_fed_back_did_other_work(tmp_path: Path) -> None:
-    fed = contender(tmp_path / "a", MI355X[2:4], live_history=True)
-    worded = contender(tmp_path / "b", B300[2:4], live_history=False)
-    comparison = compare([fed, worded], (50.0,))
-    assert not comparison.did_same_work
-    assert comparison.same_work[3] == Fact("answers", False, ("fed back", "not fed back"))
-    assert compare([fed, fed], (50.0,)).did_same_work
-    assert len(compare([worded, worded], (50.0,)).same_work) == 3
-
-
 def test_runs_without_a_common_level_are_not_known_to_have_played_one_plan(tmp_path: Path) -> None:
-    runs = [contender(tmp_path / "a", MI355X[:2]), contender(tmp_path / "b", B300[3:4])]
-    comparison = compare(runs, (50.0,))
+    comparison = compared(tmp_path, MI355X[:2], B300[3:4])
     assert comparison.same_work[2].same is None
     assert comparison.mix_levels == ()
     assert comparison.mix[0].summaries[0] is not None
 
 
-def test_a_run_without_gpu_count_is_set_against_one_with_as_a_system(tmp_path: Path) -> None:
-    runs = [contender(tmp_path / "a", MI355X[2:4]), contender(tmp_path / "b", B300[2:4], gpus=None)]
-    comparison = compare(runs, (50.0,))
-    assert (comparison.per_gpu, comparison.per_system) == (False, ("b",))
+@pytest.mark.parametrize(("gpus", "per_system"), [(8, ("b",)), (None, ("a", "b"))])
+def test_runs_of_which_one_has_no_gpu_count_are_compared_as_systems(
+    tmp_path: Path, gpus: int | None, per_system: tuple[str, ...]
+) -> None:
+    comparison = compared(tmp_path, MI355X[2:4], B300[2:4], {"gpus": gpus}, {"gpus": None})
+    assert (comparison.per_gpu, comparison.per_system) == (False, per_system)
     found = [value.throughput for value in comparison.targets[0].values]
     assert found == pytest.approx([7567 * 8, 6083 * 8], rel=1e-4)
     values = comparison.sensitivity[0].rows[0].values
     assert values == pytest.approx((7567 * 8, 6083 * 8), rel=1e-4)
-
-
-def test_systems_are_compared_whole_where_no_run_has_a_gpu_count(tmp_path: Path) -> None:
-    runs = [
-        contender(tmp_path / n, of, gpus=None) for n, of in (("a", MI355X[2:4]), ("b", B300[2:4]))
-    ]
-    comparison = compare(runs, (50.0,))
-    assert not comparison.per_gpu
-    assert comparison.targets[0].values[0].throughput == pytest.approx(7567 * 8, rel=1e-4)
 
 
 def test_a_price_per_gpu_needs_a_gpu_count(tmp_path: Path) -> None:
