@@ -173,6 +173,14 @@ def finished(*arguments: object, **environment: str) -> subprocess.CompletedProc
     return subprocess.CompletedProcess(words, ended.exit_code, ended.stdout, ended.stderr)
 
 
+def told(*arguments: object, exit_code: int = 0) -> dict[str, Any]:
+    """What a command says with ``--json``."""
+    result = finished(*arguments, "--json")
+    assert result.returncode == exit_code, result.stderr
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
 def refusal(*arguments: object, exit_code: int = 2) -> str:
     """Run what cannot be done; return what is said of it, all of which is on standard error, with
     its code as JSON on standard output where ``--json`` asks.

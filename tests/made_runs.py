@@ -8,7 +8,7 @@ response ITL is the pace.
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,14 @@ class Level:
     start: int = 1
     hit: float = 0.25
     plays_end_s: int = 100
+
+
+def twice(levels: Sequence[Level], spread: float = 1.0) -> list[Level]:
+    """The levels from two starts, of which the second is ``spread`` times as fast."""
+    again = [
+        replace(level, start=2, interactivity=level.interactivity * spread) for level in levels
+    ]
+    return [*levels, *again]
 
 
 def make_run(

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_runs import Level, make_run, write_instrument
+from made_runs import Level, make_run, twice, write_instrument
 from record_cases import SECOND
 from refusals import refuses
 
@@ -50,11 +50,6 @@ B300 = (
     Level(32, 40.0, 7166.0),
     Level(48, 20.0, 12_834.0),
 )
-
-
-def twice(levels: Sequence[Level]) -> list[Level]:
-    """The levels from two starts that came out alike."""
-    return [replace(level, start=start) for start in (1, 2) for level in levels]
 
 
 def compared(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from command_line import finished, refusal
+from command_line import finished, refusal, told
 from made_runs import Level, make_run
 
 from agentx_replay.replay.ports import Status
@@ -19,13 +19,6 @@ from agentx_replay.results.run_directory import PointStatus, read_points
 SLO = "itl:p90<=12ms"
 SEARCH = ("capacity", "--virtual", "--scenario", "quick", "--window", "8s", "--gpus", "8",
           "--salt", "x")  # fmt: skip
-
-
-def told(*arguments: object, exit_code: int = 0) -> dict[str, Any]:
-    result = finished(*arguments, "--json")
-    assert result.returncode == exit_code, result.stderr
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
 
 
 @pytest.fixture(scope="module")

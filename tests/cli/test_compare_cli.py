@@ -1,6 +1,5 @@
 """``compare`` and ``report`` as a person meets them: on sound runs and on what runs can become."""
 
-import json
 import re
 import shutil
 from dataclasses import replace
@@ -10,9 +9,9 @@ from typing import Any
 import orjson
 import pyarrow.parquet as pq
 import pytest
-from command_line import finished, refusal
+from command_line import finished, refusal, told
 from golden_files import Goldens, text_of_page
-from made_runs import Level, make_run
+from made_runs import Level, make_run, twice
 
 from agentx_replay.replay.ports import Status
 from agentx_replay.results.layout import Measurement
@@ -21,19 +20,6 @@ from agentx_replay.results.schema import REQUESTS
 
 A = (Level(12, 60.0, 6000.0), Level(16, 40.0, 9134.0))
 B = (Level(12, 60.0, 5000.0), Level(16, 40.0, 7166.0))
-
-
-def twice(levels: tuple[Level, ...]) -> list[Level]:
-    """The levels from two starts that came out alike."""
-    return [replace(level, start=start) for start in (1, 2) for level in levels]
-
-
-def told(*arguments: object, exit_code: int = 0) -> dict[str, Any]:
-    """What a command says as JSON."""
-    result = finished(*arguments, "--json")
-    assert result.returncode == exit_code, result.stderr
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -300,11 +286,8 @@ def test_levels_that_cannot_be_read_are_named_by_report_and_compare_alike(
     document = orjson.loads(point.read_bytes())
     del document["facts"]["gpus"]
     point.write_bytes(orjson.dumps(document))
-    for command in (
-        ("report", run),
-        ("report", run, "--json"),
-        ("compare", "--full", runs[0], run),
-    ):
+    commands = (("report", run), ("report", run, "--json"), ("compare", "--full", runs[0], run))
+    for command in commands:
         result = finished(*command)
         assert result.returncode == 1
         for broken in ("c0002", "c0003", "c0004"):
@@ -314,11 +297,7 @@ def test_levels_that_cannot_be_read_are_named_by_report_and_compare_alike(
         level["concurrency"] for level in told("report", run, exit_code=1)["curve"]["levels"]
     ] == [5]
     point.write_bytes(b'{"concurr')
-    for command in (
-        ("report", run),
-        ("report", run, "--json"),
-        ("compare", "--full", runs[0], run),
-    ):
+    for command in commands:
         said = refusal(*command)
         assert "[json-unreadable]" in said
         assert str(run / "c0004") in said

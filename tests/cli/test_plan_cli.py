@@ -1,14 +1,12 @@
 """``agentx-replay plan``: the whole plan, without a server, the same everywhere."""
 
 import hashlib
-import json
 import re
 import struct
 from pathlib import Path
-from typing import Any
 
 import pytest
-from command_line import finished, finished_alone
+from command_line import finished, finished_alone, told
 from golden_files import Goldens
 from small_corpus import corpus, request, session, subagent
 
@@ -18,11 +16,6 @@ def planned(*arguments: str) -> str:
     result = finished("plan", *arguments)
     assert result.returncode == 0, result.stderr
     return result.stdout
-
-
-def document(*arguments: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(planned("--json", *arguments))
-    return found
 
 
 def test_a_plan_is_the_same_twice_and_whatever_the_hash_seed() -> None:
@@ -87,8 +80,8 @@ def test_the_fingerprint_of_a_plan_is_of_what_the_documentation_says(tmp_path: P
         ),
     )
     halfway = ("--override", "start_fraction=[0.5, 0.5]")
-    found = document(
-        "--traces", str(tmp_path), "--scenario", "quick", "--concurrency", "2", *halfway
+    found = told(
+        "plan", "--traces", str(tmp_path), "--scenario", "quick", "--concurrency", "2", *halfway
     )
     rules, recorded = digits(RULES.encode()), digits(SESSION.encode(), PARENTS)
     lane = '["one",10.0,[1,1]]'
@@ -114,7 +107,7 @@ HALFWAY = ("--override", "start_fraction=[0.5, 0.5]", "--override", "primer_lead
 
 
 def test_a_lane_names_its_session_t_star_primers_and_first_requests(traces: str) -> None:
-    found = document("--traces", traces, "--concurrency", "1", *HALFWAY)
+    found = told("plan", "--traces", traces, "--concurrency", "1", *HALFWAY)
     (level,) = found["levels"]
     # 0, 10, 20, 30, 40 s: t* is 20, the third request's start; the second, 128 tokens, is primed.
     assert level["lanes"] == [
@@ -129,7 +122,7 @@ def test_a_lane_names_its_session_t_star_primers_and_first_requests(traces: str)
 
 
 def test_a_level_has_its_totals(traces: str) -> None:
-    found = document("--traces", traces, "--concurrency", "4", *HALFWAY)
+    found = told("plan", "--traces", traces, "--concurrency", "4", *HALFWAY)
     (level,) = found["levels"]
     assert (level["primers"], level["warmup_requests"]) == (4, 4)
     # one, again, other, one again: 128 + 128 + 8 · 64 + 128.
@@ -144,7 +137,7 @@ def test_a_level_has_its_totals(traces: str) -> None:
 
 
 def test_the_corpus_has_its_totals(traces: str) -> None:
-    found = document("--traces", traces)["corpus"]
+    found = told("plan", "--traces", traces)["corpus"]
     assert (found["sessions"], found["requests"]) == (3, 15)
     # Twice 1 + 2 + 3 + 4 + 5 blocks, once 7 + 8 + 9 + 10 + 11: 75, of which 5 + 5 + 11 are new.
     assert (found["input_tokens"], found["output_tokens"]) == (75 * 64, 5 * (5 + 5 + 9))
@@ -152,8 +145,8 @@ def test_the_corpus_has_its_totals(traces: str) -> None:
 
 
 def test_near_duplicates_are_named_and_left_out_on_demand(traces: str) -> None:
-    assert document("--traces", traces)["near_duplicates"] == [["one", "again"]]
-    kept = document("--traces", traces, "--keep-one-of-duplicates")
+    assert told("plan", "--traces", traces)["near_duplicates"] == [["one", "again"]]
+    kept = told("plan", "--traces", traces, "--keep-one-of-duplicates")
     assert kept["near_duplicates"] == []
     assert kept["corpus"]["sessions"] == 2
     assert kept["left_out"] == [
@@ -179,16 +172,16 @@ def test_a_simulated_plan_has_the_table_of_its_run(traces: str) -> None:
     arguments = ("--traces", traces, "--concurrency", "2", "--simulate", "--starts", "2")
     text = planned(*arguments)
     assert " 5% apart" in " ".join(text.split())
-    points = document(*arguments)["simulated"]
+    points = told("plan", *arguments)["simulated"]
     assert [(point["concurrency"], point["valid"]) for point in points] == [(2, True)] * 2
 
 
 def test_levels_and_starts_are_in_the_time_and_the_totals(traces: str, goldens: Goldens) -> None:
     levels = ("--traces", traces, "--concurrency", "1,2,4", *HALFWAY)
-    found = document(*levels)
+    found = told("plan", *levels)
     # 20 s at least and 30.5 min at most each.
     assert (found["starts"], found["least_s"], found["most_s"]) == (1, 60.0, 5_490.0)
-    found = document(*levels, "--starts", "3")
+    found = told("plan", *levels, "--starts", "3")
     assert (found["starts"], found["least_s"], found["most_s"]) == (3, 180.0, 16_470.0)
     text = planned("--traces", traces, "--concurrency", "4", "--starts", "2", *HALFWAY)
     # Of the level above twice: 4 primers and 4 requests without pauses, 12 requests, 4,224 tokens.
@@ -200,8 +193,8 @@ def test_levels_and_starts_are_in_the_time_and_the_totals(traces: str, goldens: 
 def test_a_plan_with_live_history_says_so_and_counts_the_text_that_is_kept(tmp_path: Path) -> None:
     corpus(tmp_path, session("s", request(0, range(2), out=100), request(9, range(6), out=20)))
     arguments = ("--traces", str(tmp_path), "--concurrency", "2")
-    fed = document("--live-history", *arguments)
-    words = document(*arguments)
+    fed = told("plan", "--live-history", *arguments)
+    words = told("plan", *arguments)
     assert (fed["live_history"], words["live_history"]) == (True, False)
     (fed_level,), (level,) = fed["levels"], words["levels"]
     # Two plays: 6 blocks and the ends of 2 prompts, 5 bytes a word; answers, 16 bytes a token.
@@ -220,4 +213,4 @@ def test_a_plan_says_what_its_starts_would_show(traces: str) -> None:
 def test_a_plan_has_tool_messages_as_its_config_file_says(tmp_path: Path, traces: str) -> None:
     config = tmp_path / "mine.toml"
     config.write_text("tool-messages = true")
-    assert document("--config", str(config), "--traces", traces)["tool_messages"] is True
+    assert told("plan", "--config", str(config), "--traces", traces)["tool_messages"] is True

@@ -1,11 +1,10 @@
 """``--ray`` and ``--nodes`` as far as they go without a cluster."""
 
-import json
 import subprocess
 import sys
 
 import pytest
-from command_line import finished, refusal
+from command_line import finished, refusal, told
 from refusals import refuses
 
 from agentx_replay.target import refuse_unprotected
@@ -60,8 +59,7 @@ def test_nothing_of_ray_is_imported_without_it() -> None:
 
 
 def test_plan_says_what_a_level_asks_of_each_machine() -> None:
-    done = finished("plan", "--nodes", "3", "--concurrency", "2,64", "--json")
-    small, large = json.loads(done.stdout)["machines"]
+    small, large = told("plan", "--nodes", "3", "--concurrency", "2,64")["machines"]
     assert (small["machines"], small["workers"]) == (2, 1)
     assert (large["machines"], large["workers"]) == (3, 1)
     assert (

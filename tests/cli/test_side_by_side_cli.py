@@ -1,13 +1,11 @@
 """``compare`` beyond ratios at targets: equal concurrency, targets, prices, capacities, CI."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from command_line import finished, refusal
-from made_runs import Level, make_run, write_rows_of_server
+from command_line import finished, refusal, told
+from made_runs import Level, make_run, twice, write_rows_of_server
 from record_cases import SECOND
 
 A = (
@@ -29,24 +27,6 @@ of 12 and 16 agents; at 70 agents 28.9 % apart, at 32 and 48 under 1 %.
 """
 
 
-def twice(levels: tuple[Level, ...], spread: float = 1.0) -> list[Level]:
-    """The levels from two starts, of which the second is ``spread`` times as fast."""
-    return [
-        replace(
-            level, start=start, interactivity=level.interactivity * (spread if start == 2 else 1)
-        )
-        for start in (1, 2)
-        for level in levels
-    ]
-
-
-def told(*arguments: object, exit_code: int = 0) -> dict[str, Any]:
-    result = finished("compare", *arguments, "--json")
-    assert result.returncode == exit_code, result.stderr
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
-
-
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     where = tmp_path_factory.mktemp("runs")
@@ -57,7 +37,7 @@ def test_finished_plays_are_compared_per_agent_and_per_gpu(tmp_path: Path) -> No
     # 12 plays in 100 s: 432 an hour, 36 of each agent; 54 of each of 8 GPUs, 108 of each of 4.
     level = Level(12, 60.0, 6000.0, plays_end_s=50)
     eight, four = make_run(tmp_path / "a", [level]), make_run(tmp_path / "b", [level], gpus=4)
-    (row,) = told(eight, four, "--at", "50", exit_code=1)["levels"]
+    (row,) = told("compare", eight, four, "--at", "50", exit_code=1)["levels"]
     assert [side["jobs_per_agent_hour"] for side in row["sides"]] == [36.0, 36.0]
     assert row["ratios"][0]["jobs"] == 0.5
     said = finished("compare", eight, four, "--at", "50", "--full").stdout
@@ -76,7 +56,7 @@ def test_the_published_numbers_are_all_printed(runs: tuple[Path, Path]) -> None:
 def test_equal_levels_have_ratios_with_intervals_and_the_rest_of_both_sides(
     runs: tuple[Path, Path],
 ) -> None:
-    (*_, row) = told(*runs, "--at", "50")["levels"]
+    (*_, row) = told("compare", *runs, "--at", "50")["levels"]
     first, other = row["sides"]
     assert (row["concurrency"], first["interactivity"]) == (70, pytest.approx(15.0))
     assert (first["throughput"], other["throughput"]) == pytest.approx((15_468, 12_000), rel=1e-3)
@@ -90,14 +70,14 @@ def test_equal_levels_have_ratios_with_intervals_and_the_rest_of_both_sides(
 
 def test_equal_levels_of_other_plans_have_no_ratio(runs: tuple[Path, Path], tmp_path: Path) -> None:
     other = make_run(tmp_path / "o", twice(tuple(replace(x, plan="else") for x in B)))
-    found = told(runs[0], other, "--at", "50", exit_code=1)
+    found = told("compare", runs[0], other, "--at", "50", exit_code=1)
     assert {row["ratios"][0]["ratio"] for row in found["levels"]} == {None}
 
 
 def test_at_a_target_each_side_is_interpolated_as_its_throughput(
     runs: tuple[Path, Path],
 ) -> None:
-    ((there, _),) = told(*runs, "--at", "50")["there"]
+    ((there, _),) = told("compare", *runs, "--at", "50")["there"]
     # Halfway between 60 and 40: first tokens at 99 - 100/60 and 99 - 100/40 s.
     assert there["ttft_p95_s"] == pytest.approx((97.333 + 96.5) / 2, abs=1e-3)
     assert there["cache_hit"] == pytest.approx(0.25, abs=1e-3)
@@ -111,7 +91,7 @@ def test_the_servers_own_metrics_stand_beside(tmp_path: Path) -> None:
             (0, ["vllm:kv_cache_usage_perc 0.5", "vllm:num_preemptions_total 0"]),
             (50 * SECOND, ["vllm:kv_cache_usage_perc 0.9", "vllm:num_preemptions_total 20"]),
         ])  # fmt: skip
-    ((there, _),) = told(run, make_run(tmp_path / "b", B[:2]), "--at", "50")["there"]
+    ((there, _),) = told("compare", run, make_run(tmp_path / "b", B[:2]), "--at", "50")["there"]
     # 20 in 100 s.
     assert (there["kv_usage"], there["preemptions_per_min"]) == pytest.approx((0.7, 12.0))
 
@@ -119,7 +99,7 @@ def test_the_servers_own_metrics_stand_beside(tmp_path: Path) -> None:
 def test_the_price_that_makes_both_equal(runs: tuple[Path, Path]) -> None:
     # 7,567 / 6,083 = 1.244 times $2.26, and $1.50 over that.
     for price, name, dollars in (("b=2.26", "a", 2.811), ("a=1.5", "b", 1.206)):
-        (found,) = told(*runs, "--at", "50", "--price", price)["break_even"]
+        (found,) = told("compare", *runs, "--at", "50", "--price", price)["break_even"]
         assert (found["name"], found["price"]) == (name, pytest.approx(dollars, abs=1e-3))
 
 
@@ -128,14 +108,14 @@ def test_capacities_have_a_ratio_with_welchs_interval(tmp_path: Path) -> None:
     a = make_run(tmp_path / "a", twice(tuple(replace(x, concurrency=2 * x.concurrency)
                                              for x in A[:2]), 1.05))  # fmt: skip
     b = make_run(tmp_path / "b", twice(A[:2], 1.05))
-    found = told(a, b, "--at", "50", "--slo", "itl:p90<=20ms", exit_code=1)
+    found = told("compare", a, b, "--at", "50", "--slo", "itl:p90<=20ms", exit_code=1)
     (ratio,) = found["capacity"][0]["ratios"]
     assert ratio["ratio"] == pytest.approx(2.0)
     assert ratio["interval"]["low"] < 2.0 < ratio["interval"]["high"]
 
 
 def test_a_capacity_that_is_not_bracketed_has_no_ratio(runs: tuple[Path, Path]) -> None:
-    found = told(*runs, "--at", "50", "--slo", "itl:p90<=1ms")["capacity"][0]
+    found = told("compare", *runs, "--at", "50", "--slo", "itl:p90<=1ms")["capacity"][0]
     assert (found["agents"], found["ratios"][0]["ratio"]) == ([None, None], None)
 
 
@@ -149,7 +129,7 @@ def test_a_ratio_below_a_limit_fails_in_ci(runs: tuple[Path, Path]) -> None:
 
 def test_several_runs_are_one_series_beside_its_best_run(runs: tuple[Path, Path]) -> None:
     a, b = runs
-    found = told(f"both={a}+{b}", a, "--at", "50", "--price", "both=2")
+    found = told("compare", f"both={a}+{b}", a, "--at", "50", "--price", "both=2")
     ((both, alone),) = found["series"]
     assert (both["name"], alone["name"]) == ("both", "a")
     assert both["throughput"] == pytest.approx(7567, rel=1e-3)

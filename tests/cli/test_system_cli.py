@@ -9,7 +9,7 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from command_line import SHORT, finished, refusal
+from command_line import SHORT, finished, refusal, told
 from golden_files import Goldens
 from made_runs import Level, make_run
 
@@ -121,9 +121,7 @@ def test_what_the_server_tells_otherwise_is_a_warning(tmp_path: Path, small_trac
 def test_facts_given_to_a_report_win_over_those_on_record(tmp_path: Path) -> None:
     kept = {"hw": "b300", "tp": 4}
     run = make_run(tmp_path / "r", [Level(4, 50.0, 100.0)], gpus=None, system=kept)
-    found = json.loads(
-        finished("report", run, "--fact", "tp=8", "--fact", "gpus=8", "--json").stdout
-    )
+    found = told("report", run, "--fact", "tp=8", "--fact", "gpus=8")
     assert found["system"] == {"hw": "b300", "tp": 8, "gpus": 8}
     assert found["points"][0]["gpus"] == 8
     assert read_sweep(run)["system"] == kept
@@ -152,6 +150,6 @@ def test_goodput_per_dollar_is_of_hours_that_are_used(tmp_path: Path) -> None:
     """100 tok/s/GPU at $1.50, of which 0.5 of the hours are used: 100 × 3,600 × 0.5 / 1.50."""
     price = {"usd_per_gpu_hour": 1.5, "utilisation": 0.5}
     run = make_run(tmp_path / "r", [Level(4, 50.0, 100.0)], system={"price": price})
-    found = json.loads(finished("report", run, "--slo", "itl<=33ms", "--json").stdout)
+    found = told("report", run, "--slo", "itl<=33ms")
     ((level,),) = [each["goodput"] for each in found["objectives"]]
     assert level["per_dollar"] == pytest.approx(120_000, rel=1e-3)

@@ -6,7 +6,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 import pytest
-from made_runs import Level, make_run, write_instrument
+from made_runs import Level, make_run, twice, write_instrument
 from record_cases import SECOND
 
 from agentx_replay.analysis.comparison import Contender, compare
@@ -166,14 +166,10 @@ def screen_of(contenders: list[Contender], at: tuple[float, ...]) -> list[str]:
     return found
 
 
-def twice(*levels: Level) -> list[Level]:
-    return [replace(level, start=start) for start in (1, 2) for level in levels]
-
-
 def test_it_begins_with_the_sentence_that_names_the_winner(tmp_path: Path) -> None:
     # b gives twice the tokens, exactly as often in each start; at twice the price as many per $.
     half = [replace(each, throughput=each.throughput / 2) for each in (FAST, SLOW)]
-    said = compared(tmp_path, twice(*half), twice(FAST, SLOW), (1.0, 4.0))
+    said = compared(tmp_path, twice(half), twice([FAST, SLOW]), (1.0, 4.0))
     first = "b gives 2.00x [2.00, 2.00] the tokens per GPU and 0.50x [0.50, 0.50] per dollar of a"
     assert f"At 50 tok/s/user {first} (2 starts a side). Same work: yes." in said
     assert "a, b: at 500 not reached, fastest valid level 60.0 → try 1 agent" in said
@@ -183,7 +179,7 @@ def test_what_prevents_a_comparison_stands_before_the_ratio_which_is_marked(
     tmp_path: Path,
 ) -> None:
     runs = [
-        make_run(tmp_path / name, twice(FAST, SLOW), corpus=corpus)
+        make_run(tmp_path / name, twice([FAST, SLOW]), corpus=corpus)
         for name, corpus in (("a", "c0ffee"), ("b", "0ther"))
     ]
     first, *lines = first_screen(runs, (50.0,))
@@ -225,7 +221,7 @@ def test_without_an_interval_no_winner_is_named(tmp_path: Path) -> None:
 
 
 def test_a_run_compared_with_itself_says_so_first(tmp_path: Path) -> None:
-    first, *_ = first_screen([make_run(tmp_path / n, twice(FAST, SLOW)) for n in "ab"], (50.0,))
+    first, *_ = first_screen([make_run(tmp_path / n, twice([FAST, SLOW])) for n in "ab"], (50.0,))
     assert first.startswith("a and b have the same records: ")
 
 
