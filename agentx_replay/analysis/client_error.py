@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from agentx_replay.analysis.client_lag import Timestamps
 from agentx_replay.analysis.findings import MAX_CPU_SHARE, MAX_SHIFT
-from agentx_replay.analysis.instrument import Timestamps
 from agentx_replay.units import NS_PER_S
 
 MIN_ACHIEVED_SHARE = 0.97

@@ -12,9 +12,9 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Any, Literal
 
+from agentx_replay.analysis.client_lag import CPU_SPAN_S, STALL_NS, InstrumentReport
 from agentx_replay.analysis.facts import Conduct, Rules, too_long
 from agentx_replay.analysis.fidelity import Fidelity
-from agentx_replay.analysis.instrument import CPU_SPAN_S, STALL_NS, InstrumentReport
 from agentx_replay.analysis.itl_error import BURST_SHARE, ItlError
 from agentx_replay.analysis.machines import MAX_DRIFT_NS, MachineFacts, MachineLatency, apart
 from agentx_replay.analysis.metrics import Counts, PointSummary, PromptLengths

@@ -2,7 +2,7 @@
 events, or because tokens were counted that no event showed; and the P90 TTFT, by the former.
 
 Both are bounds from the records alone. Not for: what the client itself does to timestamps
-(instrument.py).
+(client_lag.py).
 """
 
 from dataclasses import dataclass

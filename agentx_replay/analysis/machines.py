@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from agentx_replay.analysis.instrument import InstrumentReport, Samples, Timestamps, examine
+from agentx_replay.analysis.client_lag import InstrumentReport, Samples, Timestamps, examine
 from agentx_replay.analysis.latency import response_itl, ttft_ns
 from agentx_replay.analysis.responses import Responses, Window, measured, sent_in
 from agentx_replay.units import NS_PER_S

@@ -14,18 +14,18 @@ import numpy as np
 import pyarrow as pa
 
 from agentx_replay.analysis import findings as rules
-from agentx_replay.analysis.early import STOPPED_EARLY
-from agentx_replay.analysis.facts import Conduct, Rules
-from agentx_replay.analysis.fidelity import Fidelity
-from agentx_replay.analysis.findings import Finding, Kind
-from agentx_replay.analysis.goodput import Jobs, SentRequests, jobs_of, sent_requests
-from agentx_replay.analysis.instrument import (
+from agentx_replay.analysis.client_lag import (
     InstrumentReport,
     Samples,
     Timestamps,
     examine,
     samples_of,
 )
+from agentx_replay.analysis.early import STOPPED_EARLY
+from agentx_replay.analysis.facts import Conduct, Rules
+from agentx_replay.analysis.fidelity import Fidelity
+from agentx_replay.analysis.findings import Finding, Kind
+from agentx_replay.analysis.goodput import Jobs, SentRequests, jobs_of, sent_requests
 from agentx_replay.analysis.latency import end_to_end_ns, present, response_itl, ttft_ns
 from agentx_replay.analysis.machines import (
     MachineFacts,

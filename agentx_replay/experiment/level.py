@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 import uvloop
 
+from agentx_replay.analysis.client_lag import loop_lag_series, samples_of
 from agentx_replay.analysis.early import STOPPED_EARLY
 from agentx_replay.analysis.facts import Conduct, Rules
-from agentx_replay.analysis.instrument import loop_lag_series, samples_of
 from agentx_replay.analysis.machines import MachineFacts
 from agentx_replay.analysis.point import (
     Point,

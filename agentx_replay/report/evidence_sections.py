@@ -7,6 +7,7 @@ A section without anything to show has no words. Not for judging (``analysis/fin
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from agentx_replay.analysis.client_lag import CPU_SPAN_S
 from agentx_replay.analysis.fidelity import Fidelity, LengthErrors
 from agentx_replay.analysis.findings import (
     MAX_CPU_SHARE,
@@ -18,7 +19,6 @@ from agentx_replay.analysis.findings import (
     cache_agreement,
     saturation,
 )
-from agentx_replay.analysis.instrument import CPU_SPAN_S
 from agentx_replay.analysis.point import Point
 from agentx_replay.analysis.run import Run, served_by_level, urls_of
 from agentx_replay.analysis.server import ServerFacts, Speculation

@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from agentx_replay.analysis.instrument import lag_p99_by_second, samples_of
+from agentx_replay.analysis.client_lag import lag_p99_by_second, samples_of
 from agentx_replay.analysis.point import Point, level_metrics
 from agentx_replay.analysis.responses import Floats, Window
 from agentx_replay.analysis.run import read_requests

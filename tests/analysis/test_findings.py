@@ -16,10 +16,10 @@ from raised_codes import codes_of
 from record_cases import SECOND, dispatch, prompt, recorded, response, summarised
 
 from agentx_replay.analysis import findings
+from agentx_replay.analysis.client_lag import InstrumentReport
 from agentx_replay.analysis.facts import Conduct, Rules
 from agentx_replay.analysis.fidelity import Conformity, Excess, without_prefixes
 from agentx_replay.analysis.findings import Finding, Kind
-from agentx_replay.analysis.instrument import InstrumentReport
 from agentx_replay.analysis.metrics import Counts, PointSummary, PromptLengths
 from agentx_replay.analysis.point import (
     Point,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from agentx_replay.analysis import findings
-from agentx_replay.analysis.instrument import InstrumentReport
+from agentx_replay.analysis.client_lag import InstrumentReport
 from agentx_replay.analysis.machines import (
     Interval,
     MachineFacts,

@@ -7,8 +7,8 @@ import orjson
 import pytest
 from record_cases import SECOND, dispatch, prompt, recorded, response
 
+from agentx_replay.analysis.client_lag import InstrumentReport
 from agentx_replay.analysis.facts import Conduct, Rules
-from agentx_replay.analysis.instrument import InstrumentReport
 from agentx_replay.analysis.point import Point, PointFacts, measure_point
 from agentx_replay.analysis.responses import Window
 from agentx_replay.replay.ports import ErrorCategory, Status

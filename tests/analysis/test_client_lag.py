@@ -5,7 +5,7 @@ import pytest
 from record_cases import MS, SECOND, dispatch, recorded, response
 from stalled_workers import drawn
 
-from agentx_replay.analysis.instrument import (
+from agentx_replay.analysis.client_lag import (
     PERIOD_NS,
     InstrumentReport,
     Samples,
