@@ -21,7 +21,6 @@ from agentx_replay.analysis.responses import (
     Window,
     happened_in,
     measured,
-    sent_in,
 )
 from agentx_replay.results.histograms import Series
 from agentx_replay.units import NS_PER_S
@@ -87,10 +86,11 @@ def samples_of(table: pa.Table) -> Samples | None:
 
 
 def examine(
-    responses: Responses, window: Window, samples: Samples, timestamps: Timestamps
+    window_set: Responses, window: Window, samples: Samples, timestamps: Timestamps
 ) -> InstrumentReport:
-    """Return the instrument's error in one point. ``timestamps`` says who took them."""
-    window_set = sent_in(responses, window)
+    """Return the instrument's error in the responses sent in a window. ``timestamps`` says who took
+    them.
+    """
     ok = window_set.where(measured(window_set))
     lags = present(send_lag_ns(window_set))
     inside = samples.within(window)

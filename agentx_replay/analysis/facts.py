@@ -45,12 +45,6 @@ class Rules:
     requests_too_long: int = 0
     requests_recorded: int | None = None
 
-    @property
-    def sessions_lacking(self) -> bool:
-        if self.sessions is None or self.max_sessions is None:
-            return False
-        return self.sessions < self.max_sessions
-
 
 MAX_TOO_LONG = 0.10
 """Share of the requests above which what the context leaves out makes another corpus."""

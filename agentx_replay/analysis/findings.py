@@ -321,10 +321,8 @@ def _too_slow(of: InstrumentReport) -> Iterator[Finding]:
 def comparability(rules: Rules, counts: Counts | None) -> Iterator[Finding]:
     """Judge which rules were not kept; ``counts`` is None where the window never opened."""
     sessions, requests = rules.sessions_left_out, rules.requests_left_out
-    lacking = (
-        f"{counted(rules.sessions or 0, 'session')}, the scenario takes the first "
-        f"{rules.max_sessions}: another corpus"
-    )
+    taken, wanted = rules.sessions or 0, rules.max_sessions
+    lacking = f"{counted(taken, 'session')}, the scenario takes the first {wanted}: another corpus"
     short = f"the window is {rules.window_s:g} s, under {MIN_COMPARABLE_WINDOW_S:g} s"
     quick = f"scenario {rules.scenario} is for a quick look"
     measured = counts is not None and counts.measured
@@ -337,7 +335,7 @@ def comparability(rules: Rules, counts: Counts | None) -> Iterator[Finding]:
         "sessions-left-out": sessions and f"{counted(sessions, 'session')} left out",
         "requests-left-out": requests and f"{counted(requests, 'request')} left out",
         "other-corpus": rules.other_corpus and f"another corpus: {rules.other_corpus}",
-        "sessions-lacking": rules.sessions_lacking and lacking,
+        "sessions-lacking": rules.sessions is not None and wanted and taken < wanted and lacking,
         "live-history": rules.live_history and "live output as history (--live-history)",
         "tool-messages": rules.tool_messages and "answers as tool calls (--tool-messages)",
         "speculative-decoding": (

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from agentx_replay.analysis.client_lag import InstrumentReport, Samples, Timestamps, examine
 from agentx_replay.analysis.latency import response_itl, ttft_ns
-from agentx_replay.analysis.responses import Responses, Window, measured, sent_in
+from agentx_replay.analysis.responses import Responses, Window, measured
 from agentx_replay.units import NS_PER_S
 
 MAX_DRIFT_NS = 10_000_000
@@ -73,7 +73,7 @@ def machine_of(lanes: NDArray[np.int64], machines: Sequence[MachineFacts]) -> ND
 
 
 def machine_latencies(
-    responses: Responses,
+    window_set: Responses,
     window: Window,
     samples: Samples | None,
     timestamps: Timestamps,
@@ -82,9 +82,8 @@ def machine_latencies(
     """Return what each machine saw of the window's measured responses, and its own error."""
     found = []
     for index in range(len(machines)):
-        own = responses.where(machine_of(responses.lane, machines) == index)
-        sent = sent_in(own, window)
-        ok = sent.where(measured(sent))
+        own = window_set.where(machine_of(window_set.lane, machines) == index)
+        ok = own.where(measured(own))
         kept = None if samples is None else samples.where(samples.worker % len(machines) == index)
         found.append(
             MachineLatency(

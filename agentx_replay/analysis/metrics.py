@@ -62,7 +62,8 @@ class Counts:
     def quoted(self, status: str) -> str:
         """Return the first error of a status as the end of a clause, "" if there is none."""
         text = dict(self.first_errors).get(status, "")
-        return text and f" ({_shortened(text)})"
+        short = text if len(text) <= _MAX_QUOTED else f"{text[: _MAX_QUOTED - 1]}…"
+        return text and f" ({short})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,10 +173,6 @@ def _first_errors(window_set: Responses) -> tuple[tuple[str, str], ...]:
     for at in np.flatnonzero(window_set.error_text != ""):
         first.setdefault(str(window_set.status[at]), window_set.error_text[at])
     return tuple(sorted(first.items()))
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _MAX_QUOTED else f"{text[: _MAX_QUOTED - 1]}…"
 
 
 def prompt_lengths(ok: Responses) -> PromptLengths | None:

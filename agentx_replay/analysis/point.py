@@ -269,7 +269,7 @@ def measure_point(
         status,
         facts,
         summary,
-        examine(responses, window, samples, facts.timestamps) if samples is not None else None,
+        examine(window_set, window, samples, facts.timestamps) if samples is not None else None,
         fidelity,
         agreement=cache_agreement(metrics, timeline, window.length_s) if metrics else None,
         server=server_facts(metrics, timeline, window.length_s) if metrics else None,
@@ -281,7 +281,7 @@ def measure_point(
         requests=sent_requests(responses, window),
         jobs=None if plays is None else jobs_of(_times(plays), responses, window),
         machine_latencies=machine_latencies(
-            responses, window, samples, facts.timestamps, facts.machines
+            window_set, window, samples, facts.timestamps, facts.machines
         ),
         close_sends=close_sends(responses.send_ns[sent], responses.lane[sent], facts.machines)
         if facts.machines

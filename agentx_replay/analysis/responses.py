@@ -305,12 +305,7 @@ class Records:
 
 
 def records_of(groups: Groups) -> Records:
-    return Records(responses_of(groups(COLUMNS)), groups)
-
-
-def responses_of(tables: Iterable[pa.Table]) -> Responses:
-    """Return the rows of ``requests.parquet`` (at least ``COLUMNS``), table after table."""
-    return Responses(**_together(tables, _columns))
+    return Records(Responses(**_together(groups(COLUMNS), _columns)), groups)
 
 
 def requests_of(tables: Iterable[pa.Table]) -> Requests:

@@ -9,6 +9,7 @@ from agentx_replay.analysis.client_lag import (
     PERIOD_NS,
     InstrumentReport,
     Samples,
+    Timestamps,
     busiest_cpu_share,
     examine,
     itl_shift,
@@ -18,8 +19,9 @@ from agentx_replay.analysis.client_lag import (
     loop_lag_series,
     ttft_shift,
 )
-from agentx_replay.analysis.responses import Window
+from agentx_replay.analysis.responses import Window, sent_in
 from agentx_replay.replay.instrument import SAMPLE_EVERY_NS
+from agentx_replay.replay.ports import Dispatch, Response
 
 
 def samples(*rows: tuple[int, float, float, float]) -> Samples:
@@ -73,8 +75,14 @@ TAKEN = samples(
 )
 
 
+def examined(
+    pairs: list[tuple[Dispatch, Response]], taken: Samples, by: Timestamps
+) -> InstrumentReport:
+    return examine(sent_in(recorded(pairs).responses, WINDOW), WINDOW, taken, by)
+
+
 def test_an_examination_is_of_the_window_alone() -> None:
-    report = examine(recorded(PAIRS).responses, WINDOW, TAKEN, "process")
+    report = examined(PAIRS, TAKEN, "process")
     assert report.send_lag_p99_s == pytest.approx(0.060)
     assert report.loop_lag_p99_s == pytest.approx(0.004)
     assert report.busiest_cpu_share == pytest.approx(0.2)  # 0.2 s in the second between
@@ -84,14 +92,14 @@ def test_timestamps_are_as_uncertain_as_is_on_record_whoever_took_them() -> None
     # 50 later tokens in 1 s: 20 ms each; 2 ms of interval: 0.04.
     # TTFT 940 ms: sent up to 45 ms later, and the first token up to 2 ms earlier.
     for by in ("process", "kernel"):
-        report = examine(recorded(PAIRS).responses, WINDOW, TAKEN, by)
+        report = examined(PAIRS, TAKEN, by)
         assert report.itl_shift == pytest.approx(0.002)
         assert report.ttft_shift == pytest.approx(47 / 940)
         assert report.timestamps == by
 
 
 def test_the_share_of_late_events_is_of_all_token_events() -> None:
-    report = examine(recorded(PAIRS).responses, WINDOW, TAKEN, "kernel")
+    report = examined(PAIRS, TAKEN, "kernel")
     assert report.late_event_share == 0.5
 
 
@@ -122,14 +130,13 @@ def test_a_response_in_flight_while_its_worker_stood_still_is_marked(
     ]
     # Of two workers the second, which plays lanes 1 and 3, stood still before 12.1 s.
     taken = samples((0, 12, 0, 0.0), (1, 12, 0, 0.0), (1, 12.1, stall_ms, 0.0))
-    report = examine(recorded(pairs).responses, WINDOW, taken, "process")
+    report = examined(pairs, taken, "process")
     assert report.stalled_share == (0.5 if marked else 0.0)
-    assert examine(recorded(pairs).responses, WINDOW, taken, "kernel").stalled_share is None
+    assert examined(pairs, taken, "kernel").stalled_share is None
 
 
 def test_no_sample_and_no_response_is_a_report_without_numbers() -> None:
-    nobody = recorded([(dispatch(), response(send_ns=50 * SECOND))]).responses
-    report = examine(nobody, Window(0, SECOND, 1.0), samples(), "process")
+    report = examined([(dispatch(), response(send_ns=50 * SECOND))], samples(), "process")
     assert report == InstrumentReport(None, None, None, None)
 
 
