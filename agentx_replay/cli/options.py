@@ -327,18 +327,14 @@ class GroupedCommand(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the groups that have any option of this command; ``--help`` ends the last."""
         *own, about_help = [each for each in self.get_params(ctx) if isinstance(each, click.Option)]
-        groups: dict[str, list[click.Option]] = {
-            title: [option for _, option in rows] for title, rows in _TABLE.items()
+        group_of: dict[click.Option, str] = {
+            option: title for title, rows in _TABLE.items() for _, option in rows
         }
-        in_table = {option for options in groups.values() for option in options}
-        sections = [("Options", [each for each in own if each not in in_table])]
-        sections += [(t, [each for each in own if each in rows]) for t, rows in groups.items()]
-        every = ctx.meta.get(_EVERY_OPTION)
-        sections = [
-            (title, [each for each in options if every or not getattr(each, "rare", False)])
-            for title, options in sections
-        ]
-        sections = [(title, options) for title, options in sections if options]
+        groups: dict[str, list[click.Option]] = {title: [] for title in ("Options", *_TABLE)}
+        for each in own:
+            if ctx.meta.get(_EVERY_OPTION) or not getattr(each, "rare", False):
+                groups[group_of.get(each, "Options")].append(each)
+        sections = [(title, options) for title, options in groups.items() if options]
         sections[-1][1].append(about_help)
         for title, options in sections:
             records = [each.get_help_record(ctx) for each in options]

@@ -1,7 +1,7 @@
 """``agentx-replay traces``: what a corpus holds, whether it reads, and making one."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -290,17 +290,16 @@ def generate(
     _check_corpus_name(file)
     if fixed is None and sharing:
         raise UsageError("sharing-without-fixed", "--sharing goes with --fixed", "add --fixed")
-    if fixed is not None:
-        from agentx_replay.traces.fixed import fixed_corpus
-        from agentx_replay.traces.generate import write_corpus
-
-        write_corpus(fixed_corpus(*fixed, sessions, sharing), file)
-        say(f"{counted(sessions, 'session')} written to {file}")
-        return
+    from agentx_replay.traces.fixed import fixed_corpus
     from agentx_replay.traces.generate import LARGE, MEDIUM, SMALL, generate_corpus, write_corpus
 
     limits = {"small": SMALL, "medium": MEDIUM, "large": LARGE}[shape]
-    write_corpus(generate_corpus(seed, sessions, limits, shape), file)
+    made: Iterable[dict[str, Any]] = (
+        generate_corpus(seed, sessions, limits, shape)
+        if fixed is None
+        else fixed_corpus(*fixed, sessions, sharing)
+    )
+    write_corpus(made, file)
     say(f"{counted(sessions, 'session')} written to {file}")
 
 

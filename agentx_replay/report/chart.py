@@ -38,6 +38,12 @@ class Axis:
         where: Floats = (self.warp(np.asarray(values, np.float64)) - ends[0]) / (ends[1] - ends[0])
         return where
 
+    @property
+    def placed_ticks(self) -> list[tuple[float, str]]:
+        """Where the ticks stand, with their texts."""
+        places = self.place([value for value, _ in self.ticks]).tolist()
+        return [(at, text) for at, (_, text) in zip(places, self.ticks, strict=True)]
+
 
 def stylesheet() -> str:
     return files("agentx_replay.report").joinpath("page.css").read_text("utf-8")
@@ -209,9 +215,7 @@ class Chart:
         )
 
     def _drawing(self) -> str:
-        grid = "".join(
-            f"M0 {(1 - at) * _SIZE:g}H{_SIZE}" for at in self.y.place([v for v, _ in self.y.ticks])
-        )
+        grid = "".join(f"M0 {(1 - at) * _SIZE:g}H{_SIZE}" for at, _ in self.y.placed_ticks)
         return f'<path class="grid" d="{grid}"/>{"".join(self._shapes)}'
 
     def svg(self, stylesheet: str) -> str:
@@ -222,14 +226,12 @@ class Chart:
             at = f'x="{left + x * wide:.0f}" y="{top + (1 - y) * high:.0f}"'
             return f'<text {at} text-anchor="{anchor}">{escape(said)}</text>'
 
-        x_ticks = zip(self.x.place([v for v, _ in self.x.ticks]), self.x.ticks, strict=True)
-        y_ticks = zip(self.y.place([v for v, _ in self.y.ticks]), self.y.ticks, strict=True)
         texts = [
             text(-0.08, 1.14, self.title, "start"),
             text(-0.08, 1.07, self.y_title, "start"),
             text(1.0, -0.12, self.x_title, "end"),
-            *(text(at, -0.055, said) for at, (_, said) in x_ticks),
-            *(text(-0.015, at - 0.01, said, "end") for at, (_, said) in y_ticks),
+            *(text(at, -0.055, said) for at, said in self.x.placed_ticks),
+            *(text(-0.015, at - 0.01, said, "end") for at, said in self.y.placed_ticks),
             *(text(x + 0.012, y + 0.02, said, "start") for x, y, said, _ in self._texts),
         ]
         return (
@@ -253,10 +255,9 @@ class Chart:
 
 
 def _ticks(axis: Axis, style: str, side: str) -> str:
-    places = axis.place([value for value, _ in axis.ticks])
     return "".join(
         f'<span class="{style}" style="{side}:{at:.2%}">{escape(text)}</span>'
-        for at, (_, text) in zip(places, axis.ticks, strict=True)
+        for at, text in axis.placed_ticks
     )
 
 

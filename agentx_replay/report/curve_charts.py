@@ -13,6 +13,7 @@ from agentx_replay.analysis.percentiles import Spread
 from agentx_replay.analysis.point import Point, Profile, point_row
 from agentx_replay.analysis.responses import Floats
 from agentx_replay.analysis.run import Run
+from agentx_replay.analysis.starts import Interval
 from agentx_replay.report.chart import Axis, Chart, linear_axis, log_axis, stylesheet
 from agentx_replay.report.numerals import (
     UNTRUSTED,
@@ -185,17 +186,18 @@ def _ring(chart: Chart, of: Series, point: Point, at: float, throughput: float) 
 def _speeds(curve: Curve) -> list[float]:
     """Return what the axis reaches: every start, and targets and intervals not far beyond."""
     starts = [each.interactivity for level in curve.starts.values() for each in level.values()]
-    fastest = max(starts, default=0.0)
-    near = [v.target for v in curve.values if v.target <= fastest * 1.5]
-    ends = [each.interactivity.high for each in curve.intervals.values()]
-    return [*starts, *near, *(end for end in ends if end <= fastest * _FAR_END)]
+    near = [v.target for v in curve.values if v.target <= max(starts, default=0.0) * 1.5]
+    return [*_reached(starts, [each.interactivity for each in curve.intervals.values()]), *near]
 
 
 def _throughputs(curve: Curve) -> list[float]:
     starts = [each.throughput for level in curve.starts.values() for each in level.values()]
+    return _reached(starts, [each.throughput for each in curve.intervals.values()])
+
+
+def _reached(starts: Sequence[float], intervals: Sequence[Interval]) -> list[float]:
     most = max(starts, default=0.0)
-    ends = [each.throughput.high for each in curve.intervals.values()]
-    return [*starts, *(end for end in ends if end <= most * _FAR_END)]
+    return [*starts, *(each.high for each in intervals if each.high <= most * _FAR_END)]
 
 
 # --- latencies -----------------------------------------------------------------------------------

@@ -39,6 +39,7 @@ _LANE_COLUMNS = 1200
 _FEWER_LANE_COLUMNS = 600
 _MANY_LANES = 128
 _TALLEST_LANES_PX = 640
+_SHARE_AXIS = Axis(0, 1.02, tuple((v / 100, f"{v} %") for v in (0, 25, 50, 75, 100)))
 _GAUGES = (Metric.RUNNING, Metric.WAITING)
 _COUNTERS = (
     " The server's counters move when a prompt is looked up and are read once a second; a response "
@@ -79,10 +80,7 @@ def level_figures(level: Point) -> LevelFigures | None:
         _kv(metrics, stage),
         _client(level, stored, window, stage),
     ]
-    return LevelFigures(
-        "".join(figures),
-        speculation(metrics, window.length_s),
-    )
+    return LevelFigures("".join(figures), speculation(metrics, window.length_s))
 
 
 def _stage(requests: Timeline, window: Window) -> _Stage:
@@ -199,7 +197,7 @@ def _cache(requests: Timeline, metrics: Metrics, stage: _Stage) -> str:
     chart = _chart(
         stage,
         "Cache hit",
-        Axis(0, 1.02, tuple((v / 100, f"{v} %") for v in (0, 25, 50, 75, 100))),
+        _SHARE_AXIS,
         "share of prompt tokens",
         "What the server took from its prefix cache, beside what an unlimited cache would hold for "
         "exactly these requests." + (_COUNTERS if counters else ""),
@@ -231,13 +229,7 @@ def _kv(metrics: Metrics, stage: _Stage) -> str:
     number = growth_in(metrics, Metric.PREEMPTIONS, stage.length_s)
     if number is not None:
         note += f" {counted(round(number), 'request')} preempted in the window."
-    chart = _chart(
-        stage,
-        "KV cache in use",
-        Axis(0, 1.02, tuple((v / 100, f"{v} %") for v in (0, 25, 50, 75, 100))),
-        "share",
-        note,
-    )
+    chart = _chart(stage, "KV cache in use", _SHARE_AXIS, "share", note)
     usage = gauge_over_time(Metric.KV_USAGE, metrics[Metric.KV_USAGE], edges_s)
     chart.steps(edges_s, usage, "s3", "server's gauge")
     return chart.html()

@@ -158,7 +158,7 @@ def unmeasured_lines(run: Run) -> list[str]:
         lines.append(f"not measured: {agents(not_begun)}; this goes on{typed_again(run.sweep)}:")
     elif _goes_on(run):
         lines.append(f"this goes on{typed_again(run.sweep)}:")
-    elif _again(run):
+    elif client_alone_failed(run.points):
         lines.append(f"this measures again what is not valid{typed_again(run.sweep)}:")
     return lines
 
@@ -168,22 +168,15 @@ def go_on_lines(run: Run) -> list[str]:
     line not wrapped.
     """
     if _goes_on(run):
-        return [_command(run)]
-    return [f"{_command(run)} --again"] if _again(run) else []
+        return [resume_command(run.path)]
+    # Another try may help where this client was what failed.
+    again = client_alone_failed(run.points)
+    return [f"{resume_command(run.path)} --again"] if again else []
 
 
 def _goes_on(run: Run) -> bool:
     begun = any(point.status is not PointStatus.COMPLETE for point in run.points)
     return begun or NOT_BEGUN in run.unmeasured.values()
-
-
-def _again(run: Run) -> bool:
-    """Whether another try may help: this client was what failed."""
-    return client_alone_failed(run.points)
-
-
-def _command(run: Run) -> str:
-    return resume_command(run.path)
 
 
 # --- points --------------------------------------------------------------------------------------
