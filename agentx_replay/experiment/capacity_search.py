@@ -1,7 +1,7 @@
 """Which level a search for the capacity measures next. Pure: equal outcomes, equal answers.
 
 Start 1 is doubled or halved until one level keeps the objective and the next does not, then
-narrowed to a ratio of ``NARROW``; each further start measures two levels so far apart around that
+narrowed to a ratio of ``NARROW``; each further start measures two levels ``APART`` around that
 crossing and goes on outwards while both are on one side. Decisions depend on whether a level keeps
 the objective and on nothing else of it, so that a search resumes by reading its levels again,
 whichever of them had been stopped early. Not for: the number that comes out
@@ -23,8 +23,11 @@ from agentx_replay.results.layout import Measurement
 from agentx_replay.text_format import counted, lasting
 from agentx_replay.units import NS_PER_S
 
-NARROW = 1.5
-"""One start spreads by 4 to 16 %: a narrower pair costs more levels and tells no more."""
+NARROW = 1.3
+APART = 1.75
+"""A third to each side: the crossing of one start lies 4 to 16 % from another's, and a pair that
+most of them fall between needs no level beyond it, which would be chosen by what the pair gave.
+"""
 _MOST_FURTHER = 6
 _MOST_RESPONSES_PER_AGENT_S = 1.0
 """An agent and its subagents send fewer: they wait for the model and for their tools."""
@@ -111,8 +114,8 @@ def _search(number: int, within: SearchRange, starts: int, seen: Seens) -> None:
     crossing = start_capacity(1, levels).crossing
     if crossing is None:
         return
-    low = min(max(round(crossing / math.sqrt(NARROW)), within.low), within.high - 1)
-    high = min(max(round(crossing * math.sqrt(NARROW)), low + 1), within.high)
+    low = min(max(round(crossing / math.sqrt(APART)), within.low), within.high - 1)
+    high = min(max(round(crossing * math.sqrt(APART)), low + 1), within.high)
     for start in range(2, starts + 1):
         _later_start(start, (low, high), within, look)
 
@@ -147,7 +150,7 @@ def _narrow(good: int, bad: int) -> bool:
 def _later_start(start: int, pair: tuple[int, int], within: SearchRange, look: _Look) -> None:
     levels = {level: look(level, start) for level in pair}
     for _ in range(_MOST_FURTHER):
-        further = None if bracket(levels) else _outwards(levels, within, NARROW)
+        further = None if bracket(levels) else _outwards(levels, within, APART)
         if further is None:
             return
         levels[further] = look(further, start)

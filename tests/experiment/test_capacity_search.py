@@ -52,21 +52,22 @@ def crossing_at(*agents: float) -> World:
 
 def test_the_first_start_is_doubled_then_narrowed_and_the_others_measured_around_it() -> None:
     asked, end, seen = searched(crossing_at(44.0))
-    assert asked == ["8*", "16*", "32*", "64*", "45", "36-s2", "54-s2", "36-s3", "54-s3"]
+    others = ["33-s2", "58-s2", "33-s3", "58-s3"]
+    assert asked == ["8*", "16*", "32*", "64*", "45*", "38", *others]
     assert end == Done()
     found = read_off(seen)
     assert found.agents == pytest.approx(44.0)
-    assert (found.at_least, found.below) == (32, 54)
+    assert (found.at_least, found.below) == (33, 58)
 
 
 def test_the_neighbours_of_the_crossing_are_measured_whole() -> None:
-    # 64 agents are stopped early, and needed when 45 keep it; 128 are stopped, and not needed.
-    asked, _, seen = searched(lambda n, _: 9.0 * log(n / 50.0), starts=1)
-    assert asked == ["8*", "16*", "32*", "64*", "45", "64"]
-    assert read_off(seen).agents == pytest.approx(50.0)
+    # 64 agents are stopped early, and needed when 54 keep it; 128 are stopped, and not needed.
+    asked, _, seen = searched(lambda n, _: 9.0 * log(n / 58.0), starts=1)
+    assert asked == ["8*", "16*", "32*", "64*", "45*", "54", "64"]
+    assert read_off(seen).agents == pytest.approx(58.0)
     within = SearchRange(first=128)
     asked, _, seen = searched(lambda n, _: 9.0 * log(n / 80.0), starts=1, within=within)
-    assert asked == ["128*", "64*", "91"]
+    assert asked == ["128*", "64*", "91*", "76", "91"]
     assert seen[Measurement(128)].outcomes[0].stopped_early
 
 
@@ -74,17 +75,17 @@ def test_a_false_alarm_is_put_right_by_the_level_measured_whole() -> None:
     within = SearchRange(first=40)
     world = crossing_at(60.0)
     _, _, seen = searched(world, within=within, starts=1)
-    assert [*seen] == [Measurement(40), Measurement(80), Measurement(57)]
+    assert [*seen] == [Measurement(40), Measurement(80), Measurement(57), Measurement(68)]
     alarmed = dict(seen)
     alarmed[Measurement(57)] = Seen((outcome(Measurement(57), 1.0, early=True),), 60.0)
     again, _, seen = searched(world, within=within, starts=1, seen=alarmed)
-    assert again == ["57"]
+    assert again == ["48", "57"]
     assert read_off(seen).agents == pytest.approx(60.0)
 
 
 def test_a_start_whose_crossing_is_elsewhere_is_followed() -> None:
     asked, _, seen = searched(crossing_at(44.0, 60.0, 29.0))
-    assert asked[5:] == ["36-s2", "54-s2", "81-s2", "36-s3", "54-s3", "24-s3"]
+    assert asked[6:] == ["33-s2", "58-s2", "101-s2", "33-s3", "58-s3", "18-s3"]
     assert read_off(seen).agents == pytest.approx((44 * 60 * 29) ** (1 / 3), rel=0.01)
 
 
@@ -107,7 +108,7 @@ def test_tiny_systems_get_a_whole_number() -> None:
 
 def test_objectives_share_levels_the_easier_first() -> None:
     asked, _, seen = searched(crossing_at(11.0), crossing_at(44.0), starts=1)
-    assert asked == ["8*", "16*", "32*", "64*", "45", "11"]
+    assert asked == ["8*", "16*", "32*", "64*", "45*", "38", "11*", "13"]
     assert [read_off(seen, n).agents for n in (0, 1)] == pytest.approx([11.0, 44.0], rel=0.02)
 
 
@@ -128,7 +129,7 @@ def test_a_search_that_was_cut_off_goes_on_as_if_it_had_not_been(kept: int) -> N
 def test_more_starts_go_on_with_a_search() -> None:
     _, _, seen = searched(crossing_at(44.0), starts=3)
     more, _, _ = searched(crossing_at(44.0), starts=5, seen=seen)
-    assert more == ["36-s4", "54-s4", "36-s5", "54-s5"]
+    assert more == ["33-s4", "58-s4", "33-s5", "58-s5"]
 
 
 def test_a_level_that_would_not_end_in_the_budget_is_not_begun() -> None:
