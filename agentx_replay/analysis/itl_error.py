@@ -99,8 +99,7 @@ def itl_error(ok: Responses, accept_length: float | None) -> ItlError:
     first_waited_ns[has] = np.where(is_gathered, _first_waited_ns(some), 0.0)
     error = np.where(is_gathered, _off_by_ns(some, is_gathered) / _span_ns(some), 0.0)
     is_gathered &= error > 0.0
-    fewest, most = _later_tokens(some, later, accept_length)
-    proved, is_by_text = _proved_by_text(some, later, accept_length)
+    fewest, most, proved, is_by_text = _later_tokens(some, later, accept_length)
     p90, low, high, fast, slow, hidden_slow = (
         percentiles(values, (0.9,))[0] / NS_PER_S
         for values in (
@@ -203,35 +202,31 @@ def _off_by_ns(some: Responses, gathered: Mask) -> Floats:
 
 def _later_tokens(
     some: Responses, later: Floats, accept_length: float | None
-) -> tuple[Floats, Floats]:
-    """Return the fewest and the most tokens that can have come after each first arrival."""
-    after_first = 1.0 - first_arrival_share(some)
-    one_an_event = (some.event_counts - some.first_arrival_events).astype(np.float64)
-    completion = some.completion_tokens
+) -> tuple[Floats, Floats, Floats, Mask]:
+    """Return the fewest and the most tokens that can have come after each first arrival, then the
+    fewest that the texts prove, and of which responses nothing else does: of DeepSeek V3 a text has
+    up to ``MOST_PIECES`` of the tokens after an event's first as pieces, so that a rest below that
+    may be hidden.
+    """
+    events, completion = some.event_counts, some.completion_tokens
+    shared, after_first = shares_tokens(some), 1.0 - first_arrival_share(some)
+    by_text, by_drafts = _told_by_text(some), _told_by_drafts(some, shared, accept_length)
     between = hides_reasoning(some) & (some.longest_gap > LONG_GAP)
     most = np.where(between, completion * after_first, later)
-    shared = shares_tokens(some)
-    unexplained = shared & ~_told_by_text(some) & ~_told_by_drafts(some, shared, accept_length)
-    fewest = np.where(unexplained, one_an_event, later)
+    one_an_event = (events - some.first_arrival_events).astype(np.float64)
+    fewest = np.where(shared & ~by_text & ~by_drafts, one_an_event, later)
     told = completion + np.nan_to_num(some.reasoning_tokens)
-    split = np.isnan(some.told_tokens) & exceed(some.event_counts, completion)
-    split &= exceed(some.event_counts, told)
+    split = np.isnan(some.told_tokens) & exceed(events, completion) & exceed(events, told)
     fewest = np.where(split, np.maximum(completion * after_first, 1.0), fewest)
-    return np.minimum(fewest, later), np.maximum(most, later)
-
-
-def _proved_by_text(
-    some: Responses, later: Floats, accept_length: float | None
-) -> tuple[Floats, Mask]:
-    """Return the fewest tokens after each first arrival that the texts prove, and of which
-    responses nothing else does: of DeepSeek V3 a text has up to ``MOST_PIECES`` of the tokens
-    after an event's first as pieces, so that a rest below that may be hidden.
-    """
-    shared = shares_tokens(some)
-    alone = shared & _told_by_text(some) & ~_told_by_drafts(some, shared, accept_length)
-    proved = some.event_counts + (some.text_pieces - some.event_counts) / MOST_PIECES
-    least = np.maximum(proved * (1.0 - first_arrival_share(some)), 1.0)
-    return np.where(alone, np.minimum(least, later), later), alone
+    by_text_alone = shared & by_text & ~by_drafts
+    proved = (events + (some.text_pieces - events) / MOST_PIECES) * after_first
+    proved = np.where(by_text_alone, np.maximum(proved, 1.0), later)
+    return (
+        np.minimum(fewest, later),
+        np.maximum(most, later),
+        np.minimum(proved, later),
+        by_text_alone,
+    )
 
 
 def _told_by_text(some: Responses) -> Mask:
