@@ -8,7 +8,7 @@ from typing import Any
 from agentx_replay.analysis.machines import Interval, MachineFacts
 from agentx_replay.analysis.point import Point
 from agentx_replay.report.numerals import ABSENT, percent
-from agentx_replay.report.tables import Section
+from agentx_replay.report.tables import Section, by_heading
 from agentx_replay.text_format import counted
 
 _NOTE = (
@@ -20,11 +20,7 @@ _NOTE = (
 
 def machines_section(points: Sequence[Point]) -> Section:
     """Return what each machine saw of each level."""
-    rows = [row for point in points for row in _rows(point)]
-    heads = (
-        "agents", "machine", "workers", "most CPU\nof one", "lanes", "clock\n± ms",
-        "drift\nms", "P90 ITL\nms", "P90 TTFT\nms",
-    )  # fmt: skip
+    heads, rows = by_heading([cells for point in points for cells in _cells(point)])
     if not rows:
         return Section("By client machine")
     close, sent = (sum(each) for each in zip(*(p.close_sends for p in points), strict=True))
@@ -35,20 +31,21 @@ def machines_section(points: Sequence[Point]) -> Section:
     return Section("By client machine", heads=heads, rows=rows, notes=[_NOTE, order], rank=3)
 
 
-def _rows(point: Point) -> Iterator[list[str]]:
+def _cells(point: Point) -> Iterator[dict[str, str]]:
     for index, machine in enumerate(point.facts.machines):
         seen = point.machine_latencies[index] if point.machine_latencies else None
-        yield [
-            point.name,
-            machine.host,
-            str(machine.workers),
-            percent(seen.instrument.busiest_cpu_share) if seen and seen.instrument else ABSENT,
-            str(seen.lanes) if seen else ABSENT,
-            f"{machine.clock_bound_ns / 1e6:.2f}",
-            _drift(machine),
-            _interval(seen.response_itl if seen else None),
-            _interval(seen.ttft if seen else None),
-        ]
+        client = seen.instrument if seen else None
+        yield {
+            "agents": point.name,
+            "machine": machine.host,
+            "workers": str(machine.workers),
+            "most CPU\nof one": percent(client.busiest_cpu_share if client else None),
+            "lanes": str(seen.lanes) if seen else ABSENT,
+            "clock\n± ms": f"{machine.clock_bound_ns / 1e6:.2f}",
+            "drift\nms": _drift(machine),
+            "P90 ITL\nms": _interval(seen.response_itl if seen else None),
+            "P90 TTFT\nms": _interval(seen.ttft if seen else None),
+        }
 
 
 def _drift(machine: MachineFacts) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 
 from agentx_replay.analysis.capacity import LEAST_STARTS, Capacity, ClauseReach, Outcome
 from agentx_replay.analysis.goodput import DEPTHS
-from agentx_replay.analysis.judged import Judged
+from agentx_replay.analysis.judged import Judged, LevelGoodput
 from agentx_replay.analysis.objective import MOST_FAILED, Objective
 from agentx_replay.analysis.percentiles import percentiles
 from agentx_replay.analysis.point import Point
@@ -30,7 +30,7 @@ from agentx_replay.report.numerals import (
     starts_named,
     throughput_unit,
 )
-from agentx_replay.report.tables import Section
+from agentx_replay.report.tables import Section, by_heading
 from agentx_replay.text_format import counted
 
 _MORE_STARTS = 5
@@ -263,18 +263,7 @@ def _search_figure(judged: Judged) -> str:
 
 def goodput_section(run: Run, judged: Judged) -> Section:
     unit = throughput_unit(judged.gpus)
-    heads = ["agents", "requests\nthat keep it", f"goodput\n{unit}", "output\nof it"]
-    heads += ["Mtok/$"] * (judged.price is not None) + ["tok/J"] * (judged.power is not None)
-    rows = []
-    for each in judged.levels:
-        row = [each.measurement.in_words, percent(each.goodput.requests.share)]
-        row += [rate(each.total), rate(each.output)]
-        dollars, joules = judged.per_dollar(each.total), judged.per_joule(each.total)
-        row += [rate(dollars and dollars / 1e6)] * (judged.price is not None)
-        row += [rate(joules)] * (judged.power is not None)
-        depths = [share(depth.share) for depth in each.goodput.by_depth]
-        rows.append([*row, share(each.goodput.plays.share), *depths])
-    heads += ["plays\nthat keep it", *(f"{_depth(*of)}\n%" for of in DEPTHS)]
+    heads, rows = by_heading([_goodput_cells(judged, each, unit) for each in judged.levels])
     notes = [_GOODPUT, *_over_starts(judged, unit)]
     return Section(
         f"Goodput under {judged.objective.text}",
@@ -283,6 +272,23 @@ def goodput_section(run: Run, judged: Judged) -> Section:
         rows=rows,
         notes=notes,
     )
+
+
+def _goodput_cells(judged: Judged, level: LevelGoodput, unit: str) -> dict[str, str]:
+    dollars, of = judged.per_dollar(level.total), level.goodput
+    return {
+        "agents": level.measurement.in_words,
+        "requests\nthat keep it": percent(of.requests.share),
+        f"goodput\n{unit}": rate(level.total),
+        "output\nof it": rate(level.output),
+        **({"Mtok/$": rate(dollars and dollars / 1e6)} if judged.price is not None else {}),
+        **({"tok/J": rate(judged.per_joule(level.total))} if judged.power is not None else {}),
+        "plays\nthat keep it": share(of.plays.share),
+        **{
+            f"{_depth(*turns)}\n%": share(kept.share)
+            for turns, kept in zip(DEPTHS, of.by_depth, strict=True)
+        },
+    }
 
 
 _GOODPUT = (
@@ -338,38 +344,24 @@ def _goodput_figure(points: Sequence[Point], judged: Judged, unit: str) -> str:
 
 def jobs_section(run: Run) -> Section:
     """Return how many plays ended, how long they took, and how much of it in the model."""
-    rows = []
+    found = []
     for point in run.points:
         jobs = point.jobs
         if jobs is None or not point.valid:
             continue
         gpus = point.facts.gpus
         p50, p90 = percentiles(np.array(jobs.whole_s), (0.5, 0.9)) if jobs.whole_s else (None, None)
-        rows.append(
-            [
-                point.name,
-                str(jobs.finished),
-                rate(jobs.per_hour / point.concurrency),
-                rate(jobs.per_hour / gpus if gpus else None),
-                rate(p50),
-                rate(p90),
-                percent(jobs.model_share),
-            ]
-        )
-    return Section(
-        "Jobs",
-        heads=[
-            "agents",
-            "plays\nended",
-            "an hour\nper agent",
-            "an hour\nper GPU",
-            "play P50\ns",
-            "play P90\ns",
-            "time in\nthe model",
-        ],
-        rows=rows,
-        notes=[_JOBS] if rows else (),
-    )
+        found.append({
+            "agents": point.name,
+            "plays\nended": str(jobs.finished),
+            "an hour\nper agent": rate(jobs.per_hour / point.concurrency),
+            "an hour\nper GPU": rate(jobs.per_hour / gpus if gpus else None),
+            "play P50\ns": rate(p50),
+            "play P90\ns": rate(p90),
+            "time in\nthe model": percent(jobs.model_share),
+        })  # fmt: skip
+    heads, rows = by_heading(found)
+    return Section("Jobs", heads=heads, rows=rows, notes=[_JOBS] if rows else ())
 
 
 _JOBS = (

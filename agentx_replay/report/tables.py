@@ -40,6 +40,12 @@ class Section:
         return bool(self.lead or self.reasons or self.rows or self.facts)
 
 
+def by_heading(rows: Sequence[Mapping[str, str]]) -> tuple[list[str], list[list[str]]]:
+    """Return the heads and the cells of rows that have their cells by heading."""
+    heads = list(rows[0]) if rows else []
+    return heads, [[row[head] for head in heads] for row in rows]
+
+
 def sections_text(sections: Sequence[Section], width: int) -> str:
     """Return sections in lines of at most ``width`` columns; a wider table goes on below itself."""
     blocks = (_block(section, width) for section in sections if section.has_words)
