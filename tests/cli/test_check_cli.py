@@ -4,7 +4,7 @@ import json
 from typing import NoReturn
 
 import pytest
-from command_line import finished, refusal
+from command_line import finished, refusal, told
 from driven_load import driven
 from golden_files import Goldens
 
@@ -80,17 +80,16 @@ def test_a_server_without_streaming_fails_and_the_client_is_judged_all_the_same(
         raise UsageError("server-without-streaming", "it does not stream", "mend it", exit_code=3)
 
     monkeypatch.setattr(check, "open_target", opened)
-    done = finished("check", *SMALL, "--url", "http://127.0.0.1:9", "--json")
-    found = json.loads(done.stdout)
-    assert (done.returncode, found["servers"][0]["valid"]) == (1, False)
+    found = told("check", *SMALL, "--url", "http://127.0.0.1:9", exit_code=1)
+    assert found["servers"][0]["valid"] is False
     assert found["servers"][0]["warnings"][0]["code"] == "server-without-streaming"
     assert found["client"]["ceiling"]["streams"] == 1024
 
 
 def test_it_can_be_asked_for_the_processs_own_timestamps_alone(as_measured: None) -> None:
-    client = json.loads(finished("check", *SMALL, "--timestamps", "process", "--json").stdout)
-    assert client["client"]["timestamps"] == "process"
-    assert [load["timestamps"] for load in client["client"]["loads"]] == ["process", "process"]
+    client = told("check", *SMALL, "--timestamps", "process")["client"]
+    assert client["timestamps"] == "process"
+    assert [load["timestamps"] for load in client["loads"]] == ["process", "process"]
 
 
 def test_tool_messages_are_asked_of_a_server_that_is_there() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import orjson
 import pytest
-from command_line import finished, refusal
+from command_line import finished, refusal, told
 
 from agentx_replay.results.layout import point_file
 from agentx_replay.results.run_directory import read_json, read_points, read_sweep
@@ -108,10 +108,9 @@ def test_a_resumption_may_add_starts_and_goes_on_with_those_of_before(killed_run
 def test_a_run_that_has_changed_is_refused_and_left_as_it_is(killed_run: Path) -> None:
     before = files_of(killed_run)
     changed = (*SWEEP, "--override", "seed=7", "--out", str(killed_run))
-    result = finished(*changed)
-    assert result.returncode == 2
-    assert "[resume-differs]" in result.stderr
-    assert "--override" in result.stderr
+    said = refusal(*changed)
+    assert "[resume-differs]" in said
+    assert "--override" in said
     assert files_of(killed_run) == before
     assert finished(*changed, "--override").returncode == 0
     (again,) = read_sweep(killed_run)["resumed"]
@@ -123,21 +122,20 @@ def test_a_kept_level_keeps_its_plan_and_no_other_is_told(killed_run: Path) -> N
     changed = (*SWEEP, "--override", "seed=7", "--out", str(killed_run), "--override")
     two = read_sweep(killed_run)["plans"]["2"]
     for _ in ("the second level is run", "both are complete"):
-        told = finished(*changed)
-        assert told.returncode == 0
-        assert "2 agents: plan" not in told.stderr
+        done = finished(*changed)
+        assert done.returncode == 0
+        assert "2 agents: plan" not in done.stderr
         points = read_points(killed_run)
         plans = {str(each.concurrency): each.document["plan_fingerprint"] for each in points}
         assert plans["2"] == two
         assert read_sweep(killed_run)["plans"] == plans
-    assert ": plan" not in told.stderr
+    assert ": plan" not in done.stderr
 
 
 def test_the_command_that_a_refusal_names_goes_on(killed_run: Path) -> None:
-    refused = finished("sweep", "--resume", "--gpus", "2", "--out", str(killed_run))
-    assert refused.returncode == 2
-    assert " --gpus was " in refused.stderr
-    _, name, *options = shlex.split(refused.stderr.splitlines()[2])
+    said = refusal("sweep", "--resume", "--gpus", "2", "--out", str(killed_run))
+    assert " --gpus was " in said
+    _, name, *options = shlex.split(said.splitlines()[2])
     assert (name, *options) == ("sweep", "--resume", "--out", str(killed_run))
     before = read_sweep(killed_run)
     config = killed_run.parent / "targets.toml"
@@ -146,7 +144,7 @@ def test_the_command_that_a_refusal_names_goes_on(killed_run: Path) -> None:
     assert str(read_points(killed_run)[1].status) == "complete"
     after = read_sweep(killed_run)
     assert after["settings"] == before["settings"] | {"at": [60.0, 70.0]}
-    at = json.loads(finished("report", killed_run, "--json").stdout)["curve"]["at"]
+    at = told("report", killed_run)["curve"]["at"]
     assert [value["target"] for value in at] == [60.0, 70.0]
     for part in ("scenario", "levels", "starts", "salt", "target", "timestamps"):
         assert after[part] == before[part]
@@ -158,12 +156,10 @@ def test_a_secret_is_asked_again(killed_run: Path) -> None:
     document["settings"]["header"] = ["Cookie: ***"]
     file.write_bytes(orjson.dumps(document))
     resume = ("sweep", "--resume", "--out", str(killed_run))
-    refused = finished(*resume)
-    assert refused.returncode == 2
-    assert "[resume-without-secret]" in refused.stderr
-    assert "--header" in refused.stderr
-    other = finished(*resume, "--header", "Authorization: other")
-    assert "[resume-differs]" in other.stderr
+    said = refusal(*resume)
+    assert "[resume-without-secret]" in said
+    assert "--header" in said
+    assert "[resume-differs]" in refusal(*resume, "--header", "Authorization: other")
     assert finished(*resume, "--header", "Cookie: chocolate").returncode == 0
     assert "chocolate" not in file.read_text()
 
@@ -171,9 +167,9 @@ def test_a_secret_is_asked_again(killed_run: Path) -> None:
 def test_the_clock_of_arrivals_may_not_change(killed_run: Path) -> None:
     document = read_sweep(killed_run)
     (killed_run / "sweep.json").write_bytes(orjson.dumps(document | {"timestamps": "kernel"}))
-    refused = finished("sweep", "--resume", "--out", str(killed_run))
-    assert "[resume-differs]" in refused.stderr
-    assert " was kernel and is process" in refused.stderr
+    said = refusal("sweep", "--resume", "--out", str(killed_run))
+    assert "[resume-differs]" in said
+    assert " was kernel and is process" in said
 
 
 def test_a_complete_level_that_is_not_valid_is_measured_again_on_demand(killed_run: Path) -> None:
@@ -189,14 +185,10 @@ def test_a_complete_level_that_is_not_valid_is_measured_again_on_demand(killed_r
     two, four = read_points(killed_run)
     assert (two.document["attempt"], four.document["attempt"]) == (2, 1)
     assert (killed_run / "unfinished" / "c0002.attempt-0").is_dir()
-    assert "[again-without-resume]" in finished("sweep", "--again", "--virtual").stderr
+    assert "[again-without-resume]" in refusal("sweep", "--again", "--virtual")
 
 
 def test_there_must_be_a_run_to_resume(tmp_path: Path) -> None:
-    result = finished(*SWEEP, "--out", tmp_path / "typo")
-    assert result.returncode == 2
-    assert "[not-a-run]" in result.stderr
+    assert "[not-a-run]" in refusal(*SWEEP, "--out", tmp_path / "typo")
     assert not (tmp_path / "typo").exists()
-    result = finished(*SWEEP)
-    assert result.returncode == 2
-    assert "[resume-without-out]" in result.stderr
+    assert "[resume-without-out]" in refusal(*SWEEP)
