@@ -92,6 +92,7 @@ _SEND_LAG_MS = MAX_SEND_LAG_P99_S * 1e3
 MAX_CPU_SHARE = 0.85
 MAX_LAG_SHARE_OF_ITL = 0.10
 _TO_DO = "stop what else runs on this machine"
+_LONGER_GRACE = "to let them end: --override grace_s=SECONDS"
 _ONE_WORKER_DRIVES = 64
 """Sessions beyond which more workers help a client that is too slow."""
 
@@ -122,23 +123,24 @@ def outcomes(counts: Counts) -> Iterator[Finding]:
     if not counts.sent:
         yield _invalid("nothing-sent", "no request was sent in the window", "run")
         return
-    for code, number, what in (
-        ("requests-failed", counts.failed, f"failed{counts.quoted('failed')}"),
+    for code, number, what, remedy in (
+        ("requests-failed", counts.failed, f"failed{counts.quoted('failed')}", ""),
         (
             "requests-overflowed",
             counts.overflow,
             f"overflowed the context{counts.quoted('overflow')}",
+            "",
         ),
-        ("requests-cut", counts.cut, "were cut at the end of the grace"),
-        ("lengths-not-as-asked", counts.length_mismatch, "had another length than asked"),
+        ("requests-cut", counts.cut, "were cut at the end of the grace", _LONGER_GRACE),
+        ("lengths-not-as-asked", counts.length_mismatch, "had another length than asked", ""),
     ):
         if number > MAX_SHARE * counts.sent:
-            yield _invalid(
-                code,
+            text = (
                 f"{number} of {counted(counts.sent, 'request')} "
                 f"({beyond(number / counts.sent, MAX_SHARE, 1)}) "
-                f"{what}, over {MAX_SHARE:.0%}",
+                f"{what}, over {MAX_SHARE:.0%}"
             )
+            yield replace(_invalid(code, text), remedy=remedy)
     if not counts.measured:
         yield _invalid("nothing-succeeded", "no request succeeded")
     if counts.without_usage:

@@ -103,6 +103,12 @@ def test_a_point_is_judged_by_how_its_requests_ended(counts: Counts, expected: l
     assert codes(findings.outcomes(counts)) == expected
 
 
+def test_a_longer_grace_helps_what_was_cut() -> None:
+    failed, cut = findings.outcomes(replace(FINE, failed=11, cut=11))
+    assert "--override grace_s=" not in failed.remedy
+    assert "--override grace_s=" in cut.remedy
+
+
 @pytest.mark.parametrize("status", ["failed", "overflow"])
 def test_a_servers_first_words_are_quoted_in_bounds(status: str) -> None:
     said = replace(FINE, **{status: 11}, first_errors=((status, "no GPU " * 40),))  # type: ignore[arg-type]
