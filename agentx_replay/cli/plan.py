@@ -102,12 +102,16 @@ def plan(
     if live_history:
         say(_LIVE_HISTORY)
     # The analysis is not needed for a plan in JSON.
-    from agentx_replay.report.run_sections import planned_starts, points_section
+    from agentx_replay.analysis.findings import Kind
+    from agentx_replay.analysis.point import run_findings
+    from agentx_replay.report.run_sections import finding_lines, planned_starts, points_section
 
     for line in planned_starts(settings.starts, points):
         say("\n".join(wrapped(line, width())))
     if points:
         say("\n" + sections_text([points_section(points)], width()))
+    for line in finding_lines(run_findings(points), Kind.INVALID):
+        say("\n".join(wrapped(line, width())))
 
 
 def _lines(

@@ -176,6 +176,13 @@ def test_a_simulated_plan_has_the_table_of_its_run(traces: str) -> None:
     assert [(point["concurrency"], point["valid"]) for point in points] == [(2, True)] * 2
 
 
+def test_a_simulated_level_that_is_not_valid_says_why(tmp_path: Path) -> None:
+    corpus(tmp_path, session("s", *(request(t, range(2), out=100_000) for t in (0, 900, 1_800))))
+    text = planned("--traces", str(tmp_path), "--concurrency", "2", "--simulate")
+    assert re.search(r"^2 +NO ", text, re.M)
+    assert "2 agents: not valid: no request succeeded" in text
+
+
 def test_levels_and_starts_are_in_the_time_and_the_totals(traces: str, goldens: Goldens) -> None:
     levels = ("--traces", traces, "--concurrency", "1,2,4", *HALFWAY)
     found = told("plan", *levels)
