@@ -115,7 +115,7 @@ class TargetValue:
             return "no valid level"
         if self.every_level_is is None:
             return f"{NOT_REACHED}: {self.reach or 'a level between is not valid'}"
-        return f"{NOT_REACHED}: every valid level is {self.every_level_is}"
+        return f"every valid level is {self.every_level_is}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

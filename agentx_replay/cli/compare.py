@@ -101,9 +101,9 @@ def compare(
     """Compare the first RUN with each other one, at the same interactivity.
 
     A winner is named if the interval over starts excludes 1: measure --starts 3 or more of each, 5
-    for a purchase. Nothing is extrapolated: a target outside a run's measured range is "not
-    reached". Exits with 1 where the runs are not known to have done the same work, or no ratio
-    could be formed.
+    for a purchase. Nothing is extrapolated: at a target that every level of a run is faster than,
+    or slower, there is no ratio. Exits with 1 where the runs are not known to have done the same
+    work, or no ratio could be formed.
 
     \b
     agentx-replay compare results/a results/b --at 30,50,150 --price a=1.50,b=2.26

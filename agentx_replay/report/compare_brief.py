@@ -256,7 +256,7 @@ def _not_reached(comparison: Comparison) -> Iterator[tuple[str, str]]:
     for each, curve in zip(comparison.contenders, comparison.curves, strict=True):
         missed = [value for value in curve.values if curve.points and value.throughput is None]
         for targets, value in by_target(missed, each.run.points):
-            yield each.name, f"at {targets} {target_line(value, '', each.run.points)}"
+            yield each.name, f"at {targets}: {target_line(value, '', each.run.points)}"
 
 
 def _nothing_valid(of: Contender) -> Iterator[str]:

@@ -374,7 +374,7 @@ def _sensitivity_section(comparison: Comparison, sensitivity: Sensitivity) -> Se
 
 _OWN_INTERVAL = (
     "ahead: a run is where the 95 % interval of its ratio excludes 1. Every row takes the interval "
-    "of the headline, as wide relatively. all faster, all slower: not reached."
+    "of the headline, as wide relatively. all faster, all slower: every valid level is."
 )
 
 

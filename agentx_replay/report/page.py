@@ -32,7 +32,6 @@ from agentx_replay.report.disclosure import (
 from agentx_replay.report.evidence_sections import evidence_sections, speculation_section
 from agentx_replay.report.level_charts import level_figures
 from agentx_replay.report.numerals import (
-    NOT_REACHED,
     bounds,
     capital,
     rate,
@@ -52,7 +51,7 @@ from agentx_replay.report.run_sections import (
 )
 from agentx_replay.report.system_section import system_sections
 from agentx_replay.report.tables import Section
-from agentx_replay.report.targets import target_note, warned_at
+from agentx_replay.report.targets import target_note, target_text, warned_at
 from agentx_replay.results.durable import disk_faults_explained, write_bytes_durably
 from agentx_replay.text_format import escaped
 
@@ -70,7 +69,7 @@ _LATENCY = (
 
 @dataclass(frozen=True, slots=True)
 class _Card:
-    """Throughput at one target; without a ``unit`` it is not reached."""
+    """Throughput at one target; without a ``unit`` there is none."""
 
     target: str
     number: str
@@ -168,8 +167,12 @@ def _ratio_cards(comparison: Comparison, at: AtOneTarget) -> Iterator[_Card]:
     first, *others = zip(comparison.contenders, at.values, strict=True)
     for other, ratio, unlike in zip(others, at.ratios, comparison.unlike, strict=True):
         if ratio.throughput is None:
-            missed = [each.name for each, value in (first, other) if value.throughput is None]
-            yield _Card(speed(at.target), NOT_REACHED, "", [f"by {' and '.join(missed)}"], ())
+            missed = [
+                f"{each.name}: {target_text(value)}"
+                for each, value in (first, other)
+                if value.throughput is None
+            ]
+            yield _Card(speed(at.target), "no ratio", "", missed, ())
             continue
         under = [
             *([f"95 % interval {bounds(ratio.interval, 2)}"] if ratio.interval else []),
@@ -247,7 +250,7 @@ def _cards(curve: Curve, points: Sequence[Point]) -> list[_Card]:
         cards.append(
             _Card(
                 speed(value.target),
-                NOT_REACHED if throughput is None else rate(throughput),
+                target_text(value) if throughput is None else rate(throughput),
                 "" if throughput is None else unit,
                 [*([f"95 % interval {interval}"] if interval else []), target_note(value, points)],
                 warned_at(value, points),

@@ -466,7 +466,7 @@ def sensitivity_section(run: Run, curve: Curve) -> Section:
     unit = throughput_unit(run.gpus, run.headline_is)
     text = (
         f"The same records, {unit}, with one definition changed in each row. all faster, all "
-        "slower: not reached, since every valid level is. Comparing two systems, look whether the "
+        "slower: no value, since every valid level is. Comparing two systems, look whether the "
         "order holds in every row (agentx-replay compare)."
     )
     lacking += [f"{UNTRUSTED}: {agents(slow)}: see the warnings."] if slow else []

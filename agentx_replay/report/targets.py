@@ -33,9 +33,10 @@ def by_target(
 
 
 def target_text(value: TargetValue) -> str:
-    """A throughput at a target with its interval."""
+    """A throughput at a target with its interval, else on which side of it all levels are."""
     if value.throughput is None:
-        return NOT_REACHED
+        side = value.every_level_is
+        return f"every level is {side}" if side else NOT_REACHED
     return within(rate(value.throughput), value.interval)
 
 
@@ -49,7 +50,7 @@ def target_note(value: TargetValue, points: Sequence[Point]) -> str:
         return reach or (value.why_not_reached or "").removeprefix(f"{NOT_REACHED}: ")
     end = "slowest" if value.every_level_is == "faster" else "fastest"
     nearest = unlike(value.nearest.interactivity, value.target)
-    return f"{end} valid level {nearest} → {_to_add(value, points)}"
+    return f"{end} valid {nearest} → {_to_add(value, points)}"
 
 
 def target_line(value: TargetValue, unit: str, points: Sequence[Point]) -> str:

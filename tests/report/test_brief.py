@@ -72,8 +72,8 @@ def test_a_level_of_several_starts_is_one_row_and_says_which_start_is_not_valid(
     [
         (50.0, "at 50 tok/s/user: 7,567 tok/s/GPU, between 12 and 16 agents (1 start)"),
         # 16 · 40 / 30 is 21.3, so 24 of the ladder; 12 · 60 / 100 is 7.2, so 6.
-        (30.0, "at 30 tok/s/user: not reached, slowest valid level 40.0 → try 24 agents"),
-        (100.0, "at 100 tok/s/user: not reached, fastest valid level 60.0 → try 6 agents"),
+        (30.0, "at 30 tok/s/user: every level is faster, slowest valid 40.0 → try 24 agents"),
+        (100.0, "at 100 tok/s/user: every level is slower, fastest valid 60.0 → try 6 agents"),
     ],
 )
 def test_a_target_is_read_off_or_names_the_level_to_add(
@@ -94,13 +94,15 @@ def test_targets_beyond_one_end_for_which_one_level_comes_next_are_told_together
     said = lines(tmp_path / "r", FAST, SLOW, at=(30.0, 28.0, 10.0, 40.0, 150.0, 100.0))
     # 16 · 40 / 30 is 21.3, / 28 is 22.9, both below 24; / 10 is 64; 12 · 60 / 100 is 7.2, so 6;
     # 12 · 60 / 150 is 4.8, so 4.
-    assert [line.partition(" → ")[2] for line in said if "not reached" in line] == [
+    assert [line.partition(" → ")[2] for line in said if "every level is" in line] == [
         "try 24 agents", "try 64 agents", "try 4 agents", "try 6 agents",
     ]  # fmt: skip
 
 
 def test_one_agent_is_the_fewest_there_are(tmp_path: Path) -> None:
-    (at,) = [line for line in lines(tmp_path / "r", Level(1, 40.0, 100.0)) if "not reached" in line]
+    (at,) = [
+        line for line in lines(tmp_path / "r", Level(1, 40.0, 100.0)) if "every level is" in line
+    ]
     assert "try" not in at
 
 
@@ -172,7 +174,7 @@ def test_it_begins_with_the_sentence_that_names_the_winner(tmp_path: Path) -> No
     said = compared(tmp_path, twice(half), twice([FAST, SLOW]), (1.0, 4.0))
     first = "b gives 2.00x [2.00, 2.00] the tokens per GPU and 0.50x [0.50, 0.50] per dollar of a"
     assert f"At 50 tok/s/user {first} (2 starts a side). Same work: yes." in said
-    assert "a, b: at 500 not reached, fastest valid level 60.0 → try 1 agent" in said
+    assert "a, b: at 500: every level is slower, fastest valid 60.0 → try 1 agent" in said
 
 
 def test_what_prevents_a_comparison_stands_before_the_ratio_which_is_marked(

@@ -45,11 +45,11 @@ def value(
         (value(None, starts=("faster", 7567.0, "slower", "faster")), "not reached",
          "1 of 4 starts reach it; every valid level of starts 1, 4 is faster; every valid level of "
          "start 3 is slower"),
-        (value(None, starts=(None, None), every_level_is="slower"), "not reached",
-         "fastest valid level 43.6 → try 24 agents"),
+        (value(None, starts=(None, None), every_level_is="slower"), "every level is slower",
+         "fastest valid 43.6 → try 24 agents"),
         (value(None, starts=(None,), nearest=CurvePoint(16, 66.4, 9000.0),
-               every_level_is="faster"), "not reached",
-         "slowest valid level 66.4 → try 24 agents"),
+               every_level_is="faster"), "every level is faster",
+         "slowest valid 66.4 → try 24 agents"),
         (value(None, starts=(), nearest=None), "not reached", "no valid level"),
     ],
 )  # fmt: skip
