@@ -16,6 +16,7 @@ from agentx_replay.analysis.side_by_side import (
     LevelSide,
     SideBySide,
 )
+from agentx_replay.analysis.starts import Interval
 from agentx_replay.report.brief import Styled, wrapped_lines
 from agentx_replay.report.numerals import (
     ABSENT,
@@ -100,37 +101,31 @@ def levels_section(comparison: Comparison, rows: Sequence[LevelRow]) -> Section:
 
 def jobs_section(comparison: Comparison, rows: Sequence[LevelRow]) -> Section:
     """Return how many plays each run finishes at the levels that two have; empty if none does."""
-    runs = comparison.contenders
-    cells = []
-    for row in rows:
-        if not any(side is not None and side.jobs_per_agent_hour for side in row.sides):
-            continue
-        sides = [None if side is None else side.jobs_per_agent_hour for side in row.sides]
-        cells.append(
-            [
-                str(row.concurrency),
-                *(
-                    cell
-                    for each, jobs in zip(runs, sides, strict=True)
-                    for cell in (rate(jobs), rate(_per_gpu(jobs, row.concurrency, each.run.gpus)))
-                ),
-                *(
-                    ABSENT
-                    if of is None or of.jobs is None
-                    else f"{of.jobs:.3f} {bounds(of.jobs_interval, 3)}".rstrip()
-                    for of in row.ratios
-                ),
-            ]
-        )
+    names = [each.name for each in comparison.contenders]
+    gpus = [each.run.gpus for each in comparison.contenders]
     heads = ["agents"]
-    for each in runs:
-        heads += [f"{each.name}\nan hour per agent", "an hour\nper GPU"]
-    heads += [f"{runs[0].name} / {each.name}" for each in runs[1:]]
+    for name in names:
+        heads += [f"{name}\nan hour per agent", "an hour\nper GPU"]
+    heads += [f"{names[0]} / {name}" for name in names[1:]]
+    cells = [
+        [
+            str(row.concurrency),
+            *(
+                cell
+                for side, count in zip(row.sides, gpus, strict=True)
+                for cell in _job_cells(side, row.concurrency, count)
+            ),
+            *(ABSENT if of is None else _ratio(of.jobs, of.jobs_interval) for of in row.ratios),
+        ]
+        for row in rows
+        if any(side is not None and side.jobs_per_agent_hour for side in row.sides)
+    ]
     return Section("Jobs at equal concurrency", heads=heads, rows=cells)
 
 
-def _per_gpu(jobs: float | None, agents: int, gpus: int | None) -> float | None:
-    return None if jobs is None or not gpus else jobs * agents / gpus
+def _job_cells(side: LevelSide | None, concurrency: int, gpus: int | None) -> list[str]:
+    jobs = None if side is None else side.jobs_per_agent_hour
+    return [rate(jobs), rate(None if jobs is None or not gpus else jobs * concurrency / gpus)]
 
 
 def _side_cells(side: LevelSide | None) -> list[str]:
@@ -143,9 +138,11 @@ def _side_cells(side: LevelSide | None) -> list[str]:
 def _ratio_cell(ratio: LevelRatio | None) -> str:
     if ratio is None:
         return ABSENT
-    if ratio.ratio is None:
-        return "other plan"
-    return within(f"{ratio.ratio:.3f}", ratio.interval, 3)
+    return "other plan" if ratio.ratio is None else _ratio(ratio.ratio, ratio.interval)
+
+
+def _ratio(value: float | None, interval: Interval | None) -> str:
+    return ABSENT if value is None else within(f"{value:.3f}", interval, 3)
 
 
 def _level_lines(comparison: Comparison, rows: Sequence[LevelRow]) -> Iterator[str]:
@@ -250,7 +247,7 @@ def series_section(series: Series, targets: Sequence[float], unit: str) -> Secti
                 notes.append(f"at {speed(each.target)}: {each.name}: between {where}{mixed}")
     notes += [
         f"at {speed(each.target)}: {next(iter(series))} / {each.over}: "
-        + within(f"{each.ratio:.3f}", each.interval, 3)
+        + _ratio(each.ratio, each.interval)
         + ("" if each.interval else "; no interval: no winner named")
         for each in series_ratios(series, targets)
         if each.ratio is not None
