@@ -40,11 +40,8 @@ class EarlyRule:
     def clauses(self) -> tuple[Clause, ...]:
         """The clauses that a part of a window may refute."""
         clauses = (clause for objective in self.objectives for clause in objective.clauses)
-        return tuple(dict.fromkeys(clause for clause in clauses if _is_judged_early(clause)))
-
-
-def _is_judged_early(clause: Clause) -> bool:
-    return bounds_responses(clause) or clause.metric == "failed"
+        judged = (each for each in clauses if bounds_responses(each) or each.metric == "failed")
+        return tuple(dict.fromkeys(judged))
 
 
 def bounds_responses(clause: Clause) -> bool:
@@ -77,7 +74,6 @@ class ClearFailure:
     clause: Clause
     share: float
     allowed: float
-    error: float
 
     def reason(self, look: int) -> Reason:
         """Return why a level is stopped at a look, counted from 1."""
@@ -95,15 +91,12 @@ class ClearFailure:
 
 def level_fails(rule: EarlyRule, seen: Mapping[Clause, Exceeding]) -> ClearFailure | None:
     """Return a clause that the level fails; None unless it fails one of every objective."""
-    found = [_first_failure(objective.clauses, seen) for objective in rule.objectives]
+    tested = {clause: clear_failure_of(clause, of) for clause, of in seen.items()}
+    found = [
+        next((test for each in objective.clauses if (test := tested.get(each))), None)
+        for objective in rule.objectives
+    ]
     return found[0] if found and all(found) else None
-
-
-def _first_failure(
-    clauses: Sequence[Clause], seen: Mapping[Clause, Exceeding]
-) -> ClearFailure | None:
-    tests = (clear_failure_of(clause, seen[clause]) for clause in clauses if clause in seen)
-    return next((test for test in tests if test is not None), None)
 
 
 def clear_failure_of(clause: Clause, of: Exceeding) -> ClearFailure | None:
@@ -116,7 +109,7 @@ def clear_failure_of(clause: Clause, of: Exceeding) -> ClearFailure | None:
     t = t_quantile(lanes - 1.0, 1.0 - 2.0 * _FALSE_ALARM / len(LOOKS))
     allowed = clause.bound if clause.share is None else round(1.0 - clause.share, 9)
     clear = share - t * error > _MARGIN * allowed
-    return ClearFailure(clause, share, allowed, error) if clear else None
+    return ClearFailure(clause, share, allowed) if clear else None
 
 
 def _of_lanes(of: Exceeding) -> tuple[Floats, Floats]:
@@ -143,9 +136,9 @@ def design_effect(of: Exceeding) -> float | None:
     return _error_over_lanes(counts, beyond) ** 2 * float(counts.sum()) / (share * (1.0 - share))
 
 
-def look_due(since_open_s: float, window_s: float, looked: int) -> bool:
-    """Whether the look after so many is due."""
-    return looked < len(LOOKS) and since_open_s >= LOOKS[looked] * window_s
+def looks_due(since_open_s: float, window_s: float) -> int:
+    """Return how many looks are due by then."""
+    return sum(since_open_s >= share * window_s for share in LOOKS)
 
 
 def exceeding_of(clause: Clause, sent: SentRequests, seen: Mask) -> Exceeding:
@@ -155,10 +148,6 @@ def exceeding_of(clause: Clause, sent: SentRequests, seen: Mask) -> Exceeding:
     beyond = known & (values > clause.bound)
     counts = (np.bincount(sent.lane[mask], minlength=lanes) for mask in (known, beyond))
     return Exceeding(*counts)
-
-
-def exceeding(lanes: int) -> Exceeding:
-    return Exceeding(np.zeros(lanes, np.int64), np.zeros(lanes, np.int64))
 
 
 def joint(parts: Sequence[Mapping[Clause, Exceeding]]) -> dict[Clause, Exceeding]:

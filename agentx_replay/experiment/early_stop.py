@@ -10,11 +10,11 @@ import numpy as np
 from agentx_replay.analysis.early import (
     SKIPPED,
     EarlyRule,
+    Exceeding,
     Tallies,
-    exceeding,
     joint,
     level_fails,
-    look_due,
+    looks_due,
 )
 from agentx_replay.analysis.latency import LATENCIES
 from agentx_replay.experiment.live_view import timed
@@ -35,11 +35,12 @@ class Looks:
 
     def reason(self, parts: Sequence[Tallies]) -> Reason | None:
         """Return why the level of these parts stops; None if it goes on."""
-        since_open_s, due = min(part.since_open_s for part in parts), False
-        while look_due(since_open_s, self._window_s, self._looked):
-            self._looked, due = self._looked + 1, True
-        found = level_fails(self._rule, joint([part.seen for part in parts])) if due else None
-        return None if found is None else found.reason(self._looked)
+        due = looks_due(min(part.since_open_s for part in parts), self._window_s)
+        if due <= self._looked:
+            return None
+        self._looked = due
+        found = level_fails(self._rule, joint([part.seen for part in parts]))
+        return None if found is None else found.reason(due)
 
 
 class EarlyWatch:
@@ -56,7 +57,10 @@ class EarlyWatch:
         self._looks = Looks(rule, plan.scenario.window_s) if rule and alone else None
         self._skipped_ns = SKIPPED * plan.scenario.window_s * NS_PER_S
         clauses = rule.clauses if rule is not None else ()
-        self._seen = {clause: exceeding(plan.concurrency) for clause in clauses}
+        self._seen = {
+            clause: Exceeding(*np.zeros((2, plan.concurrency), np.int64)) for clause in clauses
+        }
+        self._times = any(clause.share is not None for clause in clauses)
         self.replay: Replay | None = None
 
     def record(self, dispatch: Dispatch, response: Response) -> None:
@@ -81,11 +85,13 @@ class EarlyWatch:
         return Tallies((now_ns - opened_ns) / NS_PER_S, self._seen)
 
     def _count(self, lane: int, response: Response) -> None:
-        well, of = response.status is Status.OK, timed([response])
+        of = timed([response]) if self._times and response.status is Status.OK else None
         for clause, seen in self._seen.items():
-            value = float(response.status is Status.FAILED)
+            beyond = response.status is Status.FAILED
             if clause.share is not None:
-                value = float(LATENCIES[clause.metric](of)[0]) / NS_PER_S if well else np.nan
-            if not np.isnan(value):
-                seen.counts[lane] += 1
-                seen.beyond[lane] += value > (clause.bound if clause.share is not None else 0.0)
+                value_s = np.nan if of is None else LATENCIES[clause.metric](of)[0] / NS_PER_S
+                if np.isnan(value_s):
+                    continue
+                beyond = value_s > clause.bound
+            seen.counts[lane] += 1
+            seen.beyond[lane] += beyond

@@ -10,7 +10,7 @@ from agentx_replay.analysis.early import (
     clear_failure_of,
     design_effect,
     level_fails,
-    look_due,
+    looks_due,
 )
 from agentx_replay.analysis.objective import Clause, objective_of
 from agentx_replay.experiment.early_stop import Looks
@@ -88,6 +88,5 @@ def test_the_design_effect_is_a_variance_over_lanes_over_a_binomial_one() -> Non
 
 
 def test_looks_are_due_at_a_quarter_three_eighths_half_and_three_quarters() -> None:
-    at = [look_due(s, 80.0, n) for n, s in ((0, 19.9), (0, 20.0), (1, 29.9), (2, 40.0), (3, 60.0))]
-    assert at == [False, True, False, True, True]
-    assert not look_due(80.0, 80.0, 4)
+    at = [looks_due(s, 80.0) for s in (19.9, 20.0, 29.9, 30.0, 40.0, 59.9, 60.0, 80.0)]
+    assert at == [0, 1, 1, 2, 3, 3, 4, 4]
