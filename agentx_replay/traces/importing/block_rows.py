@@ -7,13 +7,20 @@ are kept: the id of a partial last block never recurs when a prompt grows.
 
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from agentx_replay.traces.importing.lines import Place, bad_field, rows, span_ms, tokens
-from agentx_replay.traces.importing.record import ImportedSession, Ledger, Notes, Request, root_of
+from agentx_replay.traces.importing.record import (
+    ImportedSession,
+    Ledger,
+    Notes,
+    Request,
+    grouped,
+    root_of,
+)
 
 MOONCAKE_BLOCK_TOKENS = 512
 BAILIAN_BLOCK_TOKENS = 16
@@ -45,7 +52,7 @@ def read_mooncake(files: Sequence[Path], ledger: Ledger) -> Iterator[ImportedSes
     """Yield sessions by ``session_id`` where rows have one, else by prefix."""
     found = list(rows(files, ledger, _mooncake_row))
     if any(row.session for row in found):
-        groups = _by_name(found, str)
+        groups = list(grouped((row.session, row) for row in found).values())
     else:
         groups = _by_prefix(sorted(found, key=lambda row: row.start_ms or 0))
     yield from _sessions(groups, MOONCAKE_BLOCK_TOKENS, ledger)
@@ -55,7 +62,7 @@ def read_bailian(files: Sequence[Path], ledger: Ledger) -> Iterator[ImportedSess
     """Yield sessions by the chat that each chain of answers began with."""
     found = list(rows(files, ledger, _bailian_row))
     parents = {row.session: row.parent for row in found}
-    groups = _by_name(found, lambda chat: root_of(chat, parents))
+    groups = grouped((root_of(row.session, parents), row) for row in found).values()
     yield from _sessions(groups, BAILIAN_BLOCK_TOKENS, ledger)
 
 
@@ -89,13 +96,6 @@ def _block_row(
     whole = array("Q", ids[: input_tokens // block_tokens])
     output_tokens = tokens(row, "output_length", place)
     return _Row(start_ms, pause_ms, input_tokens, output_tokens, whole, session, parent)
-
-
-def _by_name(found: Iterable[_Row], named: Callable[[str], str]) -> list[list[_Row]]:
-    groups: dict[str, list[_Row]] = defaultdict(list)
-    for row in found:
-        groups[named(row.session)].append(row)
-    return list(groups.values())
 
 
 def _by_prefix(ordered: Iterable[_Row]) -> list[list[_Row]]:

@@ -9,7 +9,6 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from agentx_replay.errors import UsageError
 from agentx_replay.traces.importing.claude_transcript import (
     AgentResult,
     Response,
@@ -17,7 +16,7 @@ from agentx_replay.traces.importing.claude_transcript import (
     Transcript,
     read_transcript,
 )
-from agentx_replay.traces.importing.lines import milliseconds, objects
+from agentx_replay.traces.importing.lines import first_objects, milliseconds, objects
 from agentx_replay.traces.importing.record import (
     ImportedSession,
     ImportedSubagent,
@@ -38,22 +37,15 @@ _EXTENDS_MAIN = (_COMPACTION, "aprompt_suggestion-", "aside_question-")
 
 _MIXED = "file with lines of several sessions: read as one session"
 _AGENT_FILES = "agent-*.jsonl"
-_LINES_TO_A_NAME = 50
 
 
 def read_claude_code(files: Sequence[Path], ledger: Ledger) -> Iterator[ImportedSession]:
     """Yield the sessions of Claude Code logs. A response that two files hold is the earlier's."""
     seen: set[str] = set()
     for main, agents in _session_files(files):
-        try:
-            session = _Session(main, agents, seen, ledger).imported()
-        except UsageError as error:
-            ledger.refused.append(error.what)
-            continue
-        if session is None:
-            ledger.leave_out("log without a request of its own")
-        else:
-            yield session
+        with ledger.refusing():
+            if session := _Session(main, agents, seen, ledger).imported():
+                yield session
 
 
 # Which files make a session
@@ -93,7 +85,7 @@ def _session_of(agent: Path) -> Path:
     for folder in agent.parents:
         if folder.name == "subagents":
             return folder.parent.with_name(f"{folder.parent.name}.jsonl")
-    for _, (_, line) in zip(range(_LINES_TO_A_NAME), objects(agent, Ledger()), strict=False):
+    for line in first_objects(agent):
         if isinstance(name := line.get("sessionId"), str):
             return agent.with_name(f"{name}.jsonl")
     return agent
@@ -129,7 +121,7 @@ class _Session:
         self._drop(seen)
 
     def imported(self) -> ImportedSession | None:
-        """Return the session, None if it has no request of its own."""
+        """Return the session, None, noted, if it has no request of its own."""
         helpers = {
             name: each for name, each in self._agents.items() if name.startswith(_EXTENDS_MAIN)
         }
@@ -141,6 +133,7 @@ class _Session:
             else:
                 apart.append(helper)
         if not items:
+            self._ledger.leave_out("log without a request of its own")
             return None
         if len(self._main.sessions) > 1:
             self._notes.assumed[_MIXED] += 1

@@ -5,19 +5,26 @@ spawned is its subagent; one that was forked is a session of its own. Both begin
 their parent's counters, under new timestamps.
 """
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentx_replay.errors import UsageError
-from agentx_replay.traces.importing.lines import Place, milliseconds, objects, record, text, tokens
+from agentx_replay.traces.importing.lines import (
+    Place,
+    first_objects,
+    milliseconds,
+    objects,
+    record,
+    text,
+    tokens,
+)
 from agentx_replay.traces.importing.record import (
     ImportedSession,
     ImportedSubagent,
     Ledger,
     Notes,
+    grouped,
     root_of,
 )
 from agentx_replay.traces.importing.sharing import Call, by_turns, conversation
@@ -26,7 +33,6 @@ _GRACE_MS = 500
 """An input may be logged this long before the event that ends the request ahead of it."""
 _REPLAY_MS = 2_000
 """How long after a thread's own start its parent's counters are still being replayed."""
-_LINES_TO_A_START = 50
 
 _INPUT_ITEMS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output")
 _WAIT_TOOLS = ("wait", "wait_agent")
@@ -70,21 +76,16 @@ def read_codex(files: Sequence[Path], ledger: Ledger) -> Iterator[ImportedSessio
         else:
             threads[thread.name] = thread
     parents = {thread.name: thread.parent for thread in threads.values()}
-    families: dict[str, list[_Thread]] = defaultdict(list)
-    for thread in threads.values():
-        families[root_of(thread.name, parents)].append(thread)
-    for name in sorted(families, key=lambda each: (threads[each].start_ms, each)):
-        try:
-            session = _session(threads[name], families[name], threads, ledger)
-        except UsageError as error:
-            ledger.refused.append(error.what)
-            continue
-        if session is not None:
-            yield session
+    ordered = sorted(threads.values(), key=lambda thread: (thread.start_ms, thread.name))
+    families = grouped((root_of(thread.name, parents), thread) for thread in ordered)
+    for name, family in families.items():
+        with ledger.refusing():
+            if session := _session(threads[name], family, threads, ledger):
+                yield session
 
 
 def _head(file: Path) -> _Thread | None:
-    for _, (_, line) in zip(range(_LINES_TO_A_START), objects(file, Ledger()), strict=False):
+    for line in first_objects(file):
         if line.get("type") == "session_meta":
             told = record(line, "payload")
             source = told.get("source")
@@ -121,7 +122,7 @@ def _session(
     }
     agents = [
         _subagent(each, rollouts[each.name], rollouts.get(each.parent), notes)
-        for each in sorted(family, key=lambda of: of.start_ms)
+        for each in family
         if each is not root and rollouts[each.name].calls
     ]
     first = calls[0]

@@ -5,7 +5,6 @@ absent: then a request has no duration, or no blocks.
 """
 
 from array import array
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +26,7 @@ from agentx_replay.traces.importing.record import (
     Ledger,
     Notes,
     Request,
+    grouped,
     root_of,
 )
 from agentx_replay.traces.importing.sharing import Call, by_turns, conversation
@@ -47,20 +47,16 @@ class _Row:
 
 def read_dynamo(files: Sequence[Path], ledger: Ledger) -> Iterator[ImportedSession]:
     """Yield each root session or trajectory, those that name it as a parent as its subagents."""
-    streams: dict[str, list[_Row]] = defaultdict(list)
-    for row in rows(files, ledger, _row):
-        streams[row.stream].append(row)
+    ordered = sorted(rows(files, ledger, _row), key=lambda row: row.call.start_ms)
+    streams = grouped((row.stream, row) for row in ordered)
     parents = {name: found[0].parent for name, found in streams.items()}
-    families: dict[str, list[str]] = defaultdict(list)
-    for name, found in streams.items():
-        found.sort(key=lambda row: row.call.start_ms)
-        families[root_of(name, parents)].append(name)
-    for root in sorted(families, key=lambda name: (streams[name][0].call.start_ms, name)):
-        sizes = {row.block_tokens for name in families[root] for row in streams[name]} - {0}
+    families = grouped((root_of(name, parents), name) for name in streams)
+    for root, family in families.items():
+        sizes = {row.block_tokens for name in family for row in streams[name]} - {0}
         if len(sizes) > 1:
             ledger.leave_out("session with blocks of several sizes")
         else:
-            yield _session(root, families[root], streams, max(sizes, default=BLOCK_TOKENS))
+            yield _session(root, family, streams, max(sizes, default=BLOCK_TOKENS))
 
 
 def _session(

@@ -12,15 +12,13 @@ from agentx_replay.traces.importing.claude_code import read_claude_code
 from agentx_replay.traces.importing.codex import read_codex
 from agentx_replay.traces.importing.dynamo import read_dynamo
 from agentx_replay.traces.importing.gateways import read_copilot_azure, read_litellm
-from agentx_replay.traces.importing.lines import LOG_SUFFIXES, objects, record, records, text
+from agentx_replay.traces.importing.lines import LOG_SUFFIXES, first_objects, record, records, text
 from agentx_replay.traces.importing.otel import read_otel
 from agentx_replay.traces.importing.pi import read_pi
 from agentx_replay.traces.importing.record import ImportedSession, Ledger
 from agentx_replay.traces.importing.tracelab import read_tracelab
 
 AUTO = "auto"
-_LINES_THAT_TELL = 50
-"""Some logs begin with lines that any format could have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +201,7 @@ def recognised(
 
 def _format_of(file: Path) -> Format:
     """Return a file's format. Raises ``UsageError`` for one that is not known or not imported."""
-    for _, (_, line) in zip(range(_LINES_THAT_TELL), objects(file, Ledger()), strict=False):
+    for line in first_objects(file):
         if {"requests", "block_size"} <= line.keys():
             raise UsageError(
                 "import-already-trace",

@@ -4,7 +4,6 @@ the public trace of GitHub Copilot's coding agent.
 Written by their published schemas; no real file was read. The texts that they may hold are not.
 """
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from agentx_replay.errors import UsageError
 from agentx_replay.traces.importing.lines import (
     Place,
     bad_field,
@@ -25,7 +23,13 @@ from agentx_replay.traces.importing.lines import (
     text,
     tokens,
 )
-from agentx_replay.traces.importing.record import ImportedSession, Ledger, Notes, Request
+from agentx_replay.traces.importing.record import (
+    ImportedSession,
+    Ledger,
+    Notes,
+    Request,
+    grouped,
+)
 from agentx_replay.traces.importing.sharing import Call, by_turns, conversation, in_order
 
 _COMPLETIONS = (
@@ -40,16 +44,12 @@ _Segments = tuple[tuple[str, str, int], ...]
 
 def read_litellm(files: Sequence[Path], ledger: Ledger) -> Iterator[ImportedSession]:
     """Yield the sessions of spend logs: by session id, else by trace, else by end user."""
-    by_session: dict[tuple[str, bool], list[Call]] = defaultdict(list)
-    for key, call in rows(files, ledger, lambda place, row: _litellm_row(place, row, ledger)):
-        by_session[key].append(call)
-    for (name, by_user), calls in sorted(
-        by_session.items(), key=lambda of: min(call.start_ms for call in of[1])
-    ):
+    found = rows(files, ledger, lambda place, row: _litellm_row(place, row, ledger))
+    by_session = grouped(sorted(found, key=lambda of: of[1].start_ms))
+    for (name, by_user), calls in by_session.items():
         notes = Notes()
         if by_user:
             notes.assumed[_END_USER] += 1
-        calls.sort(key=lambda call: call.start_ms)
         requests = conversation(calls, by_turns, notes).requests
         yield ImportedSession(name=name, requests=requests, notes=notes)
 
@@ -95,13 +95,9 @@ def read_copilot_azure(files: Sequence[Path], ledger: Ledger) -> Iterator[Import
     for file in files:
         sessions: list[tuple[str, list[tuple[Call, _Segments]]]] = []
         for place, line in objects(file, ledger):
-            try:
-                calls = list(_copilot_calls(place, line, ledger))
-            except UsageError as error:
-                ledger.refused.append(error.what)
-                continue
-            if calls:
-                sessions.append((text(line, "session_id") or f"{place}", calls))
+            with ledger.refusing():
+                if calls := list(_copilot_calls(place, line, ledger)):
+                    sessions.append((text(line, "session_id") or f"{place}", calls))
         are_ends = _timestamps_are_ends([[call for call, _ in calls] for _, calls in sessions])
         for name, calls in sessions:
             notes = Notes()

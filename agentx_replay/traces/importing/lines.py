@@ -7,6 +7,7 @@ longer than ``MOST_LINE_BYTES``.
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -31,6 +32,8 @@ _Row = TypeVar("_Row")
 _REPORTED_BYTES = 2**20
 """How often reading is reported."""
 _BEGINNING_BYTES = 512
+_LINES_THAT_TELL = 50
+"""Some logs begin with lines that any format could have."""
 _OBJECTS = msgspec.json.Decoder(dict[str, Any])
 
 CUT_OFF = "last line cut off"
@@ -41,6 +44,11 @@ TOO_LONG = f"line longer than {MOST_LINE_BYTES >> 20} MiB"
 def objects(file: Path, ledger: Ledger) -> Iterator[tuple[Place, dict[str, Any]]]:
     """Yield place and object of each line of ``file``; what cannot be read goes to the ledger."""
     return decoded(file, ledger, _OBJECTS)
+
+
+def first_objects(file: Path) -> Iterator[dict[str, Any]]:
+    """Yield the objects of the first lines of ``file``, which tell its format and its name."""
+    return (line for _, line in islice(objects(file, Ledger()), _LINES_THAT_TELL))
 
 
 def decoded(

@@ -4,7 +4,6 @@ Written by the semantic conventions, which are still in development; no real fil
 are attributes of their own and are never looked at.
 """
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,13 @@ from agentx_replay.traces.importing.lines import (
     text,
     tokens,
 )
-from agentx_replay.traces.importing.record import ImportedSession, ImportedSubagent, Ledger, Notes
+from agentx_replay.traces.importing.record import (
+    ImportedSession,
+    ImportedSubagent,
+    Ledger,
+    Notes,
+    grouped,
+)
 from agentx_replay.traces.importing.sharing import Call, Rule, by_cache, by_turns, conversation
 from agentx_replay.units import NS_PER_MS
 
@@ -64,23 +69,18 @@ def read_otel(files: Sequence[Path], ledger: Ledger) -> Iterator[ImportedSession
     spans: dict[_SpanId, _Span] = {}
     for found in rows(files, ledger, _spans):
         spans |= found
-    sessions: dict[str, list[_SpanId]] = defaultdict(list)
-    for key, span in spans.items():
-        if span.call is not None:
-            sessions[span.session].append(key)
-    for name in sorted(
-        sessions, key=lambda each: min(spans[key].start_ms for key in sessions[each])
-    ):
-        yield _session(name, sessions[name], spans)
+    calls = [(span.session, key) for key, span in spans.items() if span.call is not None]
+    calls.sort(key=lambda call: spans[call[1]].start_ms)
+    for name, keys in grouped(calls).items():
+        yield _session(name, keys, spans)
 
 
 def _session(name: str, keys: Sequence[_SpanId], spans: Mapping[_SpanId, _Span]) -> ImportedSession:
     notes = Notes()
     rule: Rule = by_cache if any(spans[key].writes_cache for key in keys) else by_turns
-    by_agent: dict[_SpanId | None, list[Call]] = defaultdict(list)
-    for key in sorted(keys, key=lambda each: spans[each].start_ms):
-        if (call := spans[key].call) is not None:
-            by_agent[_inner_agent(key, spans)].append(call)
+    by_agent = grouped(
+        (_inner_agent(key, spans), call) for key in keys if (call := spans[key].call) is not None
+    )
     main = by_agent.pop(None, [])
     agents = [
         ImportedSubagent(

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from agentx_replay.errors import UsageError
 from agentx_replay.traces.importing.lines import (
     milliseconds,
     objects,
@@ -18,13 +17,9 @@ from agentx_replay.traces.importing.sharing import Call, by_cache, one_stream
 
 def read_pi(files: Sequence[Path], ledger: Ledger) -> Iterator[ImportedSession]:
     for file in files:
-        try:
-            calls = list(_calls(file, ledger))
-        except UsageError as error:
-            ledger.refused.append(error.what)
-            continue
-        if calls:
-            yield one_stream(file.name, calls, by_cache, str(file.parent))
+        with ledger.refusing():
+            if calls := list(_calls(file, ledger)):
+                yield one_stream(file.name, calls, by_cache, str(file.parent))
 
 
 def _calls(file: Path, ledger: Ledger) -> Iterator[Call]:

@@ -7,9 +7,16 @@ values; ``writer.py`` is the only way out, and it writes none of them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
+
+from agentx_replay.errors import UsageError
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 
 BLOCK_TOKENS = 64
 """Tokens in a block of a session whose log has no blocks of its own."""
@@ -92,6 +99,22 @@ class Ledger:
         self.left_out[what] += 1
         if place is not None and what not in self.places:
             self.places[what] = place if isinstance(place, str) else f"{place[0]}:{place[1]}"
+
+    @contextmanager
+    def refusing(self) -> Iterator[None]:
+        """Note why the work inside refused its input, and go on after it."""
+        try:
+            yield
+        except UsageError as error:
+            self.refused.append(error.what)
+
+
+def grouped(pairs: Iterable[tuple[_Key, _Value]]) -> dict[_Key, list[_Value]]:
+    """Return the values of each key, both in the order in which they come."""
+    groups: dict[_Key, list[_Value]] = {}
+    for key, value in pairs:
+        groups.setdefault(key, []).append(value)
+    return groups
 
 
 def root_of(name: str, parents: Mapping[str, str]) -> str:

@@ -4,7 +4,6 @@ Which child a session spawned is not in the rows. Rows of one session are ordere
 place in the file: 514 pairs of (session, round) occur twice in the published set.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from agentx_replay.traces.importing.lines import Place, milliseconds, records, rows, text, tokens
-from agentx_replay.traces.importing.record import ImportedSession, Ledger
+from agentx_replay.traces.importing.record import ImportedSession, Ledger, grouped
 from agentx_replay.traces.importing.sharing import Call, by_cache, by_turns, one_stream
 
 _INPUT_EVENTS = ("user_message", "tool_result")
@@ -25,9 +24,7 @@ ATTRIBUTION = (
 
 def read_tracelab(files: Sequence[Path], ledger: Ledger) -> Iterator[ImportedSession]:
     """Yield the sessions of rows of rounds, in order of their first instant."""
-    by_session: dict[tuple[str, str], list[_Row]] = defaultdict(list)
-    for key, row in rows(files, ledger, _row):
-        by_session[key].append(row)
+    by_session = grouped(rows(files, ledger, _row))
     ledger.remarks.append(f"credit the data: {ATTRIBUTION}")
     sessions = [
         (provider, name, _in_rounds(found)) for (provider, name), found in by_session.items()
