@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
-from agentx_replay.analysis.capacity import Capacity, Outcome, capacity_from
+from agentx_replay.analysis.capacity import Capacity, Outcome, capacity_of
 from agentx_replay.analysis.objective import Objective
 from agentx_replay.experiment.capacity_search import Seen, Wanted, next_level
 from agentx_replay.experiment.levels import SearchRange
@@ -36,7 +36,7 @@ def search(
             out = Outcome(level, (None,) * 3, stopped_early="stopped early")
         seen[level] = Seen((out,), 0.0)
         levels += 1
-    return capacity_from([each.outcomes[0] for each in seen.values()], objective), levels
+    return capacity_of([each.outcomes[0] for each in seen.values()], objective), levels
 
 
 @dataclass(frozen=True, slots=True)

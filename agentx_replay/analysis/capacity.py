@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeVar
 
 from agentx_replay.analysis.early import (
     STOPPED_EARLY,
@@ -19,13 +20,14 @@ from agentx_replay.analysis.early import (
     exceeding_of,
 )
 from agentx_replay.analysis.findings import Kind
-from agentx_replay.analysis.goodput import SentRequests
-from agentx_replay.analysis.goodput import margins as margins_of
+from agentx_replay.analysis.goodput import SentRequests, margins
 from agentx_replay.analysis.objective import Clause, Objective
 from agentx_replay.analysis.point import Point
 from agentx_replay.analysis.starts import Interval, interval_of, mean_of_starts
 from agentx_replay.results.layout import Measurement
 from agentx_replay.text_format import counted
+
+_T = TypeVar("_T", int, float)
 
 LEAST_STARTS = 3
 """For an interval."""
@@ -70,47 +72,42 @@ def outcome_of(point: Point, objective: Objective) -> Outcome:
     of, conduct = point.measurement, point.facts.conduct
     if conduct.failure_code == STOPPED_EARLY:
         return Outcome(of, (None,) * len(objective.clauses), conduct.failure)
+    invalid = "; ".join(point.texts(Kind.INVALID))
     if point.requests is None:
-        return Outcome(of, (), trouble="; ".join(point.texts(Kind.INVALID)))
-    margins = tuple(margins_of(objective, point.requests, point.jobs))
+        return Outcome(of, (), trouble=invalid)
+    found = tuple(margins(objective, point.requests, point.jobs))
+    by_clause = list(zip(objective.clauses, found, strict=True))
     broken = any(
         each is not None and each > 0.0
-        for clause, each in zip(objective.clauses, margins, strict=True)
+        for clause, each in by_clause
         if clause.metric in ("failed", "cut")
     )
     client = any(each.blame == "client" for each in point.findings if each.kind is Kind.INVALID)
     if not point.valid and (client or not broken):
-        return Outcome(of, margins, trouble="; ".join(point.texts(Kind.INVALID)), client=client)
-    unknown = [c.name for c, each in zip(objective.clauses, margins, strict=True) if each is None]
-    if unknown and not broken:
-        return Outcome(of, margins, trouble=_not_measured(point, objective, unknown[0]))
-    return Outcome(of, margins, design_effect=_design_effect(objective, margins, point.requests))
+        return Outcome(of, found, trouble=invalid, client=client)
+    unknown = next((clause for clause, each in by_clause if each is None), None)
+    if unknown is not None and not broken:
+        return Outcome(of, found, trouble=_not_measured(unknown, point.requests))
+    return Outcome(of, found, design_effect=_design_effect(by_clause, point.requests))
 
 
 def _design_effect(
-    objective: Objective, margins: Sequence[float | None], sent: SentRequests
+    by_clause: Sequence[tuple[Clause, float | None]], sent: SentRequests
 ) -> float | None:
-    of = [
-        (each, number)
-        for number, (clause, each) in enumerate(zip(objective.clauses, margins, strict=True))
-        if each is not None and bounds_responses(clause)
-    ]
-    if not of:
-        return None
-    worst = objective.clauses[max(of)[1]]
-    return design_effect(exceeding_of(worst, sent, sent.well))
+    of = {
+        clause: each for clause, each in by_clause if each is not None and bounds_responses(clause)
+    }
+    worst = max(of, key=of.__getitem__, default=None)
+    return None if worst is None else design_effect(exceeding_of(worst, sent, sent.well))
 
 
-def _not_measured(point: Point, objective: Objective, name: str) -> str:
-    clause = next(each for each in objective.clauses if each.name == name)
-    if clause.metric == "hit":
-        why = "the server does not report cached tokens"
-    elif clause.metric == "play":
-        why = "no play began and ended in the window"
-    else:
-        count = int(point.requests.well.sum()) if point.requests is not None else 0
-        why = f"{count} responses, and it takes {clause.responses_needed:,}"
-    return f"{name} cannot be measured: {why}"
+def _not_measured(clause: Clause, sent: SentRequests) -> str:
+    too_few = f"{sent.well.sum()} responses, and it takes {clause.responses_needed:,}"
+    why = {
+        "hit": "the server does not report cached tokens",
+        "play": "no play began and ended in the window",
+    }
+    return f"{clause.name} cannot be measured: {why.get(clause.metric, too_few)}"
 
 
 # --- one start -----------------------------------------------------------------------------------
@@ -140,13 +137,11 @@ def bracket(levels: Mapping[int, Outcome]) -> tuple[int, int] | None:
 
 def start_capacity(start: int, levels: Mapping[int, Outcome]) -> StartCapacity:
     """Return what a start says by its ``levels``, at least one, none in trouble."""
-    found = bracket(levels)
+    found, lowest = bracket(levels), min(levels)
+    if found is None and levels[lowest].passes:
+        return StartCapacity(start, None, good=max(levels), bad=None)
     if found is None:
-        good = max((n for n in levels if levels[n].passes), default=None)
-        lowest = min(levels)
-        if not levels[lowest].passes:
-            return StartCapacity(start, None, None, lowest)
-        return StartCapacity(start, None, good, None)
+        return StartCapacity(start, None, good=None, bad=lowest)
     good, bad = found
     crossings = [
         _crossing(levels[a], levels[b])
@@ -173,16 +168,24 @@ def _zero(low: int, at_low: float, high: int, at_high: float) -> float:
     return float(low * (high / low) ** (at_low / (at_low - at_high)))
 
 
+def between_levels(
+    agents: float, low: int, at_low: float | None, high: int, at_high: float | None
+) -> float | None:
+    """Return what is linear in ln N between two levels; None if it is not known at both."""
+    if at_low is None or at_high is None:
+        return None
+    return at_low + math.log(agents / low) / math.log(high / low) * (at_high - at_low)
+
+
 def _binding(a: Outcome, b: Outcome, crossing: float) -> int:
     low, high = a.measurement.concurrency, b.measurement.concurrency
-    share = math.log(crossing / low) / math.log(high / low)
     at = [
-        -math.inf if x is None or y is None else x + share * (y - x)
-        for x, y in zip(a.margins, b.margins, strict=True)
+        between_levels(crossing, low, x, high, y) for x, y in zip(a.margins, b.margins, strict=True)
     ]
-    if crossing == low or max(at) == -math.inf:  # what breaks first shows at the upper level alone
-        at = [-math.inf if y is None else y for y in b.margins]
-    return at.index(max(at))
+    if crossing == low or set(at) == {None}:  # what breaks first shows at the upper level alone
+        at = list(b.margins)
+    known = {number: each for number, each in enumerate(at) if each is not None}
+    return max(known, key=known.__getitem__, default=0)
 
 
 # --- all starts ----------------------------------------------------------------------------------
@@ -228,37 +231,32 @@ class Capacity:
     @property
     def values(self) -> list[float]:
         """The crossings of the starts; nothing unless every start has one."""
-        found = [each.crossing for each in self.starts if each.crossing is not None]
-        return found if len(found) == len(self.starts) else []
+        return _of_all([each.crossing for each in self.starts])
 
 
-def capacity_of(points: Sequence[Point], objective: Objective) -> Capacity:
-    """Return the capacity under an objective, as far as the points of a run say."""
-    return capacity_from([outcome_of(point, objective) for point in points], objective)
-
-
-def capacity_from(outcomes: Sequence[Outcome], objective: Objective) -> Capacity:
+def capacity_of(outcomes: Sequence[Outcome], objective: Objective) -> Capacity:
+    """Return the capacity under an objective, as far as the levels of a run say."""
+    by_level = sorted(outcomes, key=lambda each: each.measurement)
     by_start: dict[int, dict[int, Outcome]] = {}
-    for each in sorted(outcomes, key=lambda x: x.measurement):
+    for each in by_level:
         if each.trouble is None:
             by_start.setdefault(each.measurement.start, {})[each.measurement.concurrency] = each
     starts = tuple(start_capacity(start, of) for start, of in sorted(by_start.items()))
-    crossings = [each.crossing for each in starts if each.crossing is not None]
-    whole = bool(starts) and len(crossings) == len(starts)
-    enough = len(starts) >= LEAST_STARTS
-    reach = _reach(objective, starts, by_start) if whole else []
+    crossings = _of_all([each.crossing for each in starts])
+    interval = interval_of(crossings) if len(crossings) >= LEAST_STARTS else None
+    reach = _reach(objective, starts, by_start) if crossings else []
     return Capacity(
         objective=objective,
         starts=starts,
-        agents=mean_of_starts(crossings) if whole else None,
-        interval=interval_of(crossings) if whole and enough else None,
-        no_interval=counted(len(starts), "start") if whole and not enough else None,
-        at_least=min(_common([each.good for each in starts]), default=None),
-        below=max(_common([each.bad for each in starts]), default=None),
+        agents=mean_of_starts(crossings) if crossings else None,
+        interval=interval,
+        no_interval=counted(len(starts), "start") if crossings and interval is None else None,
+        at_least=min(_of_all([each.good for each in starts]), default=None),
+        below=max(_of_all([each.bad for each in starts]), default=None),
         binding=reach[0] if reach else None,
         others=tuple(reach[1:]),
         trouble=next((each for each in outcomes if each.trouble), None),
-        outcomes=tuple(sorted(outcomes, key=lambda x: x.measurement)),
+        outcomes=tuple(by_level),
     )
 
 
@@ -268,10 +266,10 @@ def answered(capacity: Capacity) -> bool:
     return capacity.trouble is None and any(each is not None for each in known)
 
 
-def _common(levels: Sequence[int | None]) -> list[int]:
-    """Return the levels if every start has one."""
-    known = [each for each in levels if each is not None]
-    return known if len(known) == len(levels) else []
+def _of_all(values: Sequence[_T | None]) -> list[_T]:
+    """Return the values of the starts; nothing unless every start has one."""
+    known = [each for each in values if each is not None]
+    return known if len(known) == len(values) else []
 
 
 def _reach(
@@ -279,9 +277,11 @@ def _reach(
     starts: Sequence[StartCapacity],
     by_start: Mapping[int, Mapping[int, Outcome]],
 ) -> list[ClauseReach]:
-    """Return every clause, the binding one first, then by how near its bound it is."""
-    named = [each.binding for each in starts if each.binding is not None]
-    binding = max(set(named), key=named.count) if named else None
+    """Return every clause, the binding one first, then by how near its bound it is; every start
+    has a crossing.
+    """
+    named = [each.binding for each in starts]
+    binding = max(set(named), key=named.count)
     found = []
     for number, clause in enumerate(objective.clauses):
         at = [_share_at(number, each, by_start[each.start]) for each in starts]
@@ -299,10 +299,8 @@ def _share_at(number: int, start: StartCapacity, levels: Mapping[int, Outcome]) 
     if start.good is None or start.bad is None or start.crossing is None:
         return None
     low, high = levels[start.good].margins[number], levels[start.bad].margins[number]
-    if low is None or high is None:
-        return None
-    share = math.log(start.crossing / start.good) / math.log(start.bad / start.good)
-    return math.exp(low + share * (high - low))
+    margin = between_levels(start.crossing, start.good, low, start.bad, high)
+    return None if margin is None else math.exp(margin)
 
 
 def _reached_at(number: int, levels: Mapping[int, Outcome]) -> float | None:

@@ -2,12 +2,17 @@
 capacity.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from agentx_replay.analysis.capacity import Capacity, StartCapacity, capacity_of
+from agentx_replay.analysis.capacity import (
+    Capacity,
+    StartCapacity,
+    between_levels,
+    capacity_of,
+    outcome_of,
+)
 from agentx_replay.analysis.cost import tokens_per_dollar
 from agentx_replay.analysis.goodput import Goodput, goodput
 from agentx_replay.analysis.objective import Objective, objectives_of
@@ -104,7 +109,8 @@ def judge(run: Run, objectives: Sequence[Objective]) -> tuple[Judged, ...]:
 
 
 def _judge(run: Run, objective: Objective) -> Judged:
-    gpus, capacity = run.gpus, capacity_of(run.points, objective)
+    gpus = run.gpus
+    capacity = capacity_of([outcome_of(point, objective) for point in run.points], objective)
     levels = tuple(
         found
         for point in run.points
@@ -178,7 +184,4 @@ def _between(start: StartCapacity, read: Mapping[Measurement, float | None]) -> 
     if start.crossing == start.good:
         return low
     high = read.get(Measurement(start.bad, start.start))
-    if low is None or high is None:
-        return None
-    share = math.log(start.crossing / start.good) / math.log(start.bad / start.good)
-    return low + share * (high - low)
+    return between_levels(start.crossing, start.good, low, start.bad, high)

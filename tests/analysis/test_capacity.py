@@ -4,7 +4,7 @@ from math import exp, log
 
 import pytest
 
-from agentx_replay.analysis.capacity import Capacity, Outcome, capacity_from
+from agentx_replay.analysis.capacity import Capacity, Outcome, capacity_of
 from agentx_replay.analysis.objective import objective_of
 from agentx_replay.results.layout import Measurement
 
@@ -26,7 +26,7 @@ def level(
 
 
 def found(*levels: Outcome) -> Capacity:
-    return capacity_from(levels, ITL_AND_TTFT)
+    return capacity_of(levels, ITL_AND_TTFT)
 
 
 def test_the_crossing_is_interpolated_in_the_logarithms() -> None:

@@ -6,7 +6,7 @@ from math import log
 
 import pytest
 
-from agentx_replay.analysis.capacity import Capacity, Outcome, capacity_from
+from agentx_replay.analysis.capacity import Capacity, Outcome, capacity_of
 from agentx_replay.analysis.objective import objective_of
 from agentx_replay.experiment.capacity_search import Seen, Seens, Wanted, next_level
 from agentx_replay.experiment.levels import Done, SearchRange
@@ -42,7 +42,7 @@ def searched(
 
 
 def read_off(seen: Seens, number: int = 0) -> Capacity:
-    return capacity_from([each.outcomes[number] for each in seen.values()], OBJECTIVE)
+    return capacity_of([each.outcomes[number] for each in seen.values()], OBJECTIVE)
 
 
 def crossing_at(*agents: float) -> World:

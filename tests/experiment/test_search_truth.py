@@ -10,7 +10,7 @@ import pytest
 from search_draws import drawn
 from virtual_replay import Timed
 
-from agentx_replay.analysis.capacity import capacity_of
+from agentx_replay.analysis.capacity import capacity_of, outcome_of
 from agentx_replay.analysis.objective import objective_of
 from agentx_replay.experiment.capacity_search import capacity_levels
 from agentx_replay.experiment.levels import SearchRange
@@ -60,7 +60,8 @@ def test_a_capacity_in_closed_form_is_found_within_3_percent(tmp_path: Path) -> 
     target = Target(open=Linear, facts={"kind": "test"}, virtual=True)
     sweep = Sweep(settings, target, capacity_levels(settings))
     points = {point.measurement: point for point in sweep.run(ProgressScreen(None))}
-    found = capacity_of(list(points.values()), objective_of(settings.slo[0]))
+    objective = objective_of(settings.slo[0])
+    found = capacity_of([outcome_of(each, objective) for each in points.values()], objective)
     assert found.agents == pytest.approx(40.0, rel=0.03)
     assert [start.crossing for start in found.starts] == pytest.approx([40.0, 40.0], rel=0.03)
     refused = points[Measurement(64)].facts.window
