@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agentx_replay.analysis.goodput import SentRequests, response_values
+from agentx_replay.analysis.goodput import SentRequests
+from agentx_replay.analysis.latency import LATENCIES
 from agentx_replay.analysis.objective import Clause, Objective, quantity
 from agentx_replay.analysis.responses import Counts, Floats, Mask
 from agentx_replay.analysis.starts import t_quantile
@@ -46,7 +47,7 @@ class EarlyRule:
 
 def bounds_responses(clause: Clause) -> bool:
     """Whether a clause bounds a percentile of responses."""
-    return clause.metric in ("itl", "full-itl", "ttft", "e2e") and clause.share is not None
+    return clause.metric in LATENCIES and clause.share is not None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,7 +144,7 @@ def looks_due(since_open_s: float, window_s: float) -> int:
 
 def exceeding_of(clause: Clause, sent: SentRequests, seen: Mask) -> Exceeding:
     """Count those of the ``seen`` requests that have a value of a clause on responses."""
-    values, lanes = response_values(clause, sent), int(sent.lane.max(initial=0)) + 1
+    values, lanes = sent.latency_s[clause.metric], int(sent.lane.max(initial=0)) + 1
     known = seen & ~np.isnan(values)
     beyond = known & (values > clause.bound)
     counts = (np.bincount(sent.lane[mask], minlength=lanes) for mask in (known, beyond))

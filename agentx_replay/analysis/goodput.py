@@ -7,7 +7,7 @@ headline throughput that these requests brought.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,8 +38,8 @@ class SentRequests:
     """The requests sent in a window, each array of shape ``(requests,)``; NaN for what is not
     known of one.
 
-    ``well`` says which were answered; ``tokens`` are what the headline counts of each, ``output``
-    its completion tokens among them.
+    ``well`` says which were answered, ``latency_s`` holds ``LATENCIES`` by their names;
+    ``tokens`` are what the headline counts of each, ``output`` its completion tokens among them.
     """
 
     well: Mask
@@ -48,10 +48,7 @@ class SentRequests:
     lane: NDArray[np.int64]
     play_number: NDArray[np.int64]
     depth: NDArray[np.int64]
-    itl_s: Floats
-    full_itl_s: Floats
-    ttft_s: Floats
-    e2e_s: Floats
+    latency_s: Mapping[str, Floats]
     prompt: Floats
     cached: Floats | None
     tokens: Floats
@@ -61,10 +58,6 @@ class SentRequests:
 def sent_requests(responses: Responses, window: Window) -> SentRequests:
     sent = sent_in(responses, window)
     well = measured(sent)
-
-    def latency_s(name: str) -> Floats:
-        return np.where(well, LATENCIES[name](sent) / NS_PER_S, np.nan)
-
     prompt = np.nan_to_num(sent.prompt_tokens)
     if headline_of(window.nominal_s) == "windowed":
         tokens = tokens_inside(sent, window)
@@ -80,10 +73,9 @@ def sent_requests(responses: Responses, window: Window) -> SentRequests:
         lane=sent.lane,
         play_number=sent.play_number,
         depth=sent.turn,
-        itl_s=latency_s("itl"),
-        full_itl_s=latency_s("full-itl"),
-        ttft_s=latency_s("ttft"),
-        e2e_s=latency_s("e2e"),
+        latency_s={
+            name: np.where(well, of(sent) / NS_PER_S, np.nan) for name, of in LATENCIES.items()
+        },
         prompt=prompt,
         cached=None if cached is None else np.nan_to_num(sent.cached_tokens),
         tokens=tokens,
@@ -116,24 +108,14 @@ def value_of(clause: Clause, sent: SentRequests, jobs: Jobs | None) -> float | N
         return float((sent.failed if clause.metric == "failed" else sent.cut).mean())
     if clause.metric == "hit":
         read = sent.prompt[sent.well].sum()
-        return None if sent.cached is None or not read else float(_hits(sent) / read)
+        return None if sent.cached is None or not read else sent.cached[sent.well].sum() / read
     if clause.metric == "play":
         values = np.array(jobs.whole_s if jobs else ())
     else:
-        values = present(response_values(clause, sent))
+        values = present(sent.latency_s[clause.metric])
     if len(values) < clause.responses_needed:
         return None
     return float(values.mean() if clause.share is None else percentiles(values, (clause.share,))[0])
-
-
-def _hits(sent: SentRequests) -> float:
-    return 0.0 if sent.cached is None else float(sent.cached[sent.well].sum())
-
-
-def response_values(clause: Clause, sent: SentRequests) -> Floats:
-    """Return each response's value of what a clause on responses bounds, NaN for none."""
-    values: Floats = getattr(sent, f"{clause.metric.replace('-', '_')}_s")
-    return values
 
 
 def margin(clause: Clause, value: float) -> float:
@@ -185,8 +167,8 @@ def keeping(objective: Objective, sent: SentRequests) -> Mask:
         if clause.metric == "hit":
             cached = np.zeros(len(kept)) if sent.cached is None else sent.cached
             kept &= cached >= clause.bound * sent.prompt
-        elif clause.metric not in ("failed", "cut", "play"):
-            values = response_values(clause, sent)
+        elif clause.metric in LATENCIES:
+            values = sent.latency_s[clause.metric]
             unbounded = np.isnan(values) if "itl" in clause.metric else False
             kept &= (values <= clause.bound) | unbounded
     return kept
