@@ -234,8 +234,8 @@ class _Session:
             calls = [response.call(self._notes) for response in transcript.responses]
             kind = spawn.kind if spawn else ""
             sibling = siblings.get((kind, calls[0].model))
-            shared = min(calls[0].cached_tokens, sibling.input_tokens) if sibling else 0
-            requests = conversation(calls, by_cache, self._notes, (sibling, shared)).requests
+            first = (sibling, calls[0].cached_tokens)
+            requests = conversation(calls, by_cache, self._notes, first).requests
             siblings.setdefault((kind, calls[0].model), requests[0])
             waits = result is not None and spawn is not None and not result.background
             yield ImportedSubagent(

@@ -125,12 +125,12 @@ def _session(
         for each in family
         if each is not root and rollouts[each.name].calls
     ]
-    first = calls[0]
+    main = conversation(calls, by_turns, notes)
     session = ImportedSession(
         name=root.name,
-        requests=conversation(calls, by_turns, notes).requests,
+        requests=main.requests,
         subagents=tuple(agents),
-        system_tokens=first.cached_tokens if first.cached_tokens < first.input_tokens else 0,
+        system_tokens=main.standing_tokens,
         project=str(root.file.parent),
         notes=notes,
     )
@@ -279,8 +279,6 @@ class _Rollout:
         input_tokens, cached_tokens, output_tokens, _ = used
         if not input_tokens:
             return
-        before = self.calls[-1] if self.calls else None
-        starts_turn = before is None or self._new_turn or self._compacted
         self.calls.append(
             Call(
                 start_ms=self._start_ms(ms),
@@ -291,9 +289,6 @@ class _Rollout:
                 cached_tokens=cached_tokens,
                 compacted=self._compacted,
                 new_turn=self._new_turn,
-                turn_first_input=before.turn_first_input
-                if before is not None and not starts_turn
-                else input_tokens,
             )
         )
         self._ended_ms = ms

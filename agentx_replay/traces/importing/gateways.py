@@ -5,7 +5,7 @@ Written by their published schemas; no real file was read. The texts that they m
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -27,19 +27,15 @@ from agentx_replay.traces.importing.record import (
     ImportedSession,
     Ledger,
     Notes,
-    Request,
     grouped,
 )
-from agentx_replay.traces.importing.sharing import Call, by_turns, conversation, in_order
+from agentx_replay.traces.importing.sharing import GOES_ON, Call, by_turns, conversation
 
 _COMPLETIONS = (
     "completion", "acompletion", "text_completion", "atext_completion", "anthropic_messages",
     "responses", "aresponses", "generate_content", "agenerate_content",
 )  # fmt: skip
 _END_USER = "session told by end_user alone: its calls may be of several tasks"
-
-_Segments = tuple[tuple[str, str, int], ...]
-"""The type, role and length in tokens of each part of a prompt."""
 
 
 def read_litellm(files: Sequence[Path], ledger: Ledger) -> Iterator[ImportedSession]:
@@ -93,22 +89,22 @@ def _instant(place: Place, row: dict[str, Any], key: str) -> int:
 def read_copilot_azure(files: Sequence[Path], ledger: Ledger) -> Iterator[ImportedSession]:
     """Yield the sessions of shards: a line each, with turns of calls."""
     for file in files:
-        sessions: list[tuple[str, list[tuple[Call, _Segments]]]] = []
+        sessions: list[tuple[str, list[Call]]] = []
         for place, line in objects(file, ledger):
             with ledger.refusing():
-                if calls := list(_copilot_calls(place, line, ledger)):
+                calls = sorted(_copilot_calls(place, line, ledger), key=lambda call: call.start_ms)
+                if calls:
                     sessions.append((text(line, "session_id") or f"{place}", calls))
-        are_ends = _timestamps_are_ends([[call for call, _ in calls] for _, calls in sessions])
+        are_ends = _timestamps_are_ends([calls for _, calls in sessions])
         for name, calls in sessions:
             notes = Notes()
-            requests = _copilot_requests(calls, notes, are_ends=are_ends)
+            timed = [_shifted(call) for call in calls] if are_ends else calls
+            requests = conversation(timed, _by_parts, notes).requests
             yield ImportedSession(name=name, requests=requests, notes=notes)
 
 
-def _copilot_calls(
-    place: Place, line: dict[str, Any], ledger: Ledger
-) -> Iterator[tuple[Call, _Segments]]:
-    """Yield the calls of a session as if timestamps were starts, with the parts of each prompt."""
+def _copilot_calls(place: Place, line: dict[str, Any], ledger: Ledger) -> Iterator[Call]:
+    """Yield the calls of a session as if timestamps were starts."""
     for turn in records(line, "turns"):
         for call in records(turn, "llm_calls"):
             if call.get("result") != "Success":
@@ -119,16 +115,14 @@ def _copilot_calls(
             duration_ms = span_ms(place, "duration_ms", call.get("duration_ms") or 0)
             prompt = tokens(counts, "prompt", place)
             if prompt:
-                yield (
-                    Call(
-                        start_ms=start_ms,
-                        end_ms=start_ms + duration_ms,
-                        input_tokens=prompt,
-                        output_tokens=tokens(counts, "completion", place),
-                        model=text(call, "model"),
-                        cached_tokens=tokens(counts, "cached", place),
-                    ),
-                    tuple(
+                yield Call(
+                    start_ms=start_ms,
+                    end_ms=start_ms + duration_ms,
+                    input_tokens=prompt,
+                    output_tokens=tokens(counts, "completion", place),
+                    model=text(call, "model"),
+                    cached_tokens=tokens(counts, "cached", place),
+                    parts=tuple(
                         (text(part, "type"), text(part, "role"), tokens(part, "token_len", place))
                         for part in records(call, "message_metadata")
                     ),
@@ -139,7 +133,7 @@ def _timestamps_are_ends(sessions: Sequence[Sequence[Call]]) -> bool:
     """Whether calls overlap less if their timestamps are ends: the schema does not say."""
     as_starts = as_ends = 0
     for calls in sessions:
-        for before, after in pairwise(sorted(calls, key=lambda call: call.start_ms)):
+        for before, after in pairwise(calls):
             as_starts += after.start_ms < (before.end_ms or 0)
             as_ends += after.start_ms - _duration_ms(after) < before.start_ms
     return as_ends < as_starts
@@ -149,33 +143,14 @@ def _duration_ms(call: Call) -> int:
     return (call.end_ms or call.start_ms) - call.start_ms
 
 
-def _copilot_requests(
-    calls: Sequence[tuple[Call, _Segments]], notes: Notes, *, are_ends: bool
-) -> tuple[Request, ...]:
-    ordered = sorted(calls, key=lambda each: each[0].start_ms)
-    segments = [parts for _, parts in ordered]
-    timed = in_order([_shifted(call) if are_ends else call for call, _ in ordered], notes)
-    requests: list[Request] = []
-    for index, call in enumerate(timed):
-        before = requests[-1] if requests else None
-        shared = 0
-        if before is not None:
-            same = max(_same_tokens(segments[index - 1], segments[index], call), call.cached_tokens)
-            shared = min(same, before.input_tokens, call.input_tokens)
-        requests.append(call.request(before, shared))
-    return tuple(requests)
-
-
 def _shifted(call: Call) -> Call:
     return replace(call, start_ms=call.start_ms - _duration_ms(call), end_ms=call.start_ms)
 
 
-def _same_tokens(before: _Segments, parts: _Segments, call: Call) -> int:
+def _by_parts(before: Call, call: Call) -> tuple[int, str]:
     """Return the tokens of the parts that both prompts begin with, in the server's own count."""
-    same = 0
-    for one, other in zip(before, parts, strict=False):
-        if one != other:
-            break
-        same += other[2]
-    whole = sum(part[2] for part in parts)
-    return same * call.input_tokens // whole if whole else 0
+    equal = takewhile(lambda pair: pair[0] == pair[1], zip(before.parts, call.parts, strict=False))
+    same = sum(part[2] for part, _ in equal)
+    whole = sum(part[2] for part in call.parts)
+    counted = same * call.input_tokens // whole if whole else 0
+    return max(counted, call.cached_tokens), GOES_ON

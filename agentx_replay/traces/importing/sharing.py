@@ -17,15 +17,10 @@ _SHORT_CACHE_MS = 300_000
 _LONG_CACHE_MS = 3_600_000
 """How long Anthropic keeps a cached prefix after its last use, by what the request paid for."""
 
-FIRST, APPEND, COMPACTION = "first", "append", "compaction"
-MODEL_SWITCH, EXPIRED, BREAK = "model switch", "expired", "break"
-NEW_TURN, EDITED = "new turn", "context edited"
-
 OUT_OF_ORDER = "starts before the request ahead (moved to its start)"
-_ASSUMED = {
-    EXPIRED: "cache expired: prompt taken to go on from the one before",
-    MODEL_SWITCH: "model switched: prompt taken to go on from the one before",
-}
+EXPIRED = "cache expired: prompt taken to go on from the one before"
+MODEL_SWITCH = "model switched: prompt taken to go on from the one before"
+REBUILT, GOES_ON = "rebuilt", ""
 
 
 class Call(msgspec.Struct, frozen=True, gc=False):
@@ -33,7 +28,8 @@ class Call(msgspec.Struct, frozen=True, gc=False):
 
     ``input_tokens`` is the whole prompt: ``cached_tokens`` came from the cache and
     ``written_tokens`` were added to it. ``parent`` is the index of the call whose conversation it
-    goes on from; None for the one before it.
+    goes on from; None for the one before it. ``parts`` are the type, role and tokens of each part
+    of the prompt where a log has them.
     """
 
     start_ms: int
@@ -48,6 +44,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     new_turn: bool = False
     turn_first_input: int = 0
     parent: int | None = None
+    parts: tuple[tuple[str, str, int], ...] = ()
 
     def request(
         self,
@@ -62,7 +59,8 @@ class Call(msgspec.Struct, frozen=True, gc=False):
 
 
 Rule = Callable[[Call, Call], tuple[int, str]]
-"""From a call's parent and the call to the shared tokens and the kind of transition."""
+"""From a call's parent and the call to the tokens that their prompts share, which the shorter
+prompt bounds, and how it goes on: ``REBUILT`` if no more than the standing prefix was kept."""
 
 
 def by_cache(before: Call, call: Call) -> tuple[int, str]:
@@ -70,34 +68,27 @@ def by_cache(before: Call, call: Call) -> tuple[int, str]:
     cached_before = before.cached_tokens + before.written_tokens
     lives_ms = _LONG_CACHE_MS if before.one_hour_cache else _SHORT_CACHE_MS
     if call.compacted:
-        shared, kind = call.cached_tokens, COMPACTION
-    elif call.model != before.model:  # caches are per model; the content goes on
-        shared, kind = cached_before, MODEL_SWITCH
-    elif call.cached_tokens >= cached_before:
-        shared, kind = call.cached_tokens, APPEND
-    elif call.start_ms - before.start_ms > lives_ms:
-        shared, kind = cached_before, EXPIRED
-    else:
-        shared, kind = call.cached_tokens, BREAK
-    return min(shared, before.input_tokens, call.input_tokens), kind
+        return call.cached_tokens, REBUILT
+    if call.model != before.model:  # caches are per model; the content goes on
+        return cached_before, MODEL_SWITCH
+    if call.cached_tokens >= cached_before:
+        return call.cached_tokens, GOES_ON
+    if call.start_ms - before.start_ms > lives_ms:
+        return cached_before, EXPIRED
+    return call.cached_tokens, REBUILT
 
 
 def by_turns(before: Call, call: Call) -> tuple[int, str]:
     """Return what a prompt of the Responses API shares with the one before it, and why.
 
     A new user message drops the reasoning of the turn before, so the prompt is the same only up
-    to the first prompt of that turn.
+    to the first prompt of that turn. What is cached after a compaction is a lower bound, so it is
+    not taken for the standing prefix.
     """
-    if call.compacted:
-        shared, kind = call.cached_tokens, COMPACTION
-    elif call.new_turn:
-        kept = min(call.cached_tokens, before.input_tokens)
-        shared, kind = max(before.turn_first_input, kept), NEW_TURN
-    elif call.input_tokens >= before.input_tokens:
-        shared, kind = before.input_tokens, APPEND
-    else:
-        shared, kind = call.cached_tokens, EDITED
-    return min(shared, before.input_tokens, call.input_tokens), kind
+    if call.new_turn and not call.compacted:
+        return max(before.turn_first_input, call.cached_tokens), GOES_ON
+    is_cut = call.compacted or call.input_tokens < before.input_tokens
+    return call.cached_tokens if is_cut else before.input_tokens, GOES_ON
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,16 +113,17 @@ def conversation(
     """
     requests: list[Request] = []
     kept_tokens: list[int] = []
-    ordered = in_order(calls, notes)
+    ordered = _in_order(calls, notes)
     for index, call in enumerate(ordered):
-        (parent, shared), kind = first, FIRST
+        (parent, shared), kind = first, GOES_ON
         if index:
             at = index - 1 if call.parent is None else call.parent
             parent, (shared, kind) = requests[at], rule(ordered[at], call)
-        requests.append(call.request(parent, shared))
-        if kind in _ASSUMED:
-            notes.assumed[_ASSUMED[kind]] += 1
-        if kind in (COMPACTION, BREAK) and call.cached_tokens:
+        most = min(parent.input_tokens, call.input_tokens) if parent else 0
+        requests.append(call.request(parent, min(shared, most)))
+        if kind in (EXPIRED, MODEL_SWITCH):
+            notes.assumed[kind] += 1
+        if kind == REBUILT and call.cached_tokens:
             kept_tokens.append(call.cached_tokens)
     first_call = ordered[0]
     found_tokens = first_call.cached_tokens
@@ -150,16 +142,21 @@ def one_stream(name: str, calls: Sequence[Call], rule: Rule, project: str = "") 
     )
 
 
-def in_order(calls: Sequence[Call], notes: Notes) -> list[Call]:
-    """Return calls none of which starts before the one ahead, nor ends before it starts."""
+def _in_order(calls: Sequence[Call], notes: Notes) -> list[Call]:
+    """Return calls none of which starts before the one ahead, nor ends before it starts.
+
+    Each has the input of the first call of its turn.
+    """
     ordered: list[Call] = []
     for call in calls:
         start_ms = call.start_ms
+        turn_first_input = call.input_tokens
+        if ordered and not (call.new_turn or call.compacted):
+            turn_first_input = ordered[-1].turn_first_input
         if ordered and start_ms < ordered[-1].start_ms:
             notes.assumed[OUT_OF_ORDER] += 1
             start_ms = ordered[-1].start_ms
         end_ms = None if call.end_ms is None else max(call.end_ms, start_ms)
-        if (start_ms, end_ms) != (call.start_ms, call.end_ms):
-            call = replace(call, start_ms=start_ms, end_ms=end_ms)
-        ordered.append(call)
+        timed = replace(call, start_ms=start_ms, end_ms=end_ms, turn_first_input=turn_first_input)
+        ordered.append(timed)
     return ordered

@@ -70,14 +70,5 @@ def _in_rounds(rows_of_session: Sequence[_Row]) -> list[Call]:
         before = calls[-1] if calls else None
         ended_ms = (before.end_ms or before.start_ms) if before else 0
         start_ms = call.start_ms or ended_ms or call.end_ms or 0
-        calls.append(
-            replace(
-                call,
-                start_ms=start_ms,
-                end_ms=call.end_ms or start_ms,
-                turn_first_input=before.turn_first_input
-                if before is not None and not call.new_turn
-                else call.input_tokens,
-            )
-        )
+        calls.append(replace(call, start_ms=start_ms, end_ms=call.end_ms or start_ms))
     return calls
