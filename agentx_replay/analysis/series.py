@@ -76,21 +76,18 @@ def series_value(name: str, runs: Mapping[str, Run], target: float) -> SeriesVal
     curves = {run: curve_of(of, [target]) for run, of in runs.items()}
     of_run = {id(point): run for run, curve in curves.items() for point in curve.points}
     best = frontier([point for curve in curves.values() for point in curve.points])
-    alone = [(v, run) for run, curve in curves.items() if (v := curve.values[0].throughput)]
-    single = Single(max(alone)[1], max(alone)[0]) if alone else None
+    alone = [Single(run, v) for run, curve in curves.items() if (v := curve.values[0].throughput)]
+    single = max(alone, key=lambda each: (each.throughput, each.run), default=None)
     for slow, fast in pairwise(best) if len(best) > 1 else [(p, p) for p in best]:
         value = interpolated(slow, fast, target)
         if value is not None:
             ends = tuple(
-                _end(of_run[id(p)], runs[of_run[id(p)]], p.concurrency)
+                SeriesEnd(run, p.concurrency, configuration(runs[run].system.at(p.concurrency)))
                 for p in dict.fromkeys((slow, fast))
+                for run in [of_run[id(p)]]
             )
             return SeriesValue(name, target, value, ends, single)
     return SeriesValue(name, target, None, (), single)
-
-
-def _end(name: str, run: Run, concurrency: int) -> SeriesEnd:
-    return SeriesEnd(name, concurrency, configuration(run.system.at(concurrency)))
 
 
 def series_ratios(series: Series, targets: Sequence[float]) -> list[SeriesRatio]:

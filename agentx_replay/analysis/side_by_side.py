@@ -3,7 +3,7 @@ at a target, what price makes them equal, and their capacities under an objectiv
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import astuple, dataclass
 from statistics import fmean
 
 import numpy as np
@@ -67,19 +67,18 @@ class LevelRow:
 
 def level_rows(comparison: Comparison) -> tuple[LevelRow, ...]:
     levels = {n for of in comparison.plans for n in of.same | of.different}
-    return tuple(_row(comparison, level) for level in sorted(levels))
-
-
-def _row(comparison: Comparison, level: int) -> LevelRow:
-    sides = tuple(
-        _side(each, curve, level)
-        for each, curve in zip(comparison.contenders, comparison.curves, strict=True)
+    runs = list(zip(comparison.contenders, comparison.curves, strict=True))
+    return tuple(
+        LevelRow(n, tuple(_side(*of, n) for of in runs), tuple(_ratios(comparison, n)))
+        for n in sorted(levels)
     )
-    return LevelRow(level, sides, tuple(_ratios(comparison, level)))
 
 
 def _ratios(comparison: Comparison, level: int) -> list[LevelRatio | None]:
-    first, *others = (_throughputs(curve, level) for curve in comparison.curves)
+    first, *others = (
+        [each.throughput for each in curve.starts.get(level, {}).values()]
+        for curve in comparison.curves
+    )
     first_jobs, *others_jobs = (
         [
             jobs.per_hour / ((comparison.per_gpu and each.run.gpus) or 1)
@@ -94,30 +93,26 @@ def _ratios(comparison: Comparison, level: int) -> list[LevelRatio | None]:
         elif level not in plans.same:
             found.append(LevelRatio(None, None))
         else:
-            of_jobs = _ratio(comparison, first_jobs, jobs)
-            found.append(LevelRatio(*_ratio(comparison, first, other), *of_jobs))
+            of_jobs = _ratio(first_jobs, jobs, paired=comparison.paired)
+            found.append(LevelRatio(*_ratio(first, other, paired=comparison.paired), *of_jobs))
     return found
 
 
 def _ratio(
-    comparison: Comparison, first: Sequence[float], other: Sequence[float]
+    first: Sequence[float], other: Sequence[float], *, paired: bool = False
 ) -> tuple[float | None, Interval | None]:
     """Return the ratio of two means over starts; None where a start has nothing."""
     if not all(first) or not all(other) or not first or not other:
         return None, None
-    how = paired_interval if comparison.paired else ratio_interval
-    whole = not comparison.paired or len(first) == len(other)
     ratio = mean_of_starts(first) / mean_of_starts(other)
-    return ratio, how(first, other) if whole else None
+    if not paired:
+        return ratio, ratio_interval(first, other)
+    return ratio, paired_interval(first, other) if len(first) == len(other) else None
 
 
 def _jobs(contender: Contender, level: int) -> list[Jobs]:
     points = contender.run.curve_points
     return [each.jobs for each in points if each.concurrency == level and each.jobs is not None]
-
-
-def _throughputs(curve: Curve, level: int) -> list[float]:
-    return [each.throughput for each in curve.starts.get(level, {}).values()]
 
 
 def _side(contender: Contender, curve: Curve, level: int) -> LevelSide | None:
@@ -157,16 +152,14 @@ class AtTarget:
     preemptions_per_min: float | None
 
 
-_FACTS = tuple(field.name for field in fields(AtTarget))
-
-
 def at_target(run: Run, target: float) -> AtTarget | None:
     """Return what a run is like at a target; None unless every start reaches it."""
     curves, points = curves_by_start(run.points), {p.measurement: p for p in run.points}
     found = [_at(curve, start, points, target) for start, curve in curves.items()]
-    if not found or None in found:
+    facts = [astuple(each) for each in found if each is not None]
+    if not facts or len(facts) < len(found):
         return None
-    return AtTarget(*(_mean([getattr(each, name) for each in found]) for name in _FACTS))
+    return AtTarget(*map(_mean, zip(*facts, strict=True)))
 
 
 def _at(
@@ -182,7 +175,8 @@ def _at(
     low, high = (speeds[level] for level in between)
     share = 0.0 if low == high else (target - low) / (high - low)
     a, b = (_of_point(points[Measurement(level, start)]) for level in between)
-    return AtTarget(*(_blend(getattr(a, name), getattr(b, name), share) for name in _FACTS))
+    facts = zip(astuple(a), astuple(b), strict=True)
+    return AtTarget(*(None if x is None or y is None else x + share * (y - x) for x, y in facts))
 
 
 def _of_point(point: Point) -> AtTarget:
@@ -203,10 +197,6 @@ def _of_point(point: Point) -> AtTarget:
         float(np.mean(usages)) if usages else None,
         None if preempted is None or not length_s else preempted / length_s * 60.0,
     )
-
-
-def _blend(a: float | None, b: float | None, share: float) -> float | None:
-    return None if a is None or b is None else a + share * (b - a)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
@@ -279,19 +269,12 @@ def capacities(comparison: Comparison, objective: Objective) -> Capacities:
         [value / (count or 1) for value in each.capacity.values]
         for each, count in zip(judged, gpus, strict=True)
     ]
-    ratios = [
-        _capacity_ratio(other.name, values[0], values[number])
-        for number, other in enumerate(comparison.contenders[1:], 1)
-    ]
+    ratios = []
+    for other, agents in zip(comparison.contenders[1:], values[1:], strict=True):
+        ratio, interval = _ratio(values[0], agents)
+        why = ONE_START if ratio is not None and interval is None else None
+        ratios.append(CapacityRatio(other.name, ratio, interval, why))
     return Capacities(judged, tuple(ratios))
-
-
-def _capacity_ratio(over: str, first: Sequence[float], other: Sequence[float]) -> CapacityRatio:
-    if not first or not other:
-        return CapacityRatio(over, None, None, None)
-    interval = ratio_interval(first, other)
-    ratio = mean_of_starts(first) / mean_of_starts(other)
-    return CapacityRatio(over, ratio, interval, None if interval else ONE_START)
 
 
 # --- all of it -----------------------------------------------------------------------------------
