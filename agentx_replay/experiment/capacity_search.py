@@ -65,7 +65,8 @@ def next_level(within: SearchRange, starts: int, level_s: float, seen: Seens) ->
     """
     trouble = next((out for each in seen.values() for out in each.outcomes if out.trouble), None)
     if trouble is not None:
-        return Done(trouble_said(trouble))
+        whose = "client limit" if trouble.client else "no answer"
+        return Done(f"{whose} at {trouble.measurement} agents: {trouble.trouble}")
     try:
         first = _look(seen, Measurement(within.first), within.early_stop)
         for number in _easiest_first(first):
@@ -80,12 +81,6 @@ def next_level(within: SearchRange, starts: int, level_s: float, seen: Seens) ->
             )
         return lacking.wanted
     return Done()
-
-
-def trouble_said(outcome: Outcome) -> str:
-    """Return why a search ended at a level that says nothing of the server."""
-    whose = "client limit" if outcome.client else "no answer"
-    return f"{whose} at {outcome.measurement} agents: {outcome.trouble}"
 
 
 def _easiest_first(first: Seen) -> list[int]:

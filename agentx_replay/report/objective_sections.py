@@ -4,7 +4,7 @@ Not for what they are (``analysis/capacity.py``, ``goodput.py``).
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -57,7 +57,8 @@ def capacity_lines(judged: Judged) -> list[str]:
         named = ", ".join(f"{x:.1f}" for each in capacity.starts for x in each.crossings)
         lines.append(f"NOT MONOTONE: it crosses its bound at {named}; the lowest counts")
     if capacity.trouble is not None:
-        lines.append(f"not judged: {trouble(capacity.trouble)}")
+        level = agents([capacity.trouble.measurement])
+        lines.append(f"not judged: {level}: {capacity.trouble.trouble}")
     return [*lines, *_more_starts(capacity)]
 
 
@@ -135,10 +136,6 @@ def _there(judged: Judged) -> list[str]:
     return [f"there: {', '.join(filter(None, said))}"] if any(said) else []
 
 
-def trouble(outcome: Outcome) -> str:
-    return f"{agents([outcome.measurement])}: {outcome.trouble}"
-
-
 def _more_starts(capacity: Capacity) -> list[str]:
     """Return what more starts would buy at the spread seen; how to add them where there is one."""
     values = capacity.values
@@ -163,7 +160,7 @@ def _half(spread_of_one: float, starts: int) -> float:
 def capacity_section(run: Run, judged: Judged) -> Section:
     """Return the search: the levels in the order of their measurement, with their margins."""
     capacity = judged.capacity
-    clauses = [c for c in judged.objective.clauses if not c.implied]
+    clauses = judged.objective.typed
     rows = [
         [
             each.measurement.in_words,
@@ -264,13 +261,18 @@ def _search_figure(judged: Judged) -> str:
 def goodput_section(run: Run, judged: Judged) -> Section:
     unit = throughput_unit(judged.gpus)
     heads, rows = by_heading([_goodput_cells(judged, each, unit) for each in judged.levels])
-    notes = [_GOODPUT, *_over_starts(judged, unit)]
+    over_starts = [
+        f"{agents([mean.concurrency])}: goodput {rate(mean.total)} {bounds(mean.interval)} {unit} "
+        f"over {counted(mean.starts, 'start')}"
+        for mean in judged.means
+        if mean.interval is not None
+    ]
     return Section(
         f"Goodput under {judged.objective.text}",
         figures=_goodput_figure(run.points, judged, unit),
         heads=heads,
         rows=rows,
-        notes=notes,
+        notes=[_GOODPUT, *over_starts],
     )
 
 
@@ -300,16 +302,6 @@ _GOODPUT = (
 
 def _depth(low: int, high: int | None) -> str:
     return f"turns {low}+" if high is None else f"turns {low}-{high}"
-
-
-def _over_starts(judged: Judged, unit: str) -> list[str]:
-    """Return the mean of each level with several starts, with its interval."""
-    return [
-        f"{agents([mean.concurrency])}: goodput {rate(mean.total)} {bounds(mean.interval)} {unit} "
-        f"over {counted(mean.starts, 'start')}"
-        for mean in judged.means
-        if mean.interval is not None
-    ]
 
 
 def _goodput_figure(points: Sequence[Point], judged: Judged, unit: str) -> str:
@@ -412,12 +404,8 @@ def objective_cells(point: Point, judged: Sequence[Judged]) -> dict[str, Any]:
     }
 
 
-def capacity_json(judged: Sequence[Judged]) -> list[dict[str, Any]]:
-    """Return the capacity under each objective as plain values."""
-    return [_capacity_json(each.capacity) for each in judged]
-
-
-def _capacity_json(of: Capacity) -> dict[str, Any]:
+def capacity_json(of: Capacity) -> dict[str, Any]:
+    """Return a capacity as plain values."""
     found = asdict(of)
     for outcome, each in zip(found["outcomes"], of.outcomes, strict=True):
         outcome |= {"measurement": each.measurement._asdict(), "passes": each.passes}
@@ -426,17 +414,16 @@ def _capacity_json(of: Capacity) -> dict[str, Any]:
 
 def _judged_json(judged: Judged) -> dict[str, Any]:
     return {
-        "capacity": _capacity_json(judged.capacity),
+        "capacity": capacity_json(judged.capacity),
         "there": judged.there and asdict(judged.there),
-        "goodput": [_level_json(judged, asdict(each)) for each in judged.levels],
+        "goodput": [
+            asdict(level)
+            | {
+                "measurement": level.measurement._asdict(),
+                "per_dollar": judged.per_dollar(level.total),
+                "per_joule": judged.per_joule(level.total),
+            }
+            for level in judged.levels
+        ],
         "goodput_by_level": [asdict(each) for each in judged.means],
-    }
-
-
-def _level_json(judged: Judged, level: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        **level,
-        "measurement": level["measurement"]._asdict(),
-        "per_dollar": judged.per_dollar(level["total"]),
-        "per_joule": judged.per_joule(level["total"]),
     }

@@ -138,6 +138,7 @@ class Report:
             [point_row(each) | objective_cells(each, self.judged) for each in self.run.points]
         )
         if self.run.searched:
-            run.write_sweep(dict(self.run.sweep) | {"capacity": capacity_json(self.judged)})
+            found = [capacity_json(each.capacity) for each in self.judged]
+            run.write_sweep(dict(self.run.sweep) | {"capacity": found})
         sections = objective_sections(self.run, self.judged)
         return write_page(report_file(self.run.path), page(self.run, self.curve, sections))
