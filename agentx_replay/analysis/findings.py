@@ -377,10 +377,12 @@ def weakness(summary: PointSummary) -> Iterator[Finding]:
             "them decide it",
         )
     if difference is not None and abs(difference.relative) > limit:
+        relative = difference.relative
+        far = f"{relative:+.1%} from" if relative <= 1.0 else f"{1.0 + relative:.1f}x"
         yield _warning(
             "throughputs-far-apart",
-            f"windowed throughput is {difference.relative:+.1%} from the overall, over "
-            f"{limit:.0%} (ramp {difference.ramp_s:.1f} s, drain {difference.drain_s:.1f} s)",
+            f"windowed throughput is {far} the overall, over {limit:.0%} "
+            f"(ramp {difference.ramp_s:.1f} s, drain {difference.drain_s:.1f} s)",
         )
 
 

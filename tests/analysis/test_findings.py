@@ -294,6 +294,15 @@ def point(responses: int, relative: float = 0.0, headline: Headline = "overall")
     return replace(found, summary=replace(found.summary, rates=rates))
 
 
+@pytest.mark.parametrize(
+    ("relative", "said"),
+    [(-0.201, "-20.1% from the overall, over 20%"), (4.32, "5.3x the overall, over 20%")],
+)
+def test_a_throughput_over_twice_another_is_said_as_a_multiple(relative: float, said: str) -> None:
+    (text,) = point(30, relative).texts(Kind.WARNING)
+    assert text.startswith(f"windowed throughput is {said} (")
+
+
 def warnings(of: Point) -> list[str]:
     return codes(finding for finding in of.findings if finding.kind is Kind.WARNING)
 
