@@ -218,7 +218,7 @@ def _of_runs(
             raise UsageError(
                 "named-number-of-no-run",
                 f"--{option} names {name!r}, which is none of the runs",
-                f"the runs are called {', '.join(own)}",
+                f"the runs are called {', '.join(own)}; {name}=DIR in place of DIR names a run",
             )
     return {run: number for name, number in numbers.items() for run in runs_of[name]}
 

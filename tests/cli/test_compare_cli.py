@@ -208,6 +208,11 @@ def test_options_that_make_no_sense_are_refused(
     assert f"[{code}]" in refusal("compare", *runs, *more)
 
 
+def test_a_number_of_no_run_says_how_a_run_gets_its_name(runs: tuple[Path, Path]) -> None:
+    refused = refusal("compare", *runs, "--price", "c=1")
+    assert "The runs are called a, b; c=DIR in place of DIR names a run." in refused
+
+
 def test_one_run_or_one_twice_is_no_comparison(runs: tuple[Path, Path]) -> None:
     assert "[one-run-to-compare]" in refusal("compare", runs[0])
     assert "[run-named-twice]" in refusal("compare", runs[0], runs[0])
