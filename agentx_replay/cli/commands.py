@@ -119,4 +119,6 @@ def _say_as_json(code: str, what: str, what_to_do: str) -> None:
 
 
 def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
+    from agentx_replay.report.numerals import capital  # for a mistake alone
+
+    return f"{capital(text)}."

@@ -9,6 +9,8 @@ if TYPE_CHECKING:  # a plan in text needs no analysis, which takes long to impor
     from agentx_replay.analysis.starts import Interval
     from agentx_replay.analysis.throughput import Headline
 
+_TYPED = frozenset("/._=")
+"""A word with one of these is a path, a file or an assignment, not prose."""
 ABSENT = "-"
 NOT_REACHED = "not reached"
 UNTRUSTED = "~"
@@ -45,8 +47,10 @@ def speed(value: float) -> str:
 
 
 def capital(text: str) -> str:
-    """A sentence with a capital; a command stays as it is typed."""
-    return text if text.startswith("agentx-replay ") else text[:1].upper() + text[1:]
+    """A sentence with a capital; a command, a path or a name stays as it is typed."""
+    first = text.partition(" ")[0].rstrip(",:;")
+    typed = first in ("agentx-replay", "pip") or not _TYPED.isdisjoint(first)
+    return text if typed else text[:1].upper() + text[1:]
 
 
 def agents(levels: Iterable[Measurement | int], starts_of: Mapping[int, int] | None = None) -> str:

@@ -20,6 +20,7 @@ def test_two_forms_of_one_output_are_refused() -> None:
 
 def test_a_page_that_is_not_there_is_told_with_the_nearest() -> None:
     assert "use metrics" in refusal("docs", "metrik").lower()
+    assert "\nagentx-replay docs lists them." in refusal("docs", "zzzzzz")
 
 
 def test_a_shell_completes_commands_and_options() -> None:

@@ -1,7 +1,7 @@
 import pytest
 
 from agentx_replay.analysis.starts import Interval
-from agentx_replay.report.numerals import agents, bounds, rate, unlike
+from agentx_replay.report.numerals import agents, bounds, capital, rate, unlike
 from agentx_replay.results.layout import Measurement
 
 
@@ -49,3 +49,17 @@ def test_levels_are_named_by_their_agents() -> None:
     later: list[Measurement | int] = [4, Measurement(12, 2), Measurement(12, 3)]
     assert agents(later) == "4 agents, 12 agents (starts 2, 3)"
     assert agents([Measurement(12), Measurement(12, 2)], {12: 2}) == "12 agents"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("give the server's address", "Give the server's address"),
+        ("agentx-replay docs lists them", "agentx-replay docs lists them"),
+        ("results/a exists", "results/a exists"),
+        ("pip install 'agentx-replay[ray]'", "pip install 'agentx-replay[ray]'"),
+        ("leave --price", "Leave --price"),
+    ],
+)
+def test_a_sentence_begins_with_a_capital_unless_with_what_is_typed(text: str, said: str) -> None:
+    assert capital(text) == said
