@@ -183,15 +183,16 @@ def levels_section(plans: Sequence[LevelPlan], sessions: int, memory: Sequence[i
         rows.append(["all", "", *_totals(plans), ""])
     heads = (
         "agents", "sessions\nbegun", "warm-up\nreq", "first\nreq", "tokens\nin", "tokens\nout",
-        "time", "memory\nMB at most",
+        "time\nat least", "memory\nMB at most",
     )  # fmt: skip
     wrapped = [plan for plan in plans if plan.wrapping and plan.start == 1]
     notes = [
         "first: of the sessions that the lanes begin with, from t* on; how many of them the window "
         "sees depends on the server (--simulate models one)",
-        f"time: the window; the warm-up before it takes as long as the server needs, "
-        f"{lasting(plans[0].warmup_timeout_s)} at most, and the drain up to "
-        f"{lasting(plans[0].grace_s)}",
+        f"time: {lasting(sum(plan.least_s for plan in plans))} to "
+        f"{lasting(sum(plan.most_s for plan in plans))} in all: the window; the warm-up before it "
+        f"takes as long as the server needs, {lasting(plans[0].warmup_timeout_s)} at most, and the "
+        f"drain up to {lasting(plans[0].grace_s)}",
         *(f"{agents([plan.concurrency])}: {plan.wrapping}" for plan in wrapped),
     ]
     return Section("Levels", heads=heads, rows=rows, notes=notes)

@@ -193,6 +193,7 @@ def test_levels_and_starts_are_in_the_time_and_the_totals(traces: str, goldens: 
     text = planned("--traces", traces, "--concurrency", "4", "--starts", "2", *HALFWAY)
     # Of the level above twice: 4 primers and 4 requests without pauses, 12 requests, 4,224 tokens.
     assert re.search(r"\nall +16 +24 +8,448 .* 40 s\b", text)
+    assert "40 s to 61 min in all" in " ".join(text.split())
     goldens.check_text("words/plan-starts", text.replace(traces, "PLACE"))
     assert max(map(len, text.splitlines())) <= 100
 
