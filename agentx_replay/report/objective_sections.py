@@ -17,7 +17,7 @@ from agentx_replay.analysis.objective import MOST_FAILED, Objective
 from agentx_replay.analysis.percentiles import percentiles
 from agentx_replay.analysis.point import Point
 from agentx_replay.analysis.run import Run
-from agentx_replay.analysis.starts import spread, t_quantile
+from agentx_replay.analysis.starts import Interval, spread, t_quantile
 from agentx_replay.report.brief import Styled, wrapped_lines
 from agentx_replay.report.chart import Chart, linear_axis, log_axis
 from agentx_replay.report.numerals import (
@@ -45,6 +45,13 @@ def capacity_brief(judged: Sequence[Judged], width: int) -> Iterator[Styled]:
         yield from wrapped_lines(f"capacity under {each.objective.text}", width, "title")
         for line in capacity_lines(each):
             yield from wrapped_lines(f"  {line}", width)
+
+
+def capacity_verdict(judged: Judged) -> str:
+    """Return the capacity and its binding clause in a sentence, for the head of the page."""
+    binding = judged.capacity.binding
+    clause = f"; binding: {binding.clause.name}" if binding is not None else ""
+    return f"capacity under {judged.objective.text}: {answer(judged)}{clause}"
 
 
 def capacity_lines(judged: Judged) -> list[str]:
@@ -146,15 +153,9 @@ def _more_starts(capacity: Capacity) -> list[str]:
             f"no interval with {capacity.no_interval}: sweep --resume --starts {LEAST_STARTS} "
             "--out DIR"
         ]
-    now, then = (_half(spread(values), starts) for starts in (len(values), _MORE_STARTS))
-    seen = f"±{now:.0%}" if now < 1.0 else "over ±100%"
-    return [
-        f"{seen}; {_MORE_STARTS} starts: about ±{then:.0%} (sweep --resume --starts 5 --out DIR)"
-    ]
-
-
-def _half(spread_of_one: float, starts: int) -> float:
-    return math.expm1(t_quantile(starts - 1.0) * spread_of_one / math.sqrt(starts))
+    factor = math.exp(t_quantile(_MORE_STARTS - 1.0) * spread(values) / math.sqrt(_MORE_STARTS))
+    then = bounds(Interval(capacity.agents / factor, capacity.agents * factor), 1)
+    return [f"{_MORE_STARTS} starts: about {then} (sweep --resume --starts 5 --out DIR)"]
 
 
 def capacity_section(run: Run, judged: Judged) -> Section:

@@ -186,14 +186,22 @@ def _ratio_cards(comparison: Comparison, at: AtOneTarget) -> Iterator[_Card]:
         yield _Card(speed(at.target), f"{ratio.throughput:.2f}x", pair, under, warned)
 
 
-def page(run: Run, curve: Curve, of_objectives: Sequence[Section] = ()) -> str:
-    """Return the page of a run, with the sections ``of_objectives`` after its curve."""
+def page(
+    run: Run,
+    curve: Curve,
+    of_objectives: Sequence[Section] = (),
+    capacities: Sequence[str] = (),
+) -> str:
+    """Return the page of a run, with the sections ``of_objectives`` after its curve, and its
+    ``capacities`` before all else.
+    """
     shown = [(x, found) for x in run.points if (found := level_figures(x)) is not None]
     return _rendered(
         capital,
         title=title_of(run),
         facts_of_run=_facts(run),
         badges=_badges(run.points),
+        verdicts=[(capital(said), "title") for said in capacities],
         busy=busy_line(run.points),
         findings=run_lines(run.points),
         reading=_READING,

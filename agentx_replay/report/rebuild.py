@@ -17,6 +17,7 @@ from agentx_replay.report.evidence_sections import evidence_sections
 from agentx_replay.report.objective_sections import (
     capacity_brief,
     capacity_json,
+    capacity_verdict,
     objective_cells,
     objective_json,
     objective_sections,
@@ -141,4 +142,6 @@ class Report:
             found = [capacity_json(each.capacity) for each in self.judged]
             run.write_sweep(dict(self.run.sweep) | {"capacity": found})
         sections = objective_sections(self.run, self.judged)
-        return write_page(report_file(self.run.path), page(self.run, self.curve, sections))
+        capacities = [capacity_verdict(each) for each in self.judged]
+        html = page(self.run, self.curve, sections, capacities)
+        return write_page(report_file(self.run.path), html)

@@ -48,8 +48,14 @@ def test_its_directory_is_a_sweeps(searched: tuple[Path, dict[str, Any]]) -> Non
     said = finished("report", out, "--full").stdout
     assert "per kW" in said
     assert "Goodput under itl:p90<=12ms" in said
-    assert "The search" in (out / "report.html").read_text()
+    html = (out / "report.html").read_text()
+    assert "The search" in html
     capacity = found["objectives"][0]["capacity"]
+    said = (
+        f"Capacity under itl:p90&lt;=12ms: {capacity['agents']:.1f} agents (2 starts: no interval)"
+    )
+    assert f'<p class="verdict title">{said}' in html
+    assert html.index("; binding: itl:p90") < html.index("tok/s/user")
     assert json.loads((out / "sweep.json").read_text())["capacity"] == [capacity]
     rows = pq.read_table(out / "points.parquet").to_pylist()
     assert {(row["concurrency"], row["start"]): row["objective_margins"] for row in rows} == {
