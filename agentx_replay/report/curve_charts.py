@@ -179,7 +179,7 @@ def _ring(chart: Chart, of: Series, point: Point, at: float, throughput: float) 
     why = next(each for each in point.findings if each.kind is Kind.INVALID)
     level = f"{of.name} {agents([point.measurement])}".lstrip()
     chart.ring(at, throughput, f"{level}: not valid: {why.text}")
-    name = f"{of.name} {point.name}: {why.code.replace('-', ' ')}".lstrip()
+    name = f"{of.name} {point.name}: not valid".lstrip()
     chart.label(at, throughput, name, "not-valid")
 
 

@@ -15,7 +15,13 @@ from agentx_replay.analysis.curve import (
     curves_by_start,
     value_at,
 )
-from agentx_replay.analysis.findings import FAR_APART, FEW_RESPONSES, Finding, Kind
+from agentx_replay.analysis.findings import (
+    FAR_APART,
+    FAR_APART_IN_SHORT_WINDOW,
+    FEW_RESPONSES,
+    Finding,
+    Kind,
+)
 from agentx_replay.analysis.point import (
     Point,
     client_alone_failed,
@@ -190,8 +196,8 @@ DEFINITIONS_OF_POINTS = (
     "uncached: the headline without cached input; output: its output only. hit: share of the input "
     "tokens of responses sent in the window that their usage calls cached; max: with an unlimited "
     "cache. TTFT: from send. e2e: from send to "
-    f"end. few: under {FEW_RESPONSES} responses. !: over {FAR_APART:.0%} apart, in windows of "
-    "900 s and more. ~: not to be trusted."
+    f"end. few: under {FEW_RESPONSES} responses. !: over {FAR_APART:.0%} apart, "
+    f"{FAR_APART_IN_SHORT_WINDOW:.0%} in windows under 900 s. ~: not to be trusted."
 )
 _LATENCIES = {
     "ITL P50\nms": "response_itl_p50_s",

@@ -168,7 +168,7 @@ def test_a_level_that_is_not_valid_is_seen_with_its_reason_and_in_no_interpolati
     path = Report.of(make_run(tmp_path / "r", [*LEVELS, bad]), (30.0,)).write()
     curve = path.read_text().split("<h2>Curve</h2>")[1].split("</figure>")[0]
     assert curve.count('class="dot ring"') == 1
-    assert ">64: lengths not as asked</span>" in curve
+    assert ">64: not valid</span>" in curve
     assert "<title>64 agents: not valid: 64 of 64 requests" in curve
     assert len([said for said in legend(path) if said.startswith("not valid")]) == 1
     assert " at 30 tok/s/user" not in curve  # 20 is not valid, so 40 is the slowest
