@@ -226,7 +226,7 @@ class _Session:
         """
         siblings: dict[tuple[str, str], Request] = {}
         used = [name for name in names if self._agents[name].responses]
-        for name in sorted(used, key=lambda each: self._agents[each].responses[0].start_ms):
+        for name in sorted(used, key=lambda each: self._agents[each].responses[0].counted.start_ms):
             transcript, result = self._agents[name], self._results.get(name)
             spawn = self._spawns.get(result.call) if result else None
             if result is not None:
@@ -249,7 +249,7 @@ class _Session:
 def _overlap(helper: Sequence[Response], main: Sequence[Response]) -> bool:
     """Whether any request of a helper was in flight together with one of the main agent."""
     return any(
-        each.start_ms < other.last_ms and other.start_ms < each.last_ms
+        each.counted.start_ms < other.last_ms and other.counted.start_ms < each.last_ms
         for each in helper
         for other in main
     )
@@ -272,5 +272,5 @@ def _held_place(
     if latest is None or held is None or held >= latest:
         return latest
     before = calls[latest]
-    extends = response.cached_tokens >= before.cached_tokens + before.written_tokens
+    extends = response.counted.cached_tokens >= before.cached_tokens + before.written_tokens
     return latest if extends else held

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from agentx_replay.traces.importing.lines import Place, count, decoded, milliseconds, text
 from agentx_replay.traces.importing.names import words_of
@@ -107,20 +108,16 @@ _LINES = msgspec.json.Decoder(_Line)
 class Response(msgspec.Struct, eq=False):
     """One response, of all its lines. ``held`` is the last one that its prompt has in it.
 
+    ``counted`` is the call as its first line has it, without an output, which the others add to.
     ``logged_tokens`` is the greatest output of its lines; ``is_final`` says that it is no
     placeholder. ``told_tokens`` is the output that an agent's result has instead. ``characters``
     are those of text, visible thinking and tool calls.
     """
 
     key: str
-    start_ms: int
+    counted: Call
     first_ms: int
     last_ms: int
-    model: str
-    input_tokens: int
-    cached_tokens: int
-    written_tokens: int
-    one_hour_cache: bool
     logged_tokens: int
     held: Response | None = None
     told_tokens: int | None = None
@@ -157,15 +154,10 @@ class Response(msgspec.Struct, eq=False):
         notes.facts[LOGGED] += self.logged_tokens
         if is_estimated:
             notes.assumed[OUTPUT_ESTIMATED] += 1
-        return Call(
-            start_ms=self.start_ms,
+        return replace(
+            self.counted,
             end_ms=self.last_ms,
-            input_tokens=self.input_tokens,
             output_tokens=output_tokens,
-            model=self.model,
-            cached_tokens=self.cached_tokens,
-            written_tokens=self.written_tokens,
-            one_hour_cache=self.one_hour_cache,
             compacted=compacted,
             parent=parent,
         )
@@ -193,7 +185,7 @@ class AgentResult:
     def correct_last(self, transcript: Transcript) -> None:
         """Give an agent's last response the output that its result says, if it speaks of it."""
         last = transcript.responses[-1]
-        if self.usage and _input(self.usage, self.place)[0] == last.input_tokens:
+        if self.usage and _input(self.usage, self.place)[0] == last.counted.input_tokens:
             last.told_tokens = count(self.place, "output_tokens", self.usage.output_tokens)
 
     def last_response(self, transcript: Transcript) -> Response | None:
@@ -207,9 +199,9 @@ class AgentResult:
         started_ms = max(transcript.last_ms, before.last_ms if before else 0) or self.ms
         last = _response(
             f"result of {self.call}", self.usage, self.place, started_ms, self.ms,
-            before.model if before else "",
+            before.counted.model if before else "",
         )  # fmt: skip
-        if last is None or (before is not None and before.input_tokens == last.input_tokens):
+        if last is None or (before and before.counted.input_tokens == last.counted.input_tokens):
             return None
         last.is_final = True
         return last
@@ -369,14 +361,18 @@ def _response(
     cache = usage.cache_creation if isinstance(usage.cache_creation, dict) else {}
     return Response(
         key=key,
-        start_ms=started_ms,
+        counted=Call(
+            start_ms=started_ms,
+            end_ms=None,
+            input_tokens=whole,
+            output_tokens=0,
+            model=model,
+            cached_tokens=cached,
+            written_tokens=written,
+            one_hour_cache=bool(cache.get("ephemeral_1h_input_tokens")),
+        ),
         first_ms=ms,
         last_ms=ms,
-        model=model,
-        input_tokens=whole,
-        cached_tokens=cached,
-        written_tokens=written,
-        one_hour_cache=bool(cache.get("ephemeral_1h_input_tokens")),
         logged_tokens=count(place, "output_tokens", usage.output_tokens),
     )
 
