@@ -67,23 +67,22 @@ def read_bailian(files: Sequence[Path], ledger: Ledger) -> Iterator[ImportedSess
 
 
 def _mooncake_row(place: Place, row: dict[str, Any]) -> _Row | None:
-    pause_ms = tokens(row, "delay", place) + tokens(row, "tool_wait_ms", place)
     start_ms = None if row.get("timestamp") is None else tokens(row, "timestamp", place)
     name = row.get("session_id")
     return _block_row(
-        place, row, start_ms, pause_ms, MOONCAKE_BLOCK_TOKENS, "" if name is None else str(name)
+        place, row, start_ms, MOONCAKE_BLOCK_TOKENS, "" if name is None else str(name)
     )
 
 
 def _bailian_row(place: Place, row: dict[str, Any]) -> _Row | None:
     start_ms = span_ms(place, "timestamp", row.get("timestamp"), 1000)
     chat, parent = str(row.get("chat_id")), str(row.get("parent_chat_id"))
-    return _block_row(place, row, start_ms, 0, BAILIAN_BLOCK_TOKENS, chat, parent)
+    return _block_row(place, row, start_ms, BAILIAN_BLOCK_TOKENS, chat, parent)
 
 
 def _block_row(
-    place: Place, row: dict[str, Any], start_ms: int | None, pause_ms: int,
-    block_tokens: int, session: str, parent: str = "",
+    place: Place, row: dict[str, Any], start_ms: int | None, block_tokens: int,
+    session: str, parent: str = "",
 ) -> _Row | None:  # fmt: skip
     input_tokens = tokens(row, "input_length", place)
     ids = row.get("hash_ids")
@@ -95,6 +94,7 @@ def _block_row(
         return None
     whole = array("Q", ids[: input_tokens // block_tokens])
     output_tokens = tokens(row, "output_length", place)
+    pause_ms = tokens(row, "delay", place) + tokens(row, "tool_wait_ms", place)
     return _Row(start_ms, pause_ms, input_tokens, output_tokens, whole, session, parent)
 
 
@@ -136,14 +136,12 @@ def _sessions(
     _remark_on_sharing(timed, ledger)
     common = _common_blocks([requests[0].block_ids or () for requests in timed])
     for number, requests in enumerate(timed):
-        notes = Notes()
-        notes.assumed[NO_DURATION] += len(requests)
         yield ImportedSession(
             name=f"{number}",
             requests=tuple(requests),
             block_tokens=block_tokens,
             system_tokens=common * block_tokens,
-            notes=notes,
+            notes=Notes(Counter({NO_DURATION: len(requests)})),
         )
 
 
@@ -185,15 +183,10 @@ def _remark_on_sharing(timed: Sequence[Sequence[Request]], ledger: Ledger) -> No
 
 
 def _common_blocks(prompts: Sequence[Sequence[int]]) -> int:
-    """Return how many blocks all prompts begin with."""
-    common = list(prompts[0])
-    for prompt in prompts[1:]:
-        pairs = zip(common, prompt, strict=False)
-        same = next(
-            (at for at, (a, b) in enumerate(pairs) if a != b), min(len(common), len(prompt))
-        )
-        common = common[:same]
-    return len(common)
+    """Return how many blocks all prompts begin with: those first and last in order do."""
+    first, last = min(prompts, key=list), max(prompts, key=list)
+    pairs = zip(first, last, strict=False)
+    return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(first), len(last)))
 
 
 def with_durations(session: ImportedSession, tokens_per_s: float | None) -> ImportedSession:

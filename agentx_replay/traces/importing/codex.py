@@ -37,7 +37,7 @@ _REPLAY_MS = 2_000
 _INPUT_ITEMS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output")
 _WAIT_TOOLS = ("wait", "wait_agent")
 
-_Total = tuple[int, int, int, int]
+_Total = tuple[int, ...]
 """Input, cached, output and reasoning tokens of a thread so far."""
 _COUNTERS = ("input_tokens", "cached_input_tokens", "output_tokens", "reasoning_output_tokens")
 
@@ -88,12 +88,7 @@ def _head(file: Path) -> _Thread | None:
     for line in first_objects(file):
         if line.get("type") == "session_meta":
             told = record(line, "payload")
-            source = told.get("source")
-            spawned = (
-                record(record(source, "subagent"), "thread_spawn")
-                if isinstance(source, dict)
-                else {}
-            )
+            spawned = record(record(record(told, "source"), "subagent"), "thread_spawn")
             start_ms = milliseconds(told.get("timestamp")) or milliseconds(line.get("timestamp"))
             return _Thread(
                 file,
@@ -178,8 +173,7 @@ def _totals(file: Path) -> set[_Total]:
 
 def _counters(info: dict[str, Any], key: str, place: Place) -> _Total:
     usage = record(info, key)
-    first, second, third, fourth = (tokens(usage, each, place) for each in _COUNTERS)
-    return first, second, third, fourth
+    return tuple(tokens(usage, each, place) for each in _COUNTERS)
 
 
 class _Rollout:
@@ -272,7 +266,7 @@ class _Rollout:
         grown = tuple(after - before for after, before in zip(total, self._total, strict=True))
         is_snapshot = last == total and grown[0] < last[0]
         if (is_snapshot or not last[0]) and min(grown) >= 0:
-            return grown[0], grown[1], grown[2], grown[3]
+            return grown
         return last
 
     def _request(self, ms: int, used: _Total) -> None:

@@ -12,12 +12,12 @@ from typing import Any
 from agentx_replay.traces.importing.lines import (
     Place,
     bad_field,
+    count,
     record,
     records,
     rows,
     span_ms,
     text,
-    tokens,
 )
 from agentx_replay.traces.importing.record import (
     ImportedSession,
@@ -185,18 +185,18 @@ def _attributes(of: dict[str, Any]) -> dict[str, Any]:
 def _count(place: Place, told: Mapping[str, Any], names: Sequence[str]) -> int:
     for name in names:
         if (value := told.get(name)) is not None:
-            if isinstance(value, str) and value.isdecimal() and len(value) <= _NS_DIGITS:
-                value = int(value)
-            if isinstance(value, float) and value.is_integer():
-                value = int(value)
-            return tokens({name: value}, name, place)
+            return count(place, name, _whole(value))
     return 0
 
 
+def _whole(value: Any) -> Any:
+    """Return a whole number written as a text or with a point as such, any other value as it is."""
+    is_text = isinstance(value, str) and value.isdecimal() and len(value) <= _NS_DIGITS
+    return int(value) if is_text or (isinstance(value, float) and value.is_integer()) else value
+
+
 def _ms(place: Place, of: dict[str, Any], key: str) -> int:
-    value = of.get(key)
-    if isinstance(value, str) and value.isdecimal() and len(value) <= _NS_DIGITS:
-        value = int(value)
+    value = _whole(of.get(key))
     if type(value) is not int:
         raise bad_field(place, key, value, "nanoseconds")
     return span_ms(place, key, value // NS_PER_MS)

@@ -87,14 +87,9 @@ class Writer:
             self._ledger.leave_out(reason)
             return None
         self._add(session, minted)
-        zero_ms = min(
-            *(request.start_ms for request in session.all_requests()),
-            *(agent.spawn_ms for agent in session.subagents),
-            session.requests[0].start_ms,
-        )
-        entries = list(self._requests(session.requests, minted, zero_ms))
+        entries = list(self._requests(session.requests, minted))
         for number, agent in enumerate(session.subagents, start=1):
-            entries.append(self._subagent(f"agent-{number}", agent, minted, zero_ms))
+            entries.append(self._subagent(f"agent-{number}", agent, minted))
         entries.sort(key=lambda entry: entry[0])
         head = {
             "id": self._digest(session.name),
@@ -122,13 +117,11 @@ class Writer:
         totals.blocks += minted.blocks
         totals.known_blocks += minted.blocks - minted.size
 
-    def _requests(
-        self, requests: Sequence[Request], minted: "_Minted", zero_ms: int
-    ) -> Iterator[_Entry]:
+    def _requests(self, requests: Sequence[Request], minted: "_Minted") -> Iterator[_Entry]:
         before: Request | None = None
         for request in requests:
             fields: dict[str, Any] = {
-                "t": (request.start_ms - zero_ms) / 1000,
+                "t": (request.start_ms - minted.zero_ms) / 1000,
                 "type": "s",
                 "model": self._model(request.model),
                 "in": request.input_tokens,
@@ -142,9 +135,7 @@ class Writer:
             ids = b",".join(map(self._numbers.text, minted.paths[request]))
             yield request.start_ms, [orjson.dumps(fields)[:-1], b',"hash_ids":[', ids, b"]}"]
 
-    def _subagent(
-        self, name: str, agent: ImportedSubagent, minted: "_Minted", zero_ms: int
-    ) -> _Entry:
+    def _subagent(self, name: str, agent: ImportedSubagent, minted: "_Minted") -> _Entry:
         """Return the spawn and the JSON of a subagent. Inner times count from the session's start.
 
         A reader takes a first inner time of 0 for one that counts from the spawn, so a spawn is
@@ -153,14 +144,14 @@ class Writer:
         spawn_ms = min(agent.spawn_ms, agent.requests[0].start_ms)
         awaited = agent.join_ms is not None
         fields = {
-            "t": (spawn_ms - zero_ms) / 1000,
+            "t": (spawn_ms - minted.zero_ms) / 1000,
             "type": "subagent",
             "agent_id": name,
             "subagent_type": public_agent_kind(agent.kind),
             "duration_ms": max(0, (agent.join_ms or 0) - spawn_ms) if awaited else None,
             "status": "completed" if awaited else "async_launched",
         }
-        inner = list(self._requests(agent.requests, minted, zero_ms))
+        inner = list(self._requests(agent.requests, minted))
         return spawn_ms, _with_requests(fields, inner)
 
     def _model(self, name: str) -> str:
@@ -183,22 +174,27 @@ def _with_requests(fields: dict[str, Any], entries: Sequence[_Entry]) -> list[by
 
 
 class _Minted:
-    """The block ids of one session: a path for each request, ``size`` distinct ids in all."""
+    """The block ids of one session: a path for each request, ``size`` distinct ids in all.
+
+    ``zero_ms`` is when the session begins.
+    """
 
     def __init__(self, session: ImportedSession) -> None:
-        self.paths: dict[Request, _Ranges] = {}
+        self.paths: dict[Request | None, _Ranges] = {}
         self.size = 0
         self.blocks = 0
         self._child: dict[tuple[int, int], int] = {}
         self._most_tokens = 0
-        instants_ms = [each.start_ms for each in session.all_requests()]
-        self._span_ms = max(instants_ms) - min(instants_ms)
+        starts_ms = [each.start_ms for each in session.all_requests()]
+        self.zero_ms = min(starts_ms + [agent.spawn_ms for agent in session.subagents])
+        self._span_ms = max(starts_ms) - self.zero_ms
         for request in sorted(session.all_requests(), key=lambda request: request.start_ms):
             whole = request.input_tokens // session.block_tokens
             self._most_tokens = max(self._most_tokens, request.input_tokens)
             if request.block_ids is None:
                 shared = request.shared_tokens // session.block_tokens
-                path = self._extended(self._parent_path(request), min(shared, whole), whole)
+                parent = self.paths.get(request.parent, ())
+                path = self._extended(parent, min(shared, whole), whole)
             else:
                 ids = request.block_ids[:whole]
                 path, whole = self._walked(ids), len(ids)
@@ -214,9 +210,6 @@ class _Minted:
         most_digits = len(str(self.size)) + 1
         most_bytes = self.blocks * most_digits + len(self.paths) * _REQUEST_BYTES
         return _TOO_LARGE if most_bytes > MOST_SESSION_BYTES else ""
-
-    def _parent_path(self, request: Request) -> _Ranges:
-        return self.paths.get(request.parent, ()) if request.parent is not None else ()
 
     def _extended(self, parent: _Ranges, shared: int, whole: int) -> _Ranges:
         """Return the first ``shared`` ids of a parent, and new ones up to ``whole``."""
