@@ -98,3 +98,31 @@ def chat_span(name: str, parent: str, at_s: int, tokens: Any, **more: Any) -> Ro
 
 def otlp(*spans: Row) -> Row:
     return {"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}
+
+
+_WHEN = "2026-05-01T12:00:00.000Z"
+ROW_LOGS: dict[str, list[Row]] = {
+    "mooncake": [mooncake(at, 512 * at, *range(at), session_id="own") for at in (1, 2, 3)],
+    "bailian": [chat(at, at - 1, at, 16 * at, *range(at)) for at in (1, 2, 3)],
+    "tracelab": [round_("claude", at, _WHEN, (100, 0, 90)) for at in range(3)],
+    "pi": [
+        {"type": "session", "provider": "own"},
+        *(
+            {"type": "message", "timestamp": _WHEN, "message": {
+                "role": "assistant", "timestamp": at, "model": "own", "usage": {"input": 70}}}
+            for at in range(3)
+        ),
+    ],
+    "litellm": [litellm("own", at, 100 * at) for at in (1, 2, 3)],
+    "copilot-azure": [
+        {"session_id": "own", "turns": [{"llm_calls": [copilot(at, 1, 100, 50) for at in (1, 2)]}]}
+    ],
+    "dynamo": [ended("own", at, 64 * at, *range(at), total_time_ms=1) for at in (1, 2, 3)],
+    "otel": [
+        otlp(
+            span("m", "", 0, 40, "invoke_agent"),
+            *(chat_span(f"c{at}", "m", at, 99) for at in range(3)),
+        )
+    ],
+}  # fmt: skip
+"""A small log of each format of rows, with a name of one's own wherever the format has one."""

@@ -11,14 +11,13 @@ from claude_logs import SESSION, answer, boundary, tool_result, tool_use, usage
 from codex_logs import PARENT, item, meta
 from hypothesis import given
 from hypothesis import strategies as st
-from trace_rows import chat, chat_span, copilot, ended, litellm, mooncake, otlp, round_, span
+from trace_rows import ROW_LOGS
 
 from agentx_replay.errors import UsageError
 from agentx_replay.traces.importing.importing import Import, Wanted
 from agentx_replay.traces.importing.record import Ledger
 from agentx_replay.traces.weka import read_session
 
-WHEN = "2026-05-01T12:00:00.000Z"
 LOGS: dict[str, list[dict[str, Any]]] = {
     "claude-code": [
         *SESSION,
@@ -28,19 +27,8 @@ LOGS: dict[str, list[dict[str, Any]]] = {
         answer(70, "y", usage(0, 9)),
     ],
     "codex": [meta(0, "a"), *PARENT, item(90, "function_call", name="wait", call_id="w")],
-    "pi": [
-        {"type": "message", "timestamp": WHEN, "message": {
-            "role": "assistant", "timestamp": at, "model": "m", "usage": {"input": 70}}}
-        for at in range(3)
-    ],
-    "tracelab": [round_("claude", at, WHEN, (100, 0, 90)) for at in range(3)],
-    "mooncake": [mooncake(at, 512 * at, *range(at)) for at in (1, 2, 3)],
-    "bailian": [chat(at, at - 1, at, 16 * at, *range(at)) for at in (1, 2, 3)],
-    "copilot-azure": [{"turns": [{"llm_calls": [copilot(at, 1, 100, 50) for at in (1, 2)]}]}],
-    "dynamo": [ended("s", at, 64 * at, *range(at), total_time_ms=1) for at in (1, 2, 3)],
-    "otel": [otlp(span("m", "", 0, 40, "invoke_agent"), chat_span("c", "m", 1, 99))],
-    "litellm": [litellm("s", at, 100 * at) for at in (1, 2, 3)],
-}  # fmt: skip
+    **ROW_LOGS,
+}
 
 VALUES = st.one_of(
     st.none(),

@@ -19,8 +19,7 @@ from codex_logs import PARENT, ended, meta, person, spawned
 from command_line import finished
 from hypothesis import given
 from hypothesis import strategies as st
-from trace_rows import chat, chat_span, copilot, litellm, mooncake, otlp, round_, span
-from trace_rows import ended as dynamo_ended
+from trace_rows import ROW_LOGS
 
 from agentx_replay.traces.importing.importing import Import, Wanted
 from agentx_replay.traces.importing.names import is_public_model, public_agent_kind
@@ -61,7 +60,6 @@ STRUCTURE = frozenset(
         "invoke_agent",
         "claude",
         "codex",
-        "user_message",
         "gen_ai.operation.name",
         "gen_ai.usage.input_tokens",
         "gen_ai.usage.output_tokens",
@@ -147,33 +145,7 @@ def codex_log(folder: Path, voice: Canaries) -> Path:
     return folder / voice.of("day")
 
 
-ROWS: dict[str, list[dict[str, Any]]] = {
-    "mooncake": [mooncake(at, 512 * at, *range(at), session_id="own") for at in (1, 2, 3)],
-    "bailian": [chat(at, at - 1, at, 16 * at, *range(at)) for at in (1, 2, 3)],
-    "tracelab": [round_("claude", at, "2026-05-01T12:00:00.000Z", (100, 0, 90)) for at in range(3)],
-    "pi": [
-        {"type": "session", "provider": "own"},
-        *(
-            {"type": "message", "timestamp": "2026-05-01T12:00:00.000Z", "message": {
-                "role": "assistant", "timestamp": at, "model": "own", "usage": {"input": 70}}}
-            for at in range(3)
-        ),
-    ],
-    "litellm": [litellm("own", at, 100 * at) for at in (1, 2, 3)],
-    "copilot-azure": [
-        {"session_id": "own", "turns": [{"llm_calls": [copilot(at, 1, 100) for at in (1, 2, 3)]}]}
-    ],
-    "dynamo": [dynamo_ended("own", at, 64 * at, *range(at)) for at in (1, 2, 3)],
-    "otel": [
-        otlp(
-            span("m", "", 0, 40, "invoke_agent"),
-            *(chat_span(f"c{at}", "m", at, 99) for at in range(3)),
-        )
-    ],
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", ["claude-code", "codex", *ROWS])
+@pytest.mark.parametrize("name", ["claude-code", "codex", *ROW_LOGS])
 def test_no_canary_is_heard(tmp_path: Path, name: str) -> None:
     voice = Canaries()
     if name == "claude-code":
@@ -181,7 +153,7 @@ def test_no_canary_is_heard(tmp_path: Path, name: str) -> None:
     elif name == "codex":
         logs = codex_log(tmp_path / "logs", voice)
     else:
-        logs = write_log(tmp_path / f"{voice.of('rows')}.jsonl", *voice.sung(ROWS[name]))
+        logs = write_log(tmp_path / f"{voice.of('rows')}.jsonl", *voice.sung(ROW_LOGS[name]))
     out = tmp_path / "out" / "mine.jsonl.gz"
     out.parent.mkdir()
     done = finished("traces", "import", name, str(logs), "--out", str(out), "--min-requests", "1")
