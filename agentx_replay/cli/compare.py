@@ -14,7 +14,7 @@ from agentx_replay.analysis.side_by_side import lowest_ratio, side_by_side
 from agentx_replay.cli.options import GroupedCommand, options_of
 from agentx_replay.cli.output import say, say_document, say_styled, width
 from agentx_replay.cli.system import named_systems
-from agentx_replay.cli.values import NamedPath, NumbersByName, Real
+from agentx_replay.cli.values import NamedPath, Note, NumbersByName, Real
 from agentx_replay.errors import UsageError
 from agentx_replay.report.compare_brief import compare_brief, whole_comparison
 from agentx_replay.report.compare_sections import (
@@ -41,7 +41,12 @@ from agentx_replay.report.tables import csv_text, sections_markdown, sections_te
     metavar="NAME=USD,…",
     help="Dollars per GPU-hour of each run, by the name of its directory.",
 )
-@click.option("--price-source", metavar="TEXT", help="Where the prices are from, and of which day.")
+@click.option(
+    "--price-source",
+    type=Note(),
+    metavar="TEXT",
+    help="Where the prices are from, and of which day.",
+)
 @click.option(
     "--power", type=NumbersByName(), metavar="NAME=WATTS,…", help="Watts per GPU of each run."
 )

@@ -15,6 +15,7 @@ from agentx_replay.cli.values import (
     MOST_STARTS,
     Levels,
     NamedPath,
+    Note,
     Range,
     Real,
     Seconds,
@@ -247,7 +248,7 @@ _TABLE = {
     "Running and reporting": (
         _row(_RUN, "--out", type=NamedPath(path_type=Path), metavar="DIR",
              help="Default: results/TIME."),
-        _row(_RUN, "--note", type=Text(), metavar="TEXT", help="Put a note on record and page."),
+        _row(_RUN, "--note", type=Note(), metavar="TEXT", help="Put a note on record and page."),
         _row(_RUN, "--tag", **_MANY, type=Tag(), metavar="KEY=VALUE",
              help="Put a tag on record and page; repeatable."),
         _row("sweep capacity", "--resume", **_FLAG,

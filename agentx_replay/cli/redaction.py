@@ -10,7 +10,8 @@ from agentx_replay.secret_texts import hidden_body, hidden_header, without_crede
 
 def redacted_command(arguments: Sequence[str]) -> tuple[str, ...]:
     """Return the arguments with every header's value hidden, its name kept, every text in a body
-    under a name that speaks of a secret, and every URL's user name and password.
+    under a name that speaks of a secret, secrets in facts, notes and tags, and every URL's user
+    name and password.
     """
     return tuple(map(without_credentials, _without_values(arguments)))
 
@@ -35,8 +36,15 @@ def _hidden_fact(text: str) -> str:
     return hidden_fact(text)
 
 
+def hidden_note(text: str) -> str:
+    """Return a text of a person as it may be kept: as the fact ``notes`` is."""
+    return _hidden_fact(f"notes={text}").removeprefix("notes=")
+
+
 _SHOWN: dict[str, Callable[[str], str]] = {
     "--header": hidden_header,
     "--body": hidden_body,
     "--fact": _hidden_fact,
+    "--note": hidden_note,
+    "--tag": hidden_note,
 }

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from agentx_replay.cli.redaction import hidden_note
 from agentx_replay.errors import UsageError, shown
 from agentx_replay.text_format import UNITS_S, UNITS_TOKENS, in_units
 
@@ -130,7 +131,7 @@ class Tag(click.ParamType[str]):
             raise UsageError(
                 "tag-without-value", f"--tag {shown(value)} has no value", "write --tag KEY=VALUE"
             )
-        return f"{key.strip()}={text.strip()}"
+        return hidden_note(f"{key.strip()}={text.strip()}")
 
 
 class NamedPath(click.Path):
@@ -173,6 +174,13 @@ class Text(click.types.StringParamType):
                 "give a text, or leave the option out",
             )
         return found
+
+
+class Note(Text):
+    """A text that is put on record, without the secrets in it."""
+
+    def convert(self, value: Any, param: _Parameter, ctx: _Context) -> Any:
+        return hidden_note(super().convert(value, param, ctx))
 
 
 class Levels(click.ParamType[tuple[int, ...]]):
@@ -291,6 +299,10 @@ class Lengths(click.ParamType[tuple[int, int]]):
         return found[0], found[1]
 
 
+_LEAST_NAMED, _MOST_NAMED = 1e-6, 1e9
+"""Prices beyond them would leave the range of floating-point numbers in a ratio."""
+
+
 class NumbersByName(click.ParamType[dict[str, float]]):
     """``NAME=NUMBER,NAME=NUMBER``; every number above 0."""
 
@@ -307,10 +319,10 @@ class NumbersByName(click.ParamType[dict[str, float]]):
                     "named-number-without-run", f"{option} {part} names no run", way_out
                 )
             found[name] = number(text) or 0.0
-            if not 0.0 < found[name] < math.inf:
+            if not _LEAST_NAMED <= found[name] <= _MOST_NAMED:
                 raise UsageError(
                     "named-number-not-positive",
-                    f"{option} {name}={text} is not a number above 0",
+                    f"{option} {name}={text} is not a number above 0, up to {_MOST_NAMED:,.0f}",
                     way_out,
                 )
         return found

@@ -407,10 +407,16 @@ def objective_cells(point: Point, judged: Sequence[Judged]) -> dict[str, Any]:
 
 def capacity_json(of: Capacity) -> dict[str, Any]:
     """Return a capacity as plain values."""
-    found = asdict(of)
-    for outcome, each in zip(found["outcomes"], of.outcomes, strict=True):
-        outcome |= {"measurement": each.measurement._asdict(), "passes": each.passes}
-    return found | {"objective": of.objective.text, "monotone": of.monotone}
+    return asdict(of) | {
+        "objective": of.objective.text,
+        "monotone": of.monotone,
+        "outcomes": [_outcome_json(each) for each in of.outcomes],
+        "trouble": of.trouble and _outcome_json(of.trouble),
+    }
+
+
+def _outcome_json(of: Outcome) -> dict[str, Any]:
+    return asdict(of) | {"measurement": of.measurement._asdict(), "passes": of.passes}
 
 
 def _judged_json(judged: Judged) -> dict[str, Any]:

@@ -267,6 +267,11 @@ def _level(values: Mapping[str, Any], where: str) -> Level:
     if not levels or not all(type(each) is int and each >= 1 for each in levels):
         raise _unfit(where, "level.concurrency", told, "a whole number from 1, or a list of them")
     own = {key: value for key, value in values.items() if key != "concurrency"}
+    if "gpus" in own:
+        raise UsageError(
+            "level-with-gpus", f"{where}: a [[level]] table says gpus, which all levels share",
+            "measure levels on another number of GPUs in a run of their own",
+        )  # fmt: skip
     return tuple(levels), dict(_facts(own, f"{where}: level"))
 
 

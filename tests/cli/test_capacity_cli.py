@@ -147,6 +147,13 @@ def test_a_made_run_is_read_off_at_its_crossing(tmp_path: Path) -> None:
     assert [level["total"] for level in judged["goodput"]] == pytest.approx([6000.0, 0.0], rel=1e-3)
 
 
+def test_a_level_that_cannot_be_judged_is_named(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "a", [Level(12, 60.0, 6000.0)])
+    trouble = told("report", run, "--slo", "ttft:p99<=9s")["objectives"][0]["capacity"]["trouble"]
+    assert trouble["measurement"] == {"concurrency": 12, "start": 1}
+    assert not trouble["passes"]
+
+
 def test_a_level_of_which_too_much_was_cut_breaks_it(tmp_path: Path) -> None:
     levels = (Level(12, 60.0, 6000.0), Level(16, 60.0, 9134.0, status=Status.CUT))
     run = make_run(tmp_path / "a", levels)

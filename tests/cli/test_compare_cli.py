@@ -195,6 +195,7 @@ def test_a_gpu_count_can_be_given_afterwards(runs: tuple[Path, Path], tmp_path: 
         (("--price", "c=1"), "named-number-of-no-run"),
         (("--price", "a=free"), "named-number-not-positive"),
         (("--price", "a=0"), "named-number-not-positive"),
+        (("--price", "a=1e-300"), "named-number-not-positive"),
         (("--power", "1400"), "named-number-without-run"),
         (("--gpus", "a=1.5"), "gpus-not-whole"),
         (("--at", "fast"), "targets-unfit"),

@@ -40,6 +40,8 @@ HOSTILE = '<script>alert("x")</script>'
         (["--body", '{"max_tokens": "9"}'], ("--body", '{"max_tokens": "9"}')),
         (["--body", '{"stop_token_ids": ["9"]}'], ("--body", '{"stop_token_ids": ["9"]}')),
         (["--body", '{"api_key": "abc"'], ("--body", "***")),
+        (["--note", "key sk-abcdefgh12"], ("--note", "key ***")),
+        (["--tag=password=abc"], ("--tag=password=***",)),
         (["--body", "--header", "--header", "A: b"], ("--body", "***", "--header", "A: ***")),
     ],
 )

@@ -104,6 +104,11 @@ def test_levels_are_tables_that_name_their_concurrency(levels: Any) -> None:
         system_of({"level": levels}, "mine.toml")
 
 
+def test_no_level_has_gpus_of_its_own() -> None:
+    with refuses("level-with-gpus", "mine.toml"):
+        system_of({"gpus": 2, "level": [{"concurrency": 2, "gpus": 8}]}, "mine.toml")
+
+
 def test_levels_that_contradict_one_another_are_refused() -> None:
     same = {"concurrency": [8, 48], "tp": 8}
     system_of({"level": [same, {"concurrency": 48, "tp": 8, "ep": 2}]}, "mine.toml")
