@@ -11,8 +11,6 @@ everything else is measured with. Not for: what a read is (stamped_socket.py).
 import asyncio
 import select
 import time
-from array import array
-from bisect import bisect_left
 from collections.abc import Callable
 
 import numpy as np
@@ -39,8 +37,8 @@ SLACK_NS = 2_000_000
 """A timer comes up to a millisecond late by itself: loops count whole ones."""
 
 _SURE_NS = 20_000
-_MOST_TICKS = 1 << 19
-"""Eight minutes of them: what came earlier has a lower bound that is less close."""
+_MOST_TICKS = 1 << 18
+"""Four minutes of them or more: what came earlier has a lower bound that is less close."""
 
 Times = NDArray[np.int64]
 
@@ -63,7 +61,8 @@ class SocketPolls:
         self._in_flight = self._awaited = 0
         self._timer: asyncio.TimerHandle | None = None
         self._period_ns = self._due_ns = 0
-        self._ticks = array("q")
+        self._ticks: Times = np.full(_MOST_TICKS, 0, np.int64)  # all at once: it never grows
+        self._count = self._last_ns = 0
         self._offsets: list[tuple[int, int]] = [(0, clock_offset_ns(samples=1000) or 0)]
         self.late_ns = 0
 
@@ -105,10 +104,12 @@ class SocketPolls:
 
     def _poll(self) -> None:
         now_ns = time.monotonic_ns()
-        if not self._ticks or now_ns - self._ticks[-1] >= _GATHER_NS:
-            if len(self._ticks) == _MOST_TICKS:
-                del self._ticks[: _MOST_TICKS // 2]
-            self._ticks.append(now_ns)
+        if now_ns - self._last_ns >= _GATHER_NS:
+            if self._count == _MOST_TICKS:
+                self._count = _MOST_TICKS // 2
+                self._ticks[: self._count] = self._ticks[-self._count :]
+            self._ticks[self._count] = self._last_ns = now_ns
+            self._count += 1
         if self._epoll is None:
             return
         readers = self._readers
@@ -171,10 +172,9 @@ class SocketPolls:
 
     def ticks_ns(self, since_ns: int, until_ns: int | None = None) -> Times:
         """Return the ticks since an instant, up to another, and now as the last."""
-        until = len(self._ticks) if until_ns is None else bisect_left(self._ticks, until_ns)
-        ticks = self._ticks[bisect_left(self._ticks, since_ns) : until]
-        ticks.append(time.monotonic_ns())
-        return np.array(ticks, np.int64)
+        ticks = self._ticks[: self._count]
+        until = self._count if until_ns is None else np.searchsorted(ticks, until_ns)
+        return np.append(ticks[np.searchsorted(ticks, since_ns) : until], time.monotonic_ns())
 
     def offset_since(self, since_ns: int) -> tuple[int, int]:
         """Return the offset that turns stamps into times that are late, if wrong, and by how much

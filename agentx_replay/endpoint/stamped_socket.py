@@ -128,6 +128,10 @@ class Secure:
         return b"".join(pieces), self._outgoing.read(), done
 
 
+def _unread() -> None:
+    """Read nothing: not started yet, or closed."""
+
+
 class StampedSocket:
     """A connected socket. ``reads`` are what was read and not taken yet, ``stamps`` their times, in
     one buffer: objects of their own would lie scattered in memory.
@@ -158,6 +162,7 @@ class StampedSocket:
         self.silent_reads = 0
         self.look_bytes = min(LOOK_BYTES, buffer_bytes // _MUCH)
         self.closed = False
+        self._reader: Callable[[], None] = _unread
 
     def start(self, owner: SocketOwner) -> None:
         self._owner = owner
@@ -348,6 +353,7 @@ class StampedSocket:
         self.stop_sending()
         self.closed = True
         self._wire.polls.remove(self._sock.fileno())
+        self._reader = _unread  # the other holds this socket, and no collector runs meanwhile
         self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
         self._sock.close()
 

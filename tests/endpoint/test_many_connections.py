@@ -1,6 +1,7 @@
 """What many connections cost the machine: files, ports, name look-ups, packets held back."""
 
 import asyncio
+import gc
 import resource
 import socket
 from collections.abc import Iterator
@@ -14,9 +15,10 @@ from scripted_server import HEAD, LAST_CHUNK, WHOLE, Answer, chunk, scripted, to
 
 from agentx_replay.endpoint.client import Client
 from agentx_replay.endpoint.settings import EndpointSettings
-from agentx_replay.endpoint.stamped_socket import Wire, connect
+from agentx_replay.endpoint.stamped_socket import StampedSocket, Wire, connect
 from agentx_replay.endpoint.url import BaseUrl
 from agentx_replay.experiment.open_files import raise_open_files
+from agentx_replay.experiment.part import quiet_collector
 from agentx_replay.replay.ports import Status
 
 STREAMS = 1_500
@@ -119,6 +121,27 @@ def test_a_name_is_resolved_once_however_many_connections_are_made() -> None:
 
     with asyncio.Runner(loop_factory=CountingLoop) as runner:
         runner.run(test())
+
+
+def test_a_closed_connection_is_freed_without_a_collector() -> None:
+    class Nobody:
+        def look(self) -> None: ...
+        def sent(self, at_ns: int) -> None: ...
+        def lost(self, error: Exception | None) -> None: ...
+
+    async def test() -> None:
+        async with scripted([WHOLE]) as server:
+            wire = Wire.of(asyncio.get_running_loop(), "kernel")
+            address = socket.AF_INET, ("127.0.0.1", server.port)
+            gc.collect()
+            with quiet_collector():
+                connected = await connect(wire, address, None, "127.0.0.1")
+                connected.start(Nobody())
+                connected.close()
+                del connected
+                assert not any(isinstance(each, StampedSocket) for each in gc.get_objects())
+
+    asyncio.run(test())
 
 
 @pytest.mark.parametrize("loops", [uvloop.new_event_loop, asyncio.new_event_loop])
