@@ -155,10 +155,10 @@ def test_a_count_that_cannot_be_one_is_not_known(odd: object) -> None:
 def test_a_body_without_end_after_done_ended_with_its_last_read(
     more: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentx_replay.endpoint.between_polls.SILENCE_S", 0.05)
+    monkeypatch.setattr("agentx_replay.endpoint.between_polls.SILENCE_S", 0.8)
     response = one([HEAD, chunk(TWO_TOKENS), *more, Move.HANG])
     assert (response.status, response.completion_tokens) == (Status.OK, 2)
-    assert response.end_ns - response.arrival_ns[-1] < 40_000_000
+    assert response.end_ns - response.arrival_ns[-1] < 800_000_000
 
 
 GIVEN_UP = ("abort", "ABORTED", "cancelled", "canceled", "error")
