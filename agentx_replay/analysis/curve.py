@@ -52,7 +52,7 @@ class StartValue:
 
 
 FAR_FROM_FRONTIER = 0.05
-"""How much more than a value at a target the Pareto frontier says before it is told beside it."""
+"""Relative excess of the Pareto frontier over the curve's value above which both are reported."""
 
 
 @dataclass(frozen=True, slots=True)

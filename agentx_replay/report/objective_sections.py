@@ -390,7 +390,7 @@ def objective_json(run: Run, judged: Sequence[Judged]) -> dict[str, Any]:
 
 
 def objective_cells(point: Point, judged: Sequence[Judged]) -> dict[str, Any]:
-    """Return the cells of a point's row that come from objectives; nothing where there is none."""
+    """Return the columns of a point's row that depend on objectives; empty without objectives."""
     found = [
         outcome
         for each in judged
